@@ -13,7 +13,7 @@ import nox
 from nox.command import CommandFailed
 
 from kbackup import native_build as native
-from kbackup.local.kafka_jars import RELEASES
+from kbackup.local.ivy import RELEASES
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["ci"]
@@ -87,7 +87,7 @@ def installed(session: nox.Session) -> None:
                 raise LeftOutError("the C libraries of the wheel: there is no C compiler")
             session.run(
                 python, "-c",
-                "from kbackup.kafka.native.library import library; print(library().path); "
+                "from kbackup.kafka.native import library; print(library().path); "
                 "from kbackup.connect import native; assert native.library() is not None",
                 env={"PYTHONPATH": site}, external=True,
             )  # fmt: skip

@@ -26,16 +26,16 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from kbackup import extractors, partitioners
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.route import route
-from kbackup.flow.rows import Rows
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
-from kbackup.flow.write import OpenFiles
+from kbackup import partitioners
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout, View
+from kbackup.partitioners import extractors
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Append, Cut, Rule, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Rows
+from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.write import OpenFiles
 from kbackup.records import SCHEMA, Span, TopicPartition
 
 WHERE: Final = TopicPartition("bench", 0)

@@ -7,7 +7,7 @@ from benchmarks.cases import sink
 from benchmarks.process_tree import measure
 from benchmarks.records import Load
 from benchmarks.services import Services
-from kbackup.formats import row_groups
+from kbackup.formats import record_reading
 from kbackup.kafka import reader, reader_source
 from kbackup.sink.job import SPOOL_BYTES
 
@@ -25,7 +25,7 @@ def task_bytes() -> int:
     fetched = reader.QUEUE_KIB * 2**10
     batch = 2 * reader_source.BATCH_BYTES
     spools = 2 * SPOOL_BYTES
-    return fetched + batch + 2 * row_groups.BYTES + spools
+    return fetched + batch + 2 * record_reading.BYTES + spools
 
 
 def measured(services: Services, scale: float) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ import psutil
 SAMPLES_PER_SECOND: Final = 10
 
 _SUBREAPER: Final = 36
-_FORKS: Final = ["-m", "kbackup.worker"]
+_FORKS: Final = ["-m", "kbackup.spark.worker"]
 """How the process was started that Spark's Python workers are forked from."""
 
 _STRAGGLERS_S: Final = 15.0

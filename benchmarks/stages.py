@@ -23,17 +23,17 @@ import pyarrow as pa
 
 from benchmarks.records import PARTITIONS, loads
 from benchmarks.services import Services
-from kbackup import extractors, partitioners
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import cut
-from kbackup.flow.route import route
-from kbackup.flow.rows import Rows
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
+from kbackup import partitioners
 from kbackup.formats import FormatOptions
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import View
+from kbackup.partitioners import extractors
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Rule, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Rows
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import Store, StoreSettings
 

@@ -27,10 +27,10 @@ from kbackup import config
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
 from kbackup.config import Property, clients, known
-from kbackup.config.refusals import REFUSALS
+from kbackup.config.doubts import REFUSALS
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
-from kbackup.stores.s3.permissions import BUCKET, NEEDS, OBJECTS, RECORDS
+from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
 
 PROPERTIES: Final = [found for found in config.PROPERTIES if found.is_built_in]
 """The properties of this package: plugins of others that are installed here stay out."""

@@ -1,4 +1,4 @@
-"""The time: one way to ask for it, for drivers and tasks alike.
+"""The time: one way to ask for it, and one way to write it.
 
 It is plain data and crosses processes with a job, so a task dates what it writes by the same clock
 as its driver does, whether that is the host's or one that a test moves.
@@ -41,3 +41,18 @@ class SystemClock:
     def steady_s(self) -> float:
         """Return ``time.monotonic``."""
         return time.monotonic()
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return an aware *moment* as text; fractions of a second are cut off."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def rfc3339_ms(moment: datetime) -> str:
+    """Return an aware *moment* as text with three digits of a second; the rest is cut off."""
+    return rfc3339_in_zone(moment.astimezone(UTC))
+
+
+def rfc3339_in_zone(moment: datetime) -> str:
+    """Return an aware *moment* as `rfc3339_ms` does, with its own distance from UTC."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,16 +10,98 @@ the check.  The functions below make one of each type::
 and the plugin reads it from the mapping it is given: ``CODEC.of(options)``.
 
 `kbackup.plugins` says how a package announces its declarations.  A module that declares options
-is imported for ``--help``: it imports nothing but this one, `kbackup.literals` and the standard
+is imported for ``--help``: it imports nothing but this one, `kbackup.options` and the standard
 library.
+
+A plugin declares them among its options, so that a file that relies on one is refused (exit 2)
+instead of being carried out differently::
+
+    INDENT = Unsupported("json.indent.output", true, "it spreads JSON over lines, and ...")
+    OPTIONS = (CODEC, INDENT)
+
+Only values that would change what is written or read are refused; the others are accepted without
+effect.  The functions below recognize such values.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
+from urllib.parse import urlsplit
 
 from kbackup.errors import ConfigurationError
-from kbackup.literals import read_boolean, read_duration, read_integer, read_names
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+_URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+
+
+def read_boolean(value: object) -> bool:
+    """Return true or false.
+
+    Source: Kafka's ``ConfigDef.parseType``: either word in any case, nothing else.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    known = {"true": True, "false": False}
+    answer = value if isinstance(value, bool) else known.get(str(value).strip().lower())
+    if answer is None:
+        raise ValueError("expected true or false")
+    return answer
+
+
+def read_integer(value: object) -> int:
+    """Return a whole number of at most 19 digits.
+
+    Raises:
+        ValueError: If it is not one.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if re.fullmatch(r"\s*[+-]?\d{1,19}\s*", str(value), re.ASCII) is None:
+        raise ValueError("expected a whole number")
+    return int(str(value))
+
+
+def read_duration(text: str) -> float:
+    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("expected a duration such as 10s, 500ms or 2h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def read_names(value: object) -> tuple[str, ...]:
+    """Return the names of a list as Kafka's ``ConfigDef`` reads it; of several texts, all."""
+    parts = [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
+
+
+def check_path(name: str) -> None:
+    """Refuse the dotted name of a field that lacks a name between its dots.
+
+    Raises:
+        ValueError: If it does.
+    """
+    if not all(part.strip() for part in name.split(".")):
+        raise ValueError(f"{name!r} has an empty name between its dots")
+
+
+def names_host(url: str) -> bool:
+    """Whether *url* begins with http:// or https:// and names a host, and nothing but a path."""
+    if _URL.fullmatch(url) is None:
+        return False
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as brackets around something that is not an address
+        return False
+
 
 T = TypeVar("T")
 
@@ -309,3 +391,44 @@ def _checked(check: Callable[[str], object] | None) -> Callable[[object], str]:
         return stripped
 
     return read
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """One property.
+
+    Attributes:
+        name: The property; a converter's stands without its prefix, as in
+            `kbackup.options.Option`.
+        applies: Whether a value, without surrounding blanks, asks for what the plugin cannot do.
+        why: What the property would do, and what the plugin does instead.
+        do: What to do about it.
+        commands: Which side would use it: "sink", "restore" (with all commands that read a
+            backup), or "both".
+    """
+
+    name: str
+    applies: Callable[[str], bool] = field(repr=False)
+    why: str
+    do: str = "remove it"
+    commands: Literal["sink", "restore", "both"] = "both"
+
+
+def given(text: str) -> bool:
+    """Any value but an empty one."""
+    return bool(text)
+
+
+def true(text: str) -> bool:
+    """Any value but ``false`` and an empty one."""
+    return text.lower() not in ("false", "")
+
+
+def false(text: str) -> bool:
+    """``false`` in any case."""
+    return text.lower() == "false"
+
+
+def other_than(*harmless: str) -> Callable[[str], bool]:
+    """Any value but *harmless* ones."""
+    return lambda text: text not in harmless

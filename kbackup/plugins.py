@@ -1,4 +1,4 @@
-"""What is installed for each seam, and the options that it declares.
+"""What is installed for each seam, the options that it declares, and chains of transforms.
 
 A plugin is a class, registered under the group of its seam::
 
@@ -26,19 +26,19 @@ property, the variable, the command-line option, the documentation and the check
 - Several plugins may declare the same option, as formats do that are compressed alike: both
   tuples hold the same `Option`.  Two different options of one name are an error of the plugins,
   reported to whoever chooses one of them.
-- ``OPTIONS`` may also hold `kbackup.unsupported.Unsupported`: properties of the connectors' plugin
+- ``OPTIONS`` may also hold `kbackup.options.Unsupported`: properties of the connectors' plugin
   that this one cannot carry out, which are refused by name.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from kbackup.errors import ConfigurationError
-from kbackup.options import Option
-from kbackup.unsupported import Unsupported
+from kbackup.options import Option, Unsupported
 
 SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
@@ -257,3 +257,61 @@ def by_class_name(seam: str, text: str) -> str:
 @cache
 def _points(seam: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"kbackup.{seam}")}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Which records a transform is for; plain data.
+
+    Attributes:
+        alias: Its name in the file.
+        plugin: The predicate.
+        options: What was given for its options.
+        negate: Whether it selects the records that do not match.
+    """
+
+    alias: str
+    plugin: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transform of a chain; plain data.
+
+    Attributes:
+        alias: Its name in the file.
+        plugin: The transform.
+        side: "key" or "value", or another side of its class; empty if it has only one.
+        options: What was given for its options.
+        condition: Which records it is for, None for all.
+    """
+
+    alias: str
+    plugin: str
+    side: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    condition: Condition | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The sides that must be converted for it: "key", "value"."""
+        own = {self.side} & {"key", "value"}
+        return frozenset((*own, *load("transforms", self.plugin).reads))
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Those of the sides that it reads which it may change."""
+        reads_only = getattr(load("transforms", self.plugin), "reads_only", False)
+        return frozenset() if reads_only else self.reads
+
+    @property
+    def chooses_topics(self) -> bool:
+        """Whether it may give the records of one topic different topics."""
+        return bool(getattr(load("transforms", self.plugin), "chooses_topics", False))
+
+
+def choose_topics(steps: Iterable[Step]) -> bool:
+    """Return whether a chain may give the records of one topic different topics."""
+    return any(step.chooses_topics for step in steps)

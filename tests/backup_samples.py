@@ -11,18 +11,18 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kbackup import partitioners
-from kbackup.backup.ledger.rows import Entry, stored
+from kbackup.catalog.ledger.rows import Entry, stored
 from kbackup.clock import SystemClock
-from kbackup.extractors.record import RecordExtractor
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.route import route
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
-from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.route import route
+from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.write import OpenFiles
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep

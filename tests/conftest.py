@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from kbackup.doctor.spark import keep_classes
 from kbackup.errors import SparkError
-from kbackup.kafka.native.library import UnavailableError, library
+from kbackup.kafka.native import UnavailableError, library
 from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
 from kbackup.native_build import compiler

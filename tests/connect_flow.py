@@ -14,19 +14,19 @@ import pyarrow as pa
 from flow_samples import offsets_by_directory
 from record_samples import batch_of
 
-from kbackup import config, extractors, partitioners
-from kbackup.columns import Bad, Column
+from kbackup import config, partitioners
 from kbackup.config import Settings
 from kbackup.connect.schema import ConnectSchema, Type
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.route import route
-from kbackup.flow.rows import Rows
-from kbackup.flow.views import ViewSpec
-from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
-from kbackup.records import Span, TopicPartition
+from kbackup.partitioners import extractors
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Append, Cut, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Rows
+from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.write import OpenFiles
+from kbackup.records import Bad, Column, Span, TopicPartition
 from kbackup.runs import wiring
 
 EXTENSIONS: Final = {"avro": ".avro", "json": ".json", "bytes": ".bin", "parquet": ".parquet"}

@@ -9,13 +9,12 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 from kbackup_toys import ByValue, Modulo
 
-from kbackup.columns import Schema
-from kbackup.extractors.record import RecordExtractor
-from kbackup.flow.route import route
-from kbackup.flow.rows import Part, Rows
 from kbackup.partitioners import Partitioner
 from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.records import TopicPartition
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Part, Rows
+from kbackup.records import Schema, TopicPartition
 
 WHERE: Final = TopicPartition("orders", 3)
 

@@ -6,7 +6,7 @@ from typing import Any
 from record_samples import batch_of
 
 from kbackup import converters, plugins
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.transforms.data import Records
 
 T = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z
@@ -58,7 +58,7 @@ def values(found: Records) -> list[Any]:
     if data.schema is None:
         texts = data.values.storage
     else:
-        texts = json_text.encode(data.values, data.schema)
+        texts = json_values.encode_json(data.values, data.schema)
     return [
         None if text is None or is_null else json.loads(text)
         for text, is_null in zip(texts.to_pylist(), data.values.is_null().to_pylist(), strict=True)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from kbackup_hex_options import UPPER
 
-from kbackup.columns import Column, Kind, all_bad, row_by_row
+from kbackup.records import Column, Kind, all_bad, row_by_row
 
 
 class HexConverter:

@@ -11,10 +11,10 @@ from typing import BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.naming import View
+from kbackup.records import Bad, Kind, Schema
 
 _COLUMNS: Final = {View.VALUE: "value", View.KEY: "key"}
 _LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,9}")

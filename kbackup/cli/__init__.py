@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from kbackup.cli import usage
+from kbackup.cli import options
 from kbackup.cli.options import EXIT_CODES, version_option
-from kbackup.memory import keep_little
+from kbackup.spark.memory import keep_little
 
 _COMMANDS: Final = {
     "sink": ("kbackup.cli.sink", "Copy Kafka topics to S3."),
@@ -47,7 +47,7 @@ class Family(click.Group):
         """Find the command, or suggest the one that was probably meant."""
         word = args[0]
         if self.get_command(ctx, word) is None and not word.startswith("-"):
-            raise usage.UnknownWordError(word, self.list_commands(ctx), ctx)
+            raise options.UnknownWordError(word, self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -102,7 +102,7 @@ def _explained(typed: Sequence[str]) -> Iterator[None]:
     except NoArgsIsHelpError:
         raise  # click shows the help
     except click.UsageError as error:
-        usage.refuse(error, typed)
+        options.refuse(error, typed)
 
 
 _HELP: Final = """\

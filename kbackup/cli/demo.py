@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from kbackup.cli.failures import print_error
-from kbackup.cli.foreground import Foreground
 from kbackup.cli.logs import Logs
 from kbackup.cli.options import GroupedCommand, GroupedOption
 from kbackup.cli.quantities import count, digits
+from kbackup.cli.reasons import print_error
+from kbackup.cli.running import Foreground
 from kbackup.cli.streams import Stream
 from kbackup.errors import KbackupError, StoppedError
 
 if TYPE_CHECKING:  # imported when the demo runs: ``--help`` needs no clients
     from kbackup.kafka import KafkaSettings
     from kbackup.local import LocalS3
-    from kbackup.local.filling import Filled
+    from kbackup.local.sample import Filled
 
 T = TypeVar("T")
 
@@ -154,8 +154,7 @@ class Demo:
             AuditError: If the copy differs from the original.
         """
         from kbackup.local.compare import compare_topics  # noqa: PLC0415  (imports a Kafka client)
-        from kbackup.local.filling import fill  # noqa: PLC0415
-        from kbackup.local.sample import TOPICS  # noqa: PLC0415
+        from kbackup.local.sample import TOPICS, fill  # noqa: PLC0415
 
         names = [topic.name for topic in TOPICS]
         self._say("\nthe sample:")

@@ -1,4 +1,4 @@
-"""What a command says, and to whom: the `Output` it speaks to, and the choice of its parts.
+"""What a command says, and to whom: screens, ``--json`` lines, ``--summary-file``.
 
 A command tells events as they happen and finishes with a summary::
 
@@ -12,26 +12,157 @@ Events are the JSON lines of the command-line contract, as plain dicts, and reac
     stdout   final tables, or JSON lines, or nothing
     stderr   live display or log lines; errors
     files    log file, summary file
+
+`schema` describes every line; the same file is the reference in the documentation.
 """
 
 import errno
+import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import IO, Any, Protocol, Self
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any, Final, Protocol, Self
 
-from kbackup.cli.failures import Failures
-from kbackup.cli.json_lines import JsonLines
-from kbackup.cli.lines import Lines
+from kbackup import clock, files
 from kbackup.cli.live import Live
-from kbackup.cli.logs import LogFormat, Logs
-from kbackup.cli.masking import Mask
-from kbackup.cli.reasons import is_run
+from kbackup.cli.logs import Lines, LogFormat, Logs
+from kbackup.cli.reasons import LOCKED, Failures, is_run
 from kbackup.cli.screens import RECORDS, Screens
-from kbackup.cli.streams import Stream
-from kbackup.cli.summary_file import SummaryFile
-from kbackup.errors import KbackupError
+from kbackup.cli.streams import Mask, Stream
+from kbackup.errors import ConfigurationError, KbackupError
+
+_UNPRINTED: Final = frozenset({"plan"})
+"""Events that serve the live display only."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) that every line fulfils."""
+    text = resources.files("kbackup.cli").joinpath("json_schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def json_line(event: Mapping[str, Any]) -> str:
+    r"""Return *event* as one line of ASCII, ``type`` first.
+
+    ASCII, because ``\u202e`` survives every pipe and terminal and means the same to a parser.
+    """
+    ordered = {"type": event["type"], **event} if "type" in event else event
+    return json.dumps(ordered, separators=(",", ":"))
+
+
+class JsonLines:
+    """Prints each event as it comes, and the summary last."""
+
+    def __init__(
+        self,
+        stdout: Stream,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        has_summary: bool = True,
+    ) -> None:
+        self._stdout = stdout
+        self._has_summary = has_summary
+        self._clock = clock
+        self._began = clock()
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Print *event*, unless it serves the display only."""
+        if event["type"] == "progress":
+            # The tasks that send it may run on machines that do not know when the run began.
+            event = {**event, "seconds": round(self._clock() - self._began, 1)}
+        if event["type"] not in _UNPRINTED:
+            self._stdout.write(json_line(event) + "\n")
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Print the summary; what an error does not know is null."""
+        if not self._has_summary:
+            return
+        errors = [
+            {name: None if value == "" else value for name, value in error.items()}
+            for error in summary.get("errors") or ()
+        ]
+        self._stdout.write(json_line({**summary, "type": "summary", "errors": errors}) + "\n")
+
+
+class SummaryFile:
+    """Writes the summary beside its place and moves it there.
+
+    The file holds the summary line and ``last_success``, as `RunRecord.success` defines it: up to
+    when the backup is complete, taken over from the old file where this run does not say, null
+    where none ever did.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._is_usable = False
+
+    def __enter__(self) -> Self:
+        """Check that the file can be written before the work begins, not after.
+
+        Raises:
+            ConfigurationError: If it cannot.
+        """
+        folder = self._path.parent
+        if not folder.is_dir():
+            raise self._error(f"{folder} is not a folder")
+        if self._path.exists() and not self._path.is_file():
+            raise self._error("it exists and is not a file")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._error(f"no permission to write in {folder}")
+        self._is_usable = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: the summary comes with `finish`."""
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Do nothing: only the summary counts."""
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Put *summary* in place of the old one.
+
+        A run that found the lock held leaves the file to the run that holds it.  Nothing is
+        written where entering has failed.
+
+        Raises:
+            KbackupError: If it cannot be written; the old file is then whole.
+        """
+        if summary["exit_code"] == LOCKED or not self._is_usable:
+            return
+        last_success = self._last_success(summary)
+        try:
+            line = json_line({**summary, "last_success": last_success}) + "\n"
+            files.replace_file(self._path, line.encode())
+        except OSError as error:
+            raise KbackupError(
+                f"summary file {self._path} was not written",
+                error.strerror or str(error),
+                "free space or permissions, then run again; the old file is unchanged",
+            ) from error
+
+    def _last_success(self, summary: Mapping[str, Any]) -> str | None:
+        """Return the time of the last good run; a damaged old file knows of none."""
+        from kbackup.runs.history import RunRecord  # noqa: PLC0415
+
+        try:
+            old = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            old = None
+        carried = old.get("last_success") if isinstance(old, dict) else None
+        success = RunRecord(summary).success or RunRecord({"last_success": carried}).success
+        return None if success is None else clock.rfc3339(success)
+
+    def _error(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"summary file {self._path} cannot be written",
+            why,
+            "give --summary-file a path in a folder that exists and can be written",
+        )
+
 
 Event = Mapping[str, Any]
 

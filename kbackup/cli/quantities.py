@@ -5,7 +5,7 @@ JSON and log lines have plain digits; these are for tables and sentences.
 
 from typing import Final
 
-from kbackup.plurals import form
+from kbackup.errors import form
 
 THIN: Final = "\u2009"
 """The thin space between groups of digits."""

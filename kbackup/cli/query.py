@@ -9,9 +9,8 @@ import click
 
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
-from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.errors import ConfigurationError, KbackupError, counted
 from kbackup.events import Event
-from kbackup.plurals import counted
 from kbackup.runs.summary import Summary
 
 _FORMS: Final = ("table", "csv", "json", "parquet")
@@ -53,8 +52,8 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
         raise ConfigurationError(
             "Parquet is not for a terminal", do="name a file with --output-file, or use a pipe"
         )
-    from kbackup.query.ask import ask, incomplete, mentioned  # noqa: PLC0415  (imports pyspark)
-    from kbackup.query.source import Found  # noqa: PLC0415
+    from kbackup.inspect.query import ask, incomplete, mentioned  # noqa: PLC0415  (imports pyspark)
+    from kbackup.inspect.source import Found  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
 
@@ -82,7 +81,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
 def _print(answer: Any, form: str) -> None:
     from kbackup.cli.grid import Column, Grid  # noqa: PLC0415
     from kbackup.cli.streams import Stream  # noqa: PLC0415
-    from kbackup.query import answer as writing  # noqa: PLC0415
+    from kbackup.inspect import query as writing  # noqa: PLC0415
 
     out = Stream(sys.stdout)
     if form == "table":
@@ -103,8 +102,8 @@ def _print(answer: Any, form: str) -> None:
 
 
 def _write(answer: Any, form: str, place: Path) -> None:
-    from kbackup.durable import replace_file  # noqa: PLC0415
-    from kbackup.query.answer import as_bytes  # noqa: PLC0415
+    from kbackup.files import replace_file  # noqa: PLC0415
+    from kbackup.inspect.query import as_bytes  # noqa: PLC0415
 
     try:
         replace_file(place, as_bytes(answer, form))

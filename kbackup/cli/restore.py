@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from kbackup.cli import Family
-from kbackup.cli.backup import OpenedBackup
-from kbackup.cli.look import peek_command, verify_command
+from kbackup.cli.inspect import peek_command, thaw_command, topics_command, verify_command
 from kbackup.cli.options import (
     GroupedCommand,
     GroupedOption,
@@ -17,9 +16,7 @@ from kbackup.cli.options import (
     seconds,
 )
 from kbackup.cli.query import query_command
-from kbackup.cli.running import Session, find_jvm, run
-from kbackup.cli.thaw import thaw_command
-from kbackup.cli.topics import topics_command
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
 from kbackup.errors import KbackupError
 from kbackup.events import Event
 from kbackup.runs.summary import Summary
@@ -79,8 +76,8 @@ def settle_command(**parameters: Any) -> None:
 
     def work(session: Session) -> Event:
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
+        from kbackup.runs.environment import World  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.world import World  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         settings, world = session.settings, World.of(session.settings, find_jvm)
@@ -128,7 +125,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
 
 def _restore(session: Session) -> Event:
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
-    from kbackup.runs.world import World  # noqa: PLC0415
+    from kbackup.runs.environment import World  # noqa: PLC0415
 
     world = World.of(session.settings, find_jvm)
     return RestoreRun(session.settings, session.tell, session.stop, world, _agree())()

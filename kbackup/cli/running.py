@@ -1,31 +1,37 @@
-"""What every command does around its work: settings, output, signals and exit code."""
+"""What every command does around its work: settings, backup, output, signals and exit code."""
 
 import hashlib
 import logging
 import os
 import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
 
 import kbackup
 from kbackup import config
 from kbackup.cli import options, output
 from kbackup.cli.reasons import has_worked
+from kbackup.clock import Clock, SystemClock
 from kbackup.config import Doubt, Loaded, Settings
 from kbackup.config.doubts import is_secret
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import Event
-from kbackup.runs.stopping import Stop
+from kbackup.events import Event, Plain
+from kbackup.runs.frame import Stop
 from kbackup.runs.summary import Summary
 
 if TYPE_CHECKING:
-    from kbackup.engine import Jvm
+    from kbackup.naming import Layout
+    from kbackup.pipeline.views import ReadOptions
+    from kbackup.runs.known import Known
+    from kbackup.spark.settings import Jvm
+    from kbackup.stores import Store, StoreSettings
 
 _log = logging.getLogger(__name__)
 
@@ -276,8 +282,163 @@ def find_jvm() -> "Jvm":
     Raises:
         JavaNotFoundError: If there is none.
     """
-    from kbackup.engine import Jvm  # noqa: PLC0415  (only when Spark is started)
     from kbackup.local.java import find_java  # noqa: PLC0415
+    from kbackup.spark.settings import Jvm  # noqa: PLC0415  (only when Spark is started)
 
     java = find_java()
     return Jvm(str(java.home), java.class_archive)
+
+
+class Foreground:
+    """Runs one command at a time in the foreground.
+
+    The first signal stops everything in good order, the second one ends the running command at
+    once; what is cleaned up after it is not interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._is_starting = False
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Raise `StoppedError` at the first SIGINT, SIGTERM or SIGHUP, wherever we are."""
+        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, self._handle) for number in caught}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def call(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run *command* to its end; return its exit code as a shell would say it.
+
+        It has our output, a session of its own, so that Ctrl-C reaches it once, from here, and no
+        input, so that it asks nothing.
+
+        Raises:
+            StoppedError: At a signal, when the command has stopped too.
+        """
+        self._is_starting = True  # a signal waits until there is a process to pass it on to
+        try:
+            with subprocess.Popen(  # noqa: S603  (our own commands)
+                command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+            ) as child:
+                return self._ended(child)
+        finally:
+            self._is_starting = False
+
+    def _ended(self, child: "subprocess.Popen[bytes]") -> int:
+        self._child = child
+        try:
+            self._is_starting = False
+            self._stop_if_asked()
+            code = child.wait()
+        except StoppedError:
+            child.terminate()  # SIGINT, if it is not up yet, would make it print a traceback
+            child.wait()
+            raise
+        finally:
+            self._child = None
+        return code if code >= 0 else 128 - code
+
+    def _handle(self, number: int, _frame: object) -> None:
+        if self._signal is not None:
+            if self._child is not None:
+                os.killpg(self._child.pid, signal.SIGKILL)
+            return
+        self._signal = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+        if not self._is_starting:
+            self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        if self._signal is not None:
+            raise StoppedError("stopped", signal=self._signal)
+
+
+# What reads a backup is imported where it is used: --help needs none of it.
+
+
+class Asked(TypedDict):
+    """Which partitions a command is about, as whatever looks takes it."""
+
+    names: tuple[str, ...]
+    pattern: str | None
+    partitions: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBackup:
+    """What a command that only looks works on.
+
+    Attributes:
+        session: The command's.
+        place: Where the backup is.
+        store: The same, opened.
+        layout: How its objects are named.
+        summary: Gets what the command finds.
+        clock: The time.
+    """
+
+    session: Session
+    place: "StoreSettings"
+    store: "Store"
+    layout: "Layout"
+    summary: Summary
+    clock: Clock
+
+    @classmethod
+    def of(cls, session: Session, words: str) -> Self:
+        """Open the backup that *session* is about, for the command *words*."""
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        place = wiring.store_settings(session.settings)
+        summary = Summary(new_run_id(datetime.now(UTC)), words)
+        layout = wiring.layout(session.settings)
+        return cls(session, place, open_store(place), layout, summary, SystemClock())
+
+    @property
+    def asked(self) -> Asked:
+        """Which partitions the command is about."""
+        settings = self.session.settings
+        return {
+            "names": settings.topics,
+            "pattern": settings.topics_regex,
+            "partitions": settings.partitions,
+        }
+
+    @property
+    def only_format(self) -> str | None:
+        """The format to which reading is narrowed; None for all there is."""
+        from kbackup.runs import wiring  # noqa: PLC0415
+
+        return wiring.only_format(self.session.settings)
+
+    def reading(self) -> "ReadOptions":
+        """Return how objects are read."""
+        from kbackup.runs import wiring  # noqa: PLC0415
+
+        return wiring.reading(self.session.settings)
+
+    def known(self, *, if_allowed: bool = False, topics: tuple[str, ...] = ()) -> "Known":
+        """Return what the backup says about itself.
+
+        Args:
+            if_allowed: Do without where this principal may not read it; else that is an error.
+            topics: Of these topics; none for those that the command is about.
+        """
+        from kbackup.runs import known  # noqa: PLC0415
+
+        settings = self.session.settings
+        read = known.read_if_allowed if if_allowed else known.read
+        names = topics or settings.topics
+        return read(self.store, self.layout, self.clock, names, settings.topics_regex)
+
+    def tell(self, events: Iterable[Plain]) -> None:
+        """Report all *events*."""
+        for event in events:
+            self.session.tell(event.to_dict())

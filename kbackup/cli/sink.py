@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from kbackup.cli import Family
-from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import (
     GroupedCommand,
     GroupedOption,
@@ -14,7 +13,7 @@ from kbackup.cli.options import (
     max_age_option,
     seconds,
 )
-from kbackup.cli.running import Session, find_jvm, run
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
 from kbackup.errors import ConfigurationError
 from kbackup.events import Event
 
@@ -73,7 +72,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
     """Report how past runs ended and whether one is running; no JVM is started."""
 
     def work(session: Session) -> Event:
-        from kbackup import durable  # noqa: PLC0415
+        from kbackup import files  # noqa: PLC0415
         from kbackup.runs import status  # noqa: PLC0415
 
         oldest = None if max_age is None else seconds("--max-age", max_age)
@@ -81,7 +80,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         found = status.status(at.store, at.layout, max_age_s=oldest, now=at.clock.now(), **at.asked)
         if prometheus is not None:
             try:
-                durable.replace_file(Path(prometheus), status.prometheus(found).encode())
+                files.replace_file(Path(prometheus), status.prometheus(found).encode())
             except (OSError, ValueError) as error:
                 raise ConfigurationError(
                     f"--prometheus {prometheus} cannot be written", str(error)
@@ -117,7 +116,7 @@ def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
     """
 
     def work(session: Session) -> Event:
-        from kbackup.ddl.tables import statements  # noqa: PLC0415
+        from kbackup.inspect.ddl import statements  # noqa: PLC0415
 
         at = OpenedBackup.of(session, "sink ddl")
         at.tell(statements(session.settings, at.store, engine, database))
@@ -164,7 +163,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
 
 
 def _sink(session: Session) -> Event:
-    from kbackup.runs.world import World  # noqa: PLC0415
+    from kbackup.runs.environment import World  # noqa: PLC0415
     from kbackup.sink.repair import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 

@@ -1,20 +1,48 @@
-"""stdout and stderr: what each can show, and what happens when its reader is gone.
+"""stdout and stderr: what each can show, without secrets or what a terminal would obey.
 
 A backup must not die because ``| head`` has seen enough, so a `Stream` takes whatever is written
 and drops it once its pipe is closed.
+
+Topic names, object keys, record text and servers' answers are input.  Among them may be control
+sequences that move the cursor, marks that reverse the direction of writing, and half characters
+that cannot be encoded.
+
+Nothing above this layer puts a secret into an event, an error or a log line on purpose; a server's
+answer or a library's message may.  So each line and each free text passes through here.
 """
 
 import io
 import os
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import IO, Any, Final, cast
+from urllib.parse import quote, quote_plus
 
 from rich.console import Console
 from rich.text import Text
 
-from kbackup.cli.escape import escape
 from kbackup.cli.quantities import THIN
+
+
+def escape(text: str) -> str:
+    r"""Return *text* in one line, with what does not print as its escape, such as ``\x1b``.
+
+    Escaped are control and format characters (bidirectional marks and zero-width ones among them),
+    line and paragraph separators, surrogates, private and unassigned characters.  Spaces of any
+    width stay.  Backslashes stay too, so this is for reading, not for reading back.
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
 
 _UNBOUNDED: Final = 10_000
 """Columns of a pipe: nothing is folded for a reader that is a program."""
@@ -135,3 +163,52 @@ class Stream(io.TextIOBase):
                 os.dup2(null, self._file.fileno())
             finally:
                 os.close(null)
+
+
+MASK: Final = "********"
+
+_SHORTEST: Final = 4
+"""A shorter secret is not searched for: hiding every ``a`` would hide the message."""
+
+_FREE_TEXT: Final = frozenset({"text", "what", "why", "do", "next", "reason"})
+"""The fields made of sentences.  Names, keys and numbers are data and stay as they are."""
+
+_CREDENTIALS: Final = (
+    re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)=)[^&\s'\"]+", re.IGNORECASE),
+    re.compile(r"(\b(?:AWS4-HMAC-SHA256|Basic|Bearer) )[\w+/=.~-]{8,}[^\r\n'\"]*"),
+    re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"),
+    # without a scheme; orders:0@4200 is a place in a backup, and TOPIC[:PARTITION[@OFFSET]] help
+    re.compile(r"((?:^|[\s,=])[^\s,=:/@\[\]]+:)(?!\d+@)[^\s,/@]+(?=@[\w.\[])"),
+)
+"""What signed requests and URLs with a password look like; the first group may be seen."""
+
+
+class Mask:
+    """Replaces the given secrets, and whatever looks like a signed request, by asterisks."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        found = {secret for secret in secrets if len(secret) >= _SHORTEST}
+        forms = {form(secret) for secret in found for form in (str, quote, quote_plus)}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._secrets = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    def text(self, text: str) -> str:
+        """Return *text* without secrets."""
+        if self._secrets is not None:
+            text = self._secrets.sub(MASK, text)
+        for credentials in _CREDENTIALS:
+            text = credentials.sub(rf"\1{MASK}", text)
+        return text
+
+    def event(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *event* with its free texts, those of nested entries too, without secrets."""
+        return {name: self._value(name, value) for name, value in event.items()}
+
+    def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value) if name in _FREE_TEXT else value
+        if isinstance(value, Mapping):
+            return self.event(value)
+        if isinstance(value, list | tuple):
+            return [self._value(name, item) for item in value]
+        return value

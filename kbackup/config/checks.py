@@ -8,11 +8,10 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
-from kbackup.expressions import read as read_expressions
-from kbackup.joda import zones
-from kbackup.literals import read_names
+from kbackup.java import joda
 from kbackup.naming import check_topic
-from kbackup.options import Suspicion
+from kbackup.naming.expressions import read as read_expressions
+from kbackup.options import Suspicion, read_names
 
 _EXPRESSIONS: Final = "topic.regex.list"
 _NOT_GENERIC: Final = {
@@ -197,7 +196,7 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
     timezone, schedule = given.get("timezone"), given.get("rotate.schedule.interval.ms")
     if timezone is not None and timezone.text:
         try:
-            zones.by_id(timezone.text)
+            joda.zone_by_id(timezone.text)
         except ValueError as problem:
             yield error("value", "timezone", timezone, str(problem), "correct it")
     elif schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:

@@ -1,4 +1,4 @@
-"""Declarations: the cluster and the store, and how they are reached."""
+"""Declarations: the cluster, the store and the Schema Registry, and how they are reached."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -8,6 +8,7 @@ from kbackup.config.parsing import (
     JavaPattern,
     OptionalText,
     Partitions,
+    RegistryUrls,
     Servers,
     StoreUrl,
     Topics,
@@ -116,4 +117,42 @@ class Store(Group):
         "URL of another S3 server; file:///FOLDER is a local folder in place of a bucket.",
         aliases=("s3.endpoint",),
         example="http://127.0.0.1:9000",
+    )
+
+
+class SchemaRegistry(Group):
+    """The registry of a sink's source, or of a restore's target.
+
+    Converters have properties of their own, which may name another registry for keys and values.
+    """
+
+    title: ClassVar[str] = "Schema Registry"
+    commands: ClassVar[frozenset[str]] = RUNS | {"doctor"}
+
+    schema_registry_url: RegistryUrls = declare(
+        (),
+        "Schema Registry, one or several URLs of it: a sink stores the schemas that records name, "
+        "and a restore of whole records registers them there.",
+        example="https://registry:8081",
+    )
+    schema_registry_basic_auth_user_info: OptionalText = declare(
+        None, "User and password of that registry, as user:password.", is_secret=True
+    )
+    schema_registry_ssl_ca_location: OptionalText = declare(
+        None,
+        "PEM file or folder of the authorities that signed that registry's certificate.",
+        example="/etc/ssl/registry-ca.pem",
+    )
+    schema_registry_ssl_certificate_location: OptionalText = declare(
+        None,
+        "PEM file with this client's certificate, for a registry that asks for one.",
+        example="/etc/ssl/client.pem",
+    )
+    schema_registry_ssl_key_location: OptionalText = declare(
+        None,
+        "PEM file with the private key, if it is not in the certificate's file.",
+        example="/etc/ssl/client.key",
+    )
+    schema_registry_ssl_key_password: OptionalText = declare(
+        None, "Password of that private key.", is_secret=True
     )

@@ -1,14 +1,369 @@
-"""Turns what was given into `Settings`, errors and warnings."""
+"""Judge what was given, and turn it into `Settings`, errors and warnings."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
-from kbackup.config import sources
-from kbackup.config.doubts import DEFAULT, Doubt, Origin, masked, to_error
-from kbackup.config.judgement import Judgement
-from kbackup.config.settings import BY_NAME, PROPERTIES, Settings, shown_value
+from pydantic import ValidationError
+
+from kbackup import plugins
+from kbackup.config import checks, clients, known, plugin_options, selection, sources, transforms
+from kbackup.config.doubts import (
+    DEFAULT,
+    Doubt,
+    Origin,
+    Refusal,
+    Value,
+    error,
+    masked,
+    refusals_of,
+    short,
+    to_error,
+    warning,
+)
+from kbackup.config.layout import CONNECTORS_EXTRACTOR
+from kbackup.config.parsing import names_store
+from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS
+from kbackup.config.selection import NamedPlugins
+from kbackup.config.settings import BY_NAME, PLACES, PROPERTIES, Settings, by_attribute, shown_value
+from kbackup.naming.renaming import Rename, rename
+from kbackup.options import read_names
+from kbackup.plugins import Step
+
+_NEAREST_MAX: Final = 50
+"""The most unknown names for which the nearest name is looked up: each costs milliseconds."""
+_FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
+    lambda name: name in ("partitioner.class", "timezone", "timestamp.extractor") or _files(name),
+    lambda name: name.startswith("s3.credentials.provider."),
+    transforms.is_transform,
+)
+"""Properties that belong together: if one is refused, the others are not mentioned."""
+
+
+_FOLLOW: Final = "follow"
+"""A restore takes it only from its own command line: its configuration file is often the sink's,
+and a restore that does not end would be a surprise."""
+
+
+def _files(name: str) -> bool:
+    """Whether *name* is an option of a partitioner or a timestamp extractor."""
+    seams_of = {seam for seam, _ in BY_NAME[name].plugins} if name in BY_NAME else set()
+    return not seams_of.isdisjoint({"partitioners", "extractors"})
+
+
+def _sides(command: str, connector: str | None) -> frozenset[str]:
+    """Return the commands whose properties apply."""
+    if command == "ddl":  # it describes what a sink will write
+        return SINK
+    if command in SINK | READING | STATUS:
+        return frozenset({command})
+    return SINK | {"restore"} if connector is None else frozenset({connector})
+
+
+def _connector(given: Mapping[str, Value]) -> str | None:
+    """Return the command that a connector's file corresponds to; None for other files."""
+    named = given.get("connector.class")
+    if named is None:
+        return None
+    return "restore" if "Source" in named.text.rpartition(".")[2] else "sink"
+
+
+class Judgement:
+    """One configuration while it is being judged.
+
+    Attributes:
+        given: What was given, by property.
+        doubts: What was found so far.
+        used: Names that become settings.
+
+    Args:
+        merged: What was given.
+        command: As `load` takes it.
+    """
+
+    def __init__(self, merged: sources.Merged, command: str) -> None:
+        self.given = merged.values
+        self.command = command
+        self.connector = _connector(self.given)
+        self.sides = _sides(command, self.connector)
+        self.doubts = list(merged.doubts)
+        self.used: list[str] = []
+        self.without_effect: list[str] = []
+        self.is_complete = merged.is_complete
+
+    def judge(self) -> Settings:
+        """Return the settings; `doubts` holds their errors and warnings."""
+        self.doubts += checks.blanks(self.given)
+        bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
+        self._sort(bad)
+        self._excuse()
+        unreadable = list(plugin_options.check(self.used, self.given))
+        self.doubts += unreadable
+        bad |= {doubt.name for doubt in unreadable}
+        usable = plugin_options.usable(self.used, self.given, bad)
+        writes = "sink" in self.sides
+        named = self.given.get("connector.class")
+        found = selection.resolve_plugins(
+            usable,
+            writes=writes,
+            converts=not self.sides.isdisjoint(CONVERTING),
+            connector=None if named is None else named.text,
+        )
+        self._take(found.doubts, found.without_effect)
+        values: dict[str, Any] = {
+            BY_NAME[name].attribute: value.value
+            for name, value in usable.items()
+            if name in BY_NAME and BY_NAME[name].option is None and name not in found.without_effect
+        }
+        self._derive(values, usable, found)
+        for attribute, default in found.defaults.items():
+            values.setdefault(attribute, default)
+        if self.is_complete:
+            is_known = "format.class" not in {*self.given} & {doubt.name for doubt in self.doubts}
+            self._requirements(
+                cuts_by_number=is_known and found.view == "value" and not found.defaults
+            )
+        if writes:  # before a partitioner is tried, which would refuse a time zone once more
+            self.doubts += checks.zones_of(self.given)
+        options = self._options(values | found.found, usable)
+        self.doubts += checks.suspicions(self.given, self.sides, self.without_effect)
+        if self.sides & READING:
+            mode = usable.get("mode")
+            name = None if mode is None else mode.text
+            self.doubts += checks.generic(self.given, name, holds_records=found.holds_records)
+        if "restore" in self.sides:
+            self.doubts += checks.parse_errors(self.given)
+        if "sink" in self.sides:
+            self.doubts += checks.dead_letters(self.given)
+            self.doubts += checks.header_text(self.given)
+        kafka = clients.translate(
+            {name: value for name, value in usable.items() if clients.is_client_property(name)}
+        )
+        self._take(kafka.doubts, kafka.without_effect)
+        renames = self._renames(usable)
+        steps = self._steps(usable, found)
+        self._route_topics(values)
+        self._say_without_effect()
+        return self._settings(
+            values | found.found,
+            renames=renames,
+            transforms=steps,
+            plugin_options=options,
+            **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
+        )
+
+    def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
+        """Return the routing of a sink, or the renaming of a restore, which `settle` uses too."""
+        if self.sides.isdisjoint(SETTLING | SINK):
+            return ()
+        renaming = transforms.renaming_of(usable)
+        self.doubts += renaming.doubts
+        return renaming.steps
+
+    def _route_topics(self, values: dict[str, Any]) -> None:
+        """Where a backup is read by the sink's file, let its topics be those that it stored.
+
+        Names from elsewhere are the backup's own.
+        """
+        named = self.given.get("topics")
+        is_of_sink = self.connector == "sink" and not self.sides.isdisjoint(READING | SETTLING)
+        if not is_of_sink or named is None or named.origin.kind != "file" or "topics" not in values:
+            return
+        steps = transforms.renaming_of(
+            {name: value for name, value in self.given.items() if transforms.is_transform(name)}
+        ).steps
+        if steps:
+            values["topics"] = tuple(rename(topic, steps) for topic in read_names(named.value))
+
+    def _steps(self, usable: Mapping[str, Value], found: NamedPlugins) -> tuple[Step, ...]:
+        """Return the transforms of a sink or a restore."""
+        if "restore" in self.sides:
+            sides = {"key", "value"}
+            known = frozenset(side for side in sides if f"{side}_converter" in found.found)
+            steps = transforms.restore_steps(usable, known)
+        elif "sink" in self.sides:
+            keys = usable.get("store.kafka.keys")
+            has_keys = keys is not None and keys.text.lower() == "true"
+            steps = transforms.steps(usable, transforms.Known(found.view, has_keys))
+        else:
+            return ()
+        said = {(doubt.level, doubt.name) for doubt in self.doubts}  # by `_renames`
+        self.doubts += [one for one in steps.doubts if (one.level, one.name) not in said]
+        return steps.steps
+
+    def _take(self, doubts: Iterable[Doubt], without_effect: Iterable[str]) -> None:
+        self.doubts += doubts
+        self.without_effect += without_effect
+
+    def _sort(self, bad: set[str]) -> None:
+        """Separate what is used from what is refused, without effect or unknown."""
+        unknown = 0
+        for name, value in self.given.items():
+            rows = refusals_of(name)
+            refusal = next((row for row in rows if self._is_refused(row, name, value, bad)), None)
+            if refusal is not None:
+                self.doubts.append(error("unsupported", name, value, refusal.why, refusal.do))
+                bad.add(name)
+            elif self._is_used(name, value):
+                self.used.append(name)
+            elif known.is_known(name):
+                self.without_effect.append(name)
+            else:
+                unknown += 1
+                why, do = "no such property; it has no effect", ""
+                if unknown <= _NEAREST_MAX:
+                    why, do = known.nearest(name)
+                what = f"{short(name)} ({value.origin})"
+                origin = str(value.origin)
+                self.doubts.append(Doubt("warning", "unknown_name", name, origin, what, why, do))
+
+    def _is_refused(self, refusal: Refusal, name: str, value: Value, bad: set[str]) -> bool:
+        counts = name not in bad and not refusal.commands.isdisjoint(self.sides)
+        if not counts or not refusal.applies(value.text):
+            return False
+        return refusal.reads_others({name: value.text for name, value in self.given.items()})
+
+    def _is_used(self, name: str, value: Value) -> bool:
+        if name in BY_NAME:
+            found = BY_NAME[name]
+            if not found.is_property and value.origin.kind == "file":
+                return False
+            if name == _FOLLOW and self.command == "restore" and value.origin.kind == "file":
+                return False
+            return bool(found.commands & self.sides) or not found.is_property
+        if transforms.is_transform(name):
+            return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
+        return clients.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
+
+    def _options(self, settings: dict[str, Any], usable: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what was given for the options of the chosen plugins; note what has no effect."""
+        reads = self.sides != SINK
+        idle = set(plugin_options.idle(self.used, settings, reads=reads))
+        self.without_effect += [name for name in self.used if name in idle]
+        values = plugin_options.values(
+            {name: value for name, value in usable.items() if name not in idle}
+        )
+        if self.is_complete:
+            lacks = list(plugin_options.missing(settings, self.given, self.sides))
+            self.doubts += lacks
+            is_sound = not any(doubt.level == "error" for doubt in self.doubts)
+            if is_sound and "sink" in self.sides:
+                self.doubts += plugin_options.unusable(settings, values)
+            if is_sound and reads:
+                self.doubts += plugin_options.unreadable(values)
+        return values
+
+    def _derive(
+        self, values: dict[str, Any], usable: Mapping[str, Value], found: NamedPlugins
+    ) -> None:
+        """Fill in the defaults that depend on other values."""
+        if found.view == "value" and "sink" in self.sides and not found.defaults:
+            values.setdefault("rotate_bytes", -1)
+            if not self._is_timeless(usable, found):
+                self._derive_times(values, usable)
+            interval = usable.get("rotate.interval.ms")
+            if interval is None:
+                values["rotate_interval_ms"] = -1
+            elif interval.text.isdecimal() and self._is_timeless(usable, found):
+                why = "the default partitioner uses no time: ignored, as in the connector"
+                do = "set rotate.bytes, or whole records, or remove it"
+                self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
+                values["rotate_interval_ms"] = -1
+        schedule = usable.get("rotate.schedule.interval.ms")
+        if schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
+            values.setdefault("rotate_idle_ms", 2**63 - 1)  # the clock closes files, not a pause
+        width = str(values.get("filename_offset_zero_pad_width", "")).strip()
+        if width and not width.strip("+0"):
+            values["filename_offset_zero_pad_width"] = 1
+        if "group" not in usable and "sink" in self.sides:
+            values["group"] = self._group(usable)
+
+    def _derive_times(self, values: dict[str, Any], usable: Mapping[str, Value]) -> None:
+        """Fill in the connectors' defaults for time, and warn of a surprising one."""
+        if "timestamp.extractor" not in usable:
+            values["timestamp_extractor"] = CONNECTORS_EXTRACTOR
+            why = f"not given, so the connector's {CONNECTORS_EXTRACTOR} applies: directories show "
+            why += "when a record was backed up"
+            do = "set timestamp.extractor=Record to file by the records' own time"
+            self.doubts.append(warning("assumed", "timestamp.extractor", None, why, do))
+        values.setdefault("rotate_file_on_partition_change", True)
+
+    def _is_timeless(self, usable: Mapping[str, Value], found: NamedPlugins) -> bool:
+        """Whether the partitioner does not depend on time."""
+        asked = usable.get("partitioner.class")
+        name = found.found.get("partitioner_class")
+        if asked is not None and name is None:
+            return False  # refused by name
+        chosen = plugins.load("partitioners", name or BY_NAME["partitioner.class"].default)
+        return not getattr(chosen, "goes_by_time", True)
+
+    def _group(self, usable: Mapping[str, Value]) -> str:
+        """Return the consumer group of a sink: the connector's, so that its offsets are used."""
+        if self.connector is not None and "name" in usable and usable["name"].text:
+            return f"connect-{usable['name'].text}"
+        place = usable.get("store.url")
+        if place is None or not names_store(place.text):
+            place = next((usable[found.name] for found in PLACES if found.name in usable), None)
+        folder = usable.get("topics.dir")
+        parts = ("" if place is None else place.text, "topics" if folder is None else folder.text)
+        return "-".join(part for part in ("kbackup", *parts) if part)
+
+    def _requirements(self, *, cuts_by_number: bool) -> None:
+        elsewhere: frozenset[str] = frozenset()
+        needed = self.command
+        if needed == "config":
+            needed = self.connector or ("sink" if self.sides == SINK else "restore")
+            elsewhere = frozenset({"bootstrap.servers"})
+            if self.connector is None:
+                elsewhere |= {"topics", *(found.name for found in PLACES)}
+        self.doubts += checks.requirements(
+            needed, self.given, cuts_by_number=cuts_by_number, elsewhere=elsewhere
+        )
+
+    def _excuse(self) -> None:
+        """Let placeholders be that nobody filled in, where the value is not read."""
+        unread = {*self.without_effect}
+        unread |= {doubt.name for doubt in self.doubts if doubt.code == "unknown_name"}
+        self.doubts = [
+            replace(doubt, level="warning")
+            if doubt.code == "placeholder" and doubt.name in unread
+            else doubt
+            for doubt in self.doubts
+        ]
+
+    def _say_without_effect(self) -> None:
+        self._excuse()
+        refused = {doubt.name for doubt in self.doubts if doubt.level == "error"}
+        idle = [name for name in dict.fromkeys(self.without_effect) if name not in refused]
+        for belongs in _FAMILIES:
+            if any(map(belongs, refused)):
+                idle = [name for name in idle if not belongs(name)]
+        told = {found.name for found in PLACES} & {doubt.name for doubt in self.doubts}
+        unsaid = [name for name in idle if name not in told]
+        if unsaid and self.command in ("sink", "restore", "config"):  # the others are read-only
+            names = ", ".join(unsaid)
+            why = "accepted, but without effect here"
+            self.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
+        self.used = [name for name in self.used if name not in idle]
+
+    def _settings(self, values: dict[str, Any], **more: Any) -> Settings:
+        """Return the settings; each invalid value is replaced by its default and reported."""
+        try:
+            return Settings.model_validate(values | more)
+        except ValidationError as problem:
+            for detail in problem.errors(include_url=False, include_input=False):
+                attribute = str(detail["loc"][0])
+                values.pop(attribute, None)
+                name = by_attribute()[attribute].name
+                why = (
+                    detail["msg"]
+                    .removeprefix("Value error, ")
+                    .replace("Input should be", "expected")
+                )
+                self.doubts.append(error("value", name, self.given.get(name), why, "correct it"))
+            return Settings.model_validate(values | more)
+
 
 Command = Literal[
     "sink",

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SkipValidation
 
-from kbackup import expressions, plugins
+from kbackup import plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
-from kbackup.expressions import Expression
-from kbackup.java_regex import PatternError, translate
-from kbackup.literals import names_host, read_boolean, read_duration, read_integer, read_names
-from kbackup.name_template import NameTemplate
-from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, check_topic
-from kbackup.places import Place
+from kbackup.java.regex import PatternError, translate
+from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, check_topic, expressions
+from kbackup.naming.expressions import Expression
+from kbackup.naming.name_template import NameTemplate
+from kbackup.naming.places import Place
+from kbackup.options import names_host, read_boolean, read_duration, read_integer, read_names
 
 PARTITIONS_MAX: Final = 200_000
 """The most partitions that one ``--partitions`` may name: more than a cluster can hold."""

@@ -7,15 +7,13 @@ from typing import Any, Final
 from pydantic import Field, SkipValidation
 
 from kbackup import plugins
-from kbackup.config.connection import Kafka, Store
-from kbackup.config.layout import Layout, Rotation, Safety
+from kbackup.config.connection import Kafka, SchemaRegistry, Store
+from kbackup.config.layout import Layout, Rotation, Safety, Tolerance
 from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
-from kbackup.config.registry import SchemaRegistry
 from kbackup.config.running import Following, Generic, Output, Restore, Run
-from kbackup.config.tolerance import Tolerance
-from kbackup.renaming import Rename
-from kbackup.steps import Step
+from kbackup.naming.renaming import Rename
+from kbackup.plugins import Step
 
 GROUPS: Final[tuple[type[Group], ...]] = (
     Kafka,

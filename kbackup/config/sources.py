@@ -2,18 +2,138 @@
 
 An option overrides a variable, a variable a file (the last file wins), and a file the default.
 Names are as given, except for aliases: `known` knows what they mean.
+
+Kafka's own providers of such values work under any alias that ``config.providers`` gives them.
+
+Source: ``org.apache.kafka.common.config.ConfigTransformer`` and the providers beside it.
+
+Only values of configuration files and of our variables are resolved, never anything read from S3
+or Kafka; the result is not resolved again.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kbackup.config import files, known, placeholders
+from kbackup.config import files, known
 from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, short, warning
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
-from kbackup.literals import read_names
+from kbackup.options import read_names
+
+_REFERENCE: Final = re.compile(r"\$\{([\w.-]+):([^{}]*)\}")
+_BARE: Final = re.compile(r"(?<![\w$\\])\$[A-Za-z_]\w*|<[A-Za-z][\w .-]*>|\{\{[^{}]*\}\}", re.ASCII)
+_BRACED: Final = re.compile(r"\$\{[^{}]*\}")
+_VARIABLE: Final = re.compile(
+    r"\$[A-Z][A-Z0-9_]+|\$\{\w+\}|<[A-Z][A-Z0-9_ -]*>|\{\{.*\}\}", re.ASCII
+)
+_LITERAL: Final = re.compile(
+    r"(filename\.regex|topic\.regex\.list|_comment"
+    r"|transforms\..+\.(regex|replacement|pattern|format))"
+)
+"""Properties of others in which dollar signs and brackets have their own meaning."""
+
+
+_CLASSES: Final = {
+    "FileConfigProvider": "file",
+    "DirectoryConfigProvider": "directory",
+    "EnvVarConfigProvider": "env",
+}
+"""Kafka's providers, and what each reads."""
+
+BUILT_IN: Final[Mapping[str, str]] = {"env": "env", "file": "file"}
+"""Aliases that need no ``config.providers``, and what each reads."""
+
+
+def provider_kind(class_name: str) -> str:
+    """Return what a provider's class reads: ``file``, ``directory`` or ``env``.
+
+    Raises:
+        ValueError: If it is not one of Kafka's.
+    """
+    package, _, name = class_name.rpartition(".")
+    if name not in _CLASSES or package not in ("", "org.apache.kafka.common.config.provider"):
+        raise ValueError("a Java class cannot be loaded; Kafka's own providers are known")
+    return _CLASSES[name]
+
+
+def resolve_references(
+    text: str,
+    environ: Mapping[str, str],
+    folder: Path,
+    providers: Mapping[str, str] = BUILT_IN,
+) -> str:
+    """Return *text* with its references replaced.
+
+    Args:
+        text: The value as written.
+        environ: The variables.
+        folder: What a relative path in ``${file:...}`` is relative to.
+        providers: What each alias reads; a reference with another alias stays as it is.
+
+    Raises:
+        ConfigurationError: There is no such variable, file or key.
+    """
+
+    def replaced(match_: re.Match[str]) -> str:
+        match providers.get(match_[1]):
+            case "env":
+                name = match_[2].removeprefix(":")
+                found = environ.get(name)
+                if found is None:
+                    raise ConfigurationError(match_[0], f"the variable {name} is not set")
+                return found
+            case "directory":
+                return _from_directory(match_[0], match_[2], folder)
+            case "file":
+                return _from_file(match_[0], match_[2], folder)
+        return match_[0]
+
+    return _REFERENCE.sub(replaced, text)
+
+
+def _from_file(reference: str, place: str, folder: Path) -> str:
+    name, colon, key = place.rpartition(":")
+    if not colon or not name or not key:
+        raise ConfigurationError(reference, "expected ${file:PATH:key}")
+    found = {entry.name: entry.text for entry in files.read(folder / name)}.get(key)
+    if found is None:
+        raise ConfigurationError(reference, f"{folder / name} has no {key}")
+    return found
+
+
+def _from_directory(reference: str, place: str, folder: Path) -> str:
+    name, colon, key = place.rpartition(":")
+    if not colon or not name or not key or "/" in key:
+        raise ConfigurationError(reference, "expected ${directory:PATH:FILE}")
+    path = folder / name / key
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(reference, f"{path} cannot be read: {error}") from error
+
+
+def has_reference(text: str, providers: Mapping[str, str] = BUILT_IN) -> bool:
+    """Whether *text* holds something that `resolve_references` replaces."""
+    return any(match[1] in providers for match in _REFERENCE.finditer(text))
+
+
+def unfilled(name: str, text: str, *, is_secret: bool) -> str | None:
+    """Return what in *text* looks like a placeholder that nobody filled in, None if nothing.
+
+    A secret may hold any character, so only one that is a placeholder as a whole counts.
+    """
+    declared = BY_NAME.get(name)
+    if _LITERAL.fullmatch(name) if declared is None else declared.is_literal:
+        return None
+    if is_secret:
+        match = _VARIABLE.fullmatch(text.strip())
+    else:
+        match = _BRACED.search(text) or _BARE.search(text)
+    return None if match is None else match[0]
+
 
 PREFIX: Final = "KBACKUP_"
 _PROVIDERS: Final = "config.providers"
@@ -69,7 +189,7 @@ def merge(
         if not _is_text(given.text):
             why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
             merged.doubts.append(Doubt("error", "value", name, str(given.origin), name, why, do))
-        elif given.folder is not None and placeholders.has_reference(given.text, providers):
+        elif given.folder is not None and has_reference(given.text, providers):
             _resolve(merged, name, given, environ, given.folder, providers)
         else:
             _check_left_over(merged, name, given)
@@ -109,8 +229,8 @@ def _add_file(merged: Merged, path: Path) -> None:
         holds_credentials |= bool(
             entry.text.strip()
             and is_secret(name)
-            and not placeholders.has_reference(entry.text)
-            and placeholders.left_over(name, entry.text, is_secret=True) is None
+            and not has_reference(entry.text)
+            and unfilled(name, entry.text, is_secret=True) is None
         )
     merged.values.update(found)
     if holds_credentials and files.is_open_to_others(path):
@@ -167,7 +287,7 @@ def _providers(merged: Merged) -> Mapping[str, str]:
         for name in list(merged.values)
         if name == _PROVIDERS or name.startswith(f"{_PROVIDERS}.")
     }
-    found = dict(placeholders.BUILT_IN)
+    found = dict(BUILT_IN)
     aliases = read_names(given[_PROVIDERS].value) if _PROVIDERS in given else ()
     for alias in aliases:
         name = f"{_PROVIDERS}.{alias}.class"
@@ -176,7 +296,7 @@ def _providers(merged: Merged) -> Mapping[str, str]:
             merged.doubts.append(error("missing", name, None, "it is not set", "name its class"))
             continue
         try:
-            found[alias] = placeholders.kind(value.text)
+            found[alias] = provider_kind(value.text)
         except ValueError as problem:
             do = "write such values as ${env:NAME} or ${file:PATH:key}"
             merged.doubts.append(error("unsupported", name, value, str(problem), do))
@@ -197,7 +317,7 @@ def _resolve(
     providers: Mapping[str, str],
 ) -> None:
     try:
-        text = placeholders.resolve(str(given.value), environ, folder, providers)
+        text = resolve_references(str(given.value), environ, folder, providers)
     except ConfigurationError as problem:
         why = f"{problem.what} cannot be resolved: {problem.why}"
         do = problem.do or "set it, or write the value itself"
@@ -207,7 +327,7 @@ def _resolve(
 
 
 def _check_left_over(merged: Merged, name: str, given: Value) -> None:
-    found = placeholders.left_over(name, given.text, is_secret=is_secret(name))
+    found = unfilled(name, given.text, is_secret=is_secret(name))
     if found is not None:
         what = "it" if is_secret(name) else short(found)
         merged.doubts.append(

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import nested
+from kbackup.connect import json_values
 from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import ConnectSchema, Type
 
@@ -57,7 +57,7 @@ def projected(values: pa.Array, record: ConnectSchema, file: ConnectSchema) -> p
         found = _elements(values, record, file)
     else:
         found = values.cast(file.arrow(), safe=False)
-    return found if file.optional else nested.filled(found, file)
+    return found if file.optional else json_values.filled(found, file)
 
 
 def _struct(values: pa.StructArray, record: ConnectSchema, file: ConnectSchema) -> pa.StructArray:
@@ -81,13 +81,13 @@ def _elements(values: pa.Array, record: ConnectSchema, file: ConnectSchema) -> p
     if file.type is Type.ARRAY:
         elements = projected(values.flatten(), record.items, file.items)
         kind = file.arrow()
-        lists, _ = nested.relisted(values, elements.cast(kind.value_type))
+        lists, _ = json_values.relisted(values, elements.cast(kind.value_type))
         return _with_nulls(lists.cast(kind), values)
-    lists = nested.lists(values)
+    lists = json_values.as_lists(values)
     entries = lists.flatten()
     keys = projected(entries.field(0), record.keys, file.keys)
     items = projected(entries.field(1), record.items, file.items)
-    maps, _ = nested.relisted(lists, keys)
+    maps, _ = json_values.relisted(lists, keys)
     made = pa.MapArray.from_arrays(maps.offsets, keys, items, type=file.arrow())
     return _with_nulls(made, values)
 

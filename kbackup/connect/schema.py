@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from kbackup.columns import Schema
+from kbackup.records import Schema
 
 ENCODING: Final = "connect"
 """``Schema.encoding`` of a column with a Connect schema."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the options modules are imported for --help
 
     import pyarrow as pa
 
-    from kbackup.columns import Column, Kind, Schema
+    from kbackup.records import Column, Kind, Schema
 
 
 TOPIC: Final = "topic"

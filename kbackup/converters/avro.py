@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from kbackup.columns import Column, Encoded, Kind, Schema
-from kbackup.connect import avro_columns, avro_datums, avro_values
+from kbackup.connect import avro_columns, avro_reading, avro_writing
 from kbackup.connect import schema as connect
-from kbackup.connect.avro_imports import united
-from kbackup.connect.avro_schema import AvroStyle, to_avro
-from kbackup.connect.avro_wire import AVRO as AVRO_DATUMS
+from kbackup.connect.avro_reading import united
+from kbackup.connect.avro_walk import AVRO as AVRO_DATUMS
+from kbackup.connect.avro_writing import AvroStyle, to_avro
+from kbackup.connect.registry import AVRO, RegisteredSchema
+from kbackup.connect.registry.framing import framed
+from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro_options import CONNECT_META, ENHANCED
 from kbackup.converters.registered import Asked, Under
-from kbackup.registry import AVRO, RegisteredSchema
-from kbackup.registry.framing import framed
-from kbackup.registry.options import IGNORE_DEFAULTS
+from kbackup.records import Column, Encoded, Kind, Schema
 
 
 class AvroConverter:
@@ -81,7 +81,7 @@ class AvroConverter:
             text = json.dumps(to_avro(replace(found, optional=False), self._style))
         except ValueError as problem:
             return registered.no_schema(column, "Avro schema", problem)
-        datums = avro_datums.encode(column, replace(found, optional=False), self._style)
+        datums = avro_writing.encode_avro(column, replace(found, optional=False), self._style)
         what = "a value does not match its schema"
         why = (
             "something in it is null and must not be, is not a symbol of its enum, or has not the "
@@ -102,10 +102,10 @@ class AvroConverter:
         """
         found = under.of_kind(AVRO)
         text = united(found.text, [text for _, text in found.imports])
-        schema = avro_values.connect_schema(text)
+        schema = avro_reading.connect_schema(text)
         values, wrong = avro_columns.decode(datums, text), dict[int, str]()
         if values is None:
-            values, wrong = avro_values.decode_each(datums, text)
+            values, wrong = avro_reading.decode_each_avro(datums, text)
         what = f"a value is not Avro under schema {under.id}, which it names"
         bad = registered.bad_rows(wrong, what)
         encoded = Encoded(values, datums, Schema(text, encoding=AVRO_DATUMS))

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from kbackup import jackson
-from kbackup.columns import Column, Kind, Schema, all_bad, row_by_row
+from kbackup.java import jackson
+from kbackup.records import Column, Kind, Schema, all_bad, row_by_row
 
 
 class ByteArrayConverter:

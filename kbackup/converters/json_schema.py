@@ -12,25 +12,24 @@ from typing import Any, ClassVar, Final
 import orjson
 import pyarrow as pa
 
-from kbackup.columns import Column, Kind, Schema
-from kbackup.connect import json_text, json_values
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_schema import (
     FORM,
     JsonSchemaStyle,
+    from_json_schema,
     to_json_schema,
 )
-from kbackup.connect.json_schema_reading import from_json_schema
-from kbackup.connect.json_text import JsonStyle
-from kbackup.connect.json_values import InexactError
+from kbackup.connect.json_values import InexactError, JsonStyle
+from kbackup.connect.registry import JSON, RegisteredSchema
+from kbackup.connect.registry.framing import framed
+from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.json_options import DECIMAL_FORMAT
 from kbackup.converters.json_schema_options import ADDITIONAL, NOT_REQUIRED
 from kbackup.converters.registered import Asked, Under
-from kbackup.registry import JSON, RegisteredSchema
-from kbackup.registry.framing import framed
-from kbackup.registry.options import IGNORE_DEFAULTS
+from kbackup.records import Column, Kind, Schema
 
 _DO: Final = (
     f"set {NOT_REQUIRED.name}=true if properties may be absent, choose the converter that fits "
@@ -95,7 +94,7 @@ class JsonSchemaConverter:
         text = json.dumps(to_json_schema(found, self._schemas), ensure_ascii=False)
         asked = registered.needed(self.asked)
         schema_id = asked.id_of(found.name, RegisteredSchema(JSON, text))
-        bodies = json_text.encode(column, replace(found, default=None), self._texts)
+        bodies = json_values.encode_json(column, replace(found, default=None), self._texts)
         if column.null_count:
             bodies = bodies.take(registered.rows_of(column))
         return Column(framed(schema_id, bodies.cast(pa.binary())))

@@ -2,11 +2,10 @@
 
 from typing import Final
 
+from kbackup.connect.registry import options as registry
 from kbackup.converters.avro_options import SINGLE_UNIONS
 from kbackup.converters.json_options import DECIMAL_FORMAT
-from kbackup.options import boolean
-from kbackup.registry import options as registry
-from kbackup.unsupported import Unsupported, true
+from kbackup.options import Unsupported, boolean, true
 
 NOT_REQUIRED: Final = boolean(
     "use.optional.for.nonrequired",

@@ -13,14 +13,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import jackson
-from kbackup.columns import Bad, Column, Kind, Schema, all_bad
-from kbackup.connect import json_text, json_values
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
-from kbackup.connect.json_text import JsonStyle
-from kbackup.connect.json_values import JsonForm
+from kbackup.connect.json_values import JsonForm, JsonStyle
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters.json_options import DECIMAL_FORMAT, FILL, SCHEMAS_ENABLE
+from kbackup.java import jackson
+from kbackup.records import Bad, Column, Kind, Schema, all_bad
 
 _ENVELOPE: Final = {"schema", "payload"}
 _DO: Final = "set schemas.enable=false if the records carry no schema"
@@ -90,7 +89,7 @@ class JsonConverter:
         except ValueError as problem:
             do = "choose the converter that the backup was written with"
             return all_bad(column, f"values of type {column.type} have no JSON", str(problem), do)
-        text = json_text.encode(column, found, self._style)
+        text = json_values.encode_json(column, found, self._style)
         if column.null_count:
             text = pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
         return Column(self._enveloped(text, found.text()).cast(pa.binary()))

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import jackson
-from kbackup.columns import Bad, Column, Kind, Schema, bad_where, row_by_row
 from kbackup.connect.schema import ConnectSchema, Type
-from kbackup.plurals import counted
+from kbackup.errors import counted
+from kbackup.java import jackson
+from kbackup.records import Bad, Column, Kind, Schema, bad_where, row_by_row
 
 _DO: Final = "choose the converter that the backup was written with"
 _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())

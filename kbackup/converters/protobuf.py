@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Column, Kind, Schema
 from kbackup.connect import schema as connect
+from kbackup.connect.registry import PROTOBUF, RegisteredSchema
+from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
+from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.converters import protobuf_options as options
 from kbackup.converters import registered
 from kbackup.converters.registered import Asked, Under
-from kbackup.registry import PROTOBUF, RegisteredSchema
-from kbackup.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
-from kbackup.registry.options import IGNORE_DEFAULTS
+from kbackup.records import Column, Kind, Schema
 
 if TYPE_CHECKING:
     from kbackup.connect.protobuf_schema import ProtobufStyle
@@ -49,7 +49,7 @@ class ProtobufConverter:
             ConfigurationError: If these settings cannot make a connection to the registry, or
                 Protobuf's libraries are not installed.
         """
-        from kbackup.connect import protobuf_files  # noqa: F401, PLC0415  (says what is missing)
+        from kbackup.connect import protobuf_schema  # noqa: F401, PLC0415  (says what is missing)
         from kbackup.connect.protobuf_schema import ProtobufStyle  # noqa: PLC0415
 
         self.asked = Asked.of(properties)
@@ -79,7 +79,7 @@ class ProtobufConverter:
         Raises:
             RegistryError: If the registry does not answer, or refuses the schema.
         """
-        from kbackup.connect import protobuf_messages, protobuf_plan  # noqa: PLC0415
+        from kbackup.connect import protobuf_plan, protobuf_values  # noqa: PLC0415
 
         if isinstance(column.type, pa.JsonType):
             return registered.only_null(column, "Protobuf")
@@ -92,7 +92,7 @@ class ProtobufConverter:
             )
         except ValueError as problem:
             return registered.no_schema(column, "Protobuf message", problem)
-        bodies = protobuf_messages.encode(column, message)
+        bodies = protobuf_values.encode_protobuf(column, message)
         what = "a value has no form in Protobuf"
         why = "a list or a required field in it is null, or it is not a symbol of its enum"
         bad = registered.lost(bodies, column, what, why)
@@ -112,12 +112,12 @@ class ProtobufConverter:
         Raises:
             ValueError: If there is none.
         """
-        from kbackup.connect import protobuf_files, protobuf_schema, protobuf_values  # noqa: PLC0415
+        from kbackup.connect import protobuf_schema, protobuf_values  # noqa: PLC0415
 
         found = under.of_kind(PROTOBUF)
         style = self._style or protobuf_schema.ProtobufStyle()
-        file = protobuf_files.compiled(found.text, found.imports)
-        message = protobuf_files.message_at(file, message_at(under.message))
+        file = protobuf_schema.compiled(found.text, found.imports)
+        message = protobuf_schema.message_at(file, message_at(under.message))
         schema: ConnectSchema = protobuf_schema.from_message(message, style)
         read = protobuf_values.reader(message, schema, style)
         rows: list[Any] = []

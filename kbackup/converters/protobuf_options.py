@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from kbackup.options import boolean
-from kbackup.registry import options as registry
-from kbackup.unsupported import Unsupported, false, true
+from kbackup.connect.registry import options as registry
+from kbackup.options import Unsupported, boolean, false, true
 
 ENHANCED: Final = boolean(
     "enhanced.protobuf.schema.support",

@@ -11,20 +11,19 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column, Encoded, all_bad, bad_where
-from kbackup.connect.schema import ConnectSchema
-from kbackup.converters import PART, TOPIC
-from kbackup.errors import ConfigurationError, RegistryError
-from kbackup.registry import RegisteredSchema, Registry, connect
-from kbackup.registry.framing import Frames, alike, unframed
-from kbackup.registry.options import (
+from kbackup.connect.registry import RegisteredSchema, Registry, connect, subject
+from kbackup.connect.registry.framing import Frames, alike, unframed
+from kbackup.connect.registry.options import (
     AUTO_REGISTER,
     KEY_STRATEGY,
     URL,
     VALUE_STRATEGY,
     settings_of,
 )
-from kbackup.registry.subjects import subject
+from kbackup.connect.schema import ConnectSchema
+from kbackup.converters import PART, TOPIC
+from kbackup.errors import ConfigurationError, RegistryError
+from kbackup.records import Bad, Column, Encoded, all_bad, bad_where
 
 _DO: Final = "choose the converter that fits what producers write, or keep whole records"
 
@@ -177,7 +176,7 @@ class Under:
     Attributes:
         id: The schema's id in the registry.
         schema: The schema.
-        message: Which message of it, as in `kbackup.registry.framing.Frames.messages`; empty
+        message: Which message of it, as in `Frames.messages`; empty
             if schemas have only one.
     """
 

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import jackson
-from kbackup.columns import Column, Kind, Schema, all_bad, row_by_row
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters.string_options import ENCODING
 from kbackup.errors import ConfigurationError
+from kbackup.java import jackson
+from kbackup.records import Column, Kind, Schema, all_bad, row_by_row
 
 
 class StringConverter:
@@ -86,7 +86,7 @@ def _text(column: pa.Array, schema: ConnectSchema | None) -> Column:
 
 
 def _floats(column: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
-    text = json_text.encode(column, replace(schema, default=None))
+    text = json_values.encode_json(column, replace(schema, default=None))
     return pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string())).cast(pa.binary())
 
 

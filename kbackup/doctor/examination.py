@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kbackup.config import Doubt, Settings
-from kbackup.doctor import Check, avro, configuration, disk, kafka, registry, spark, store
+from kbackup.doctor import Check, configuration, kafka, spark, store
 from kbackup.errors import KbackupError
 from kbackup.runs import history, wiring
 from kbackup.stores import Store
@@ -40,7 +40,10 @@ def examine(
         stop: Ends the examination after the current check.
     """
     stop = stop or threading.Event()
-    parts: list[Iterator[Check]] = [_configuration(settings, doubts), iter([disk.space(settings)])]
+    parts: list[Iterator[Check]] = [
+        _configuration(settings, doubts),
+        iter([configuration.disk_space(settings)]),
+    ]
     if not any(doubt.level == "error" for doubt in doubts):
         parts.append(_services(settings, writes=writes))
     engine = wiring.engine_settings(settings, None)
@@ -57,7 +60,7 @@ def _configuration(settings: Settings, doubts: Sequence[Doubt]) -> Iterator[Chec
     yield from configuration.losses(settings)
     if not doubts:
         yield Check("configuration", "names and values", "ok", "nothing wrong with them")
-    yield avro.reader()
+    yield configuration.avro_reader()
 
 
 def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
@@ -73,7 +76,7 @@ def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
         if readable:
             backups = last_backups(opened, settings, datetime.now(UTC))
     yield from kafka.checks(settings, backups, datetime.now(UTC))
-    yield from registry.checks(settings)
+    yield from configuration.registry_checks(settings)
 
 
 def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, datetime] | None:

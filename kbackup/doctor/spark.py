@@ -11,12 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
-from kbackup import engine
-from kbackup.channel import Line
 from kbackup.doctor import Check, failed
-from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import KbackupError, SparkError
 from kbackup.events import Event
+from kbackup.spark.channel import Line
+from kbackup.spark.engine import archive_classes, run
+from kbackup.spark.java import class_archive
+from kbackup.spark.settings import EngineSettings, Jvm, NotBegun
 
 
 class Java(Protocol):
@@ -74,7 +75,7 @@ def checks(
     else:
         ready = replace(settings, jvm=Jvm(str(java.home), java.class_archive))
         start = _start(ready, stop)
-        if start.level == "fail" and (archive := engine.class_archive(ready)) is not None:
+        if start.level == "fail" and (archive := class_archive(ready)) is not None:
             with suppress(OSError):  # it may be damaged: try again without it
                 archive.unlink()
             start = _start(ready, stop)
@@ -110,16 +111,16 @@ def keep_classes(java: Java) -> None:
         SparkError: As `engine.archive_classes`.
     """
     settings = EngineSettings(jvm=Jvm(str(java.home), java.class_archive))
-    if engine.class_archive(settings) is None:
-        engine.archive_classes(settings, answer)
+    if class_archive(settings) is None:
+        archive_classes(settings, answer)
 
 
 def _classes(settings: EngineSettings) -> Check:
     """Make the archive that lets Spark start faster, if there is none yet."""
-    if (archive := engine.class_archive(settings)) is not None:
+    if (archive := class_archive(settings)) is not None:
         return Check("spark", "class archive", "ok", f"present: {archive}")
     try:
-        archive = engine.archive_classes(settings, answer)
+        archive = archive_classes(settings, answer)
     except KbackupError as error:
         text = f"none, so Spark starts more slowly: {error.why}"
         return Check("spark", "class archive", "ok", text)
@@ -131,7 +132,7 @@ def _classes(settings: EngineSettings) -> Check:
 def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     began = time.monotonic()
     try:
-        reports = engine.run(answer, [0], settings, _ignore, stop, slices_per_core=1)
+        reports = run(answer, [0], settings, _ignore, stop, slices_per_core=1)
     except KbackupError as error:
         do = error.do.removeprefix("run kbackup doctor; ")
         return Check("spark", "start", "fail", str(error), do, error.code)
@@ -140,7 +141,7 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     seconds = time.monotonic() - began
     found = set()
     for report in reports:
-        if isinstance(report, engine.NotBegun):
+        if isinstance(report, NotBegun):
             return failed("spark", "start", report.failure.error())
         found.add(report.python)
     workers = ", ".join(sorted(found))

@@ -11,12 +11,11 @@ from typing import Final
 from kbackup.config import Settings
 from kbackup.config.settings import PLACES
 from kbackup.doctor import Check, failed
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, counted
 from kbackup.naming import Layout
-from kbackup.plurals import counted
 from kbackup.runs import wiring
 from kbackup.stores import Store, open_store
-from kbackup.stores.bucket_facts import Bucket, BucketFacts
+from kbackup.stores.abilities import Bucket, BucketFacts
 
 _log: Final = logging.getLogger(__name__)
 

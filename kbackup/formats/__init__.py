@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the options modules are imported for --help
 
     import pyarrow as pa
 
-    from kbackup.columns import Bad, Kind, Schema
+    from kbackup.records import Bad, Kind, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Format(Protocol):
     `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``, with the type
     that the converter gives it (``binary``, ``string``, ``pa.json_()``) or a schema; headers
     are ``list<struct<key: string, value: string>>``.  Columns that are read may have a schema too,
-    in the metadata of the column's field, see `kbackup.columns.schema_of`.
+    in the metadata of the column's field, see `kbackup.records.schema_of`.
 
     A format whose files have a schema has ``needs_schema = True``: JSON without schemas is
     refused before a run.  If it assumes other converters for writing than for reading, they are in
     ``assumed_to_write``.
 
     A format whose files Athena, Hive or Spark can read has a method ``table``, with the arguments
-    of `read`, which returns the `kbackup.table_parts.Files` of one file, or raises
+    of `read`, which returns the `kbackup.connect.tables.Files` of one file, or raises
     ``ConfigurationError`` if what it holds cannot be a table.
 
     A format that is only read has ``reads_only = True``; its writer raises ``ConfigurationError``.
@@ -80,7 +80,7 @@ class Format(Protocol):
     the arguments of `refuses` and the `FormatOptions`.
 
     A format that can keep values as their producers encoded them lists the encodings in
-    ``encodings``: its writer may then find them in a second column, `kbackup.columns.ENCODED`, with
+    ``encodings``: its writer may then find them in a second column, `kbackup.records.ENCODED`, with
     their schema in its metadata.
 
     A format whose files are one tool's alone may say in which settings its layout differs from
@@ -90,7 +90,7 @@ class Format(Protocol):
     defaults.
 
     A format whose rows stand on their own has a method ``salvage``, with the arguments of `read`:
-    in the place of each row that cannot be read it yields a `kbackup.columns.Bad`, and goes on.
+    in the place of each row that cannot be read it yields a `kbackup.records.Bad`, and goes on.
     Its `read` ends at the first of them.
 
     A format of whole records whose files begin with what they hold has a method ``extent``: given

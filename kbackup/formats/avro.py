@@ -7,27 +7,133 @@ section 3.2.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import BinaryIO, ClassVar, Final
+from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 
-from kbackup import columns
-from kbackup.columns import ANY_KIND, ENCODED, Bad, Kind, Schema
-from kbackup.connect import avro_datums, avro_values, avro_walk, avro_wire
+from kbackup import records
+from kbackup.connect import avro_reading, avro_walk, avro_writing
 from kbackup.connect import schema as connect
-from kbackup.connect.avro_schema import AvroStyle, to_avro
-from kbackup.connect.avro_wire import AVRO
+from kbackup.connect.avro_walk import AVRO
+from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.connect.tables import Column, Files, not_a_table, struct, text
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, avro_table, choose, refuse_view
+from kbackup.formats import FormatOptions, choose, refuse_view
 from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
 from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
-from kbackup.formats.column_schema import column_schema
-from kbackup.formats.keys import null_keys
+from kbackup.formats.column_files import column_schema, null_keys
 from kbackup.naming import View
-from kbackup.table_parts import Files
+from kbackup.records import ANY_KIND, ENCODED, Bad, Kind, Schema
+
+_CONTAINER: Final = "org.apache.hadoop.hive.ql.io.avro.AvroContainer{}Format"
+
+_AVRO: Final = {
+    "null": "string",
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "fixed": "binary",
+    "string": "string",
+    "enum": "string",
+}
+_AVRO_LOGICAL: Final = {
+    "date": "date",
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+}
+
+
+_DIGITS_MOST: Final = 38
+"""The most digits of the engines' decimals; a longer one stays bytes."""
+
+
+_TEXT_MOST: Final = 2**20
+"""The longest text of one column: types that hold others by name, and those others, double it."""
+
+
+def table_columns(schema: Any) -> tuple[Column, ...]:
+    """Return the columns of an Avro file.
+
+    Args:
+        schema: The file's schema, as parsed JSON.
+
+    Raises:
+        ConfigurationError: If its values are not records.
+    """
+    named: dict[str, Any] = {}
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise not_a_table("its values are no records")
+    _remember(schema, named, is_open=True)
+    return tuple(Column(one["name"], _of_avro(one["type"], named)) for one in schema["fields"])
+
+
+def _remember(schema: Mapping[str, Any], named: dict[str, Any], *, is_open: bool = False) -> None:
+    """Record a type by its name: it is defined once, and then only referred to.
+
+    While its fields are being read it is *is_open*, and represented by an empty tuple.
+    """
+    name = str(schema["name"])
+    full = name if "." in name else ".".join(filter(None, [schema.get("namespace"), name]))
+    named[full] = named[name] = () if is_open else schema
+
+
+def _of_avro(schema: Any, named: dict[str, Any]) -> str:
+    match schema:
+        case list():
+            kinds = [one for one in schema if one != "null"]
+            if len(kinds) != 1:
+                raise not_a_table("a field is one of several types")
+            return _of_avro(kinds[0], named)
+        case str() if named.get(schema) == ():
+            raise not_a_table(f"its type {schema} contains itself")
+        case str():
+            return _of_avro(named[schema], named) if schema in named else _AVRO[schema]
+    return _logical(schema) or _complex(schema, named)
+
+
+def _logical(schema: Mapping[str, Any]) -> str | None:
+    logical, precision = schema.get("logicalType"), schema.get("precision", 0)
+    if logical == "decimal":
+        is_sound = precision <= _DIGITS_MOST
+        return f"decimal({precision},{schema.get('scale', 0)})" if is_sound else None
+    return None if logical is None else _AVRO_LOGICAL.get(logical)
+
+
+def _complex(schema: Mapping[str, Any], named: dict[str, Any]) -> str:
+    match schema["type"]:
+        case "record":
+            _remember(schema, named, is_open=True)
+            fields = [(one["name"], _of_avro(one["type"], named)) for one in schema["fields"]]
+            _remember(schema, named)
+            if sum(len(name) + len(kind) for name, kind in fields) > _TEXT_MOST:
+                raise not_a_table("its schema grows beyond all measure")
+            return struct(fields)
+        case "array":
+            return f"array<{_of_avro(schema['items'], named)}>"
+        case "map":
+            return f"map<string,{_of_avro(schema['values'], named)}>"
+        case "enum" | "fixed":
+            _remember(schema, named)
+    return _of_avro(schema["type"], named)
+
+
+def table_stored_as(schema: dict[str, Any], _engine: str, away: Collection[str]) -> tuple[str, ...]:
+    """Return the lines that give *schema* to Athena or Hive, without the fields in *away*."""
+    kept = [one for one in schema["fields"] if one["name"].lower() not in away]
+    literal = json.dumps({**schema, "fields": kept}, separators=(",", ":"))
+    return (
+        "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.avro.AvroSerDe'",
+        f"WITH SERDEPROPERTIES ('avro.schema.literal' = {text(literal)})",
+        f"STORED AS INPUTFORMAT '{_CONTAINER.format('Input')}'",
+        f"OUTPUTFORMAT '{_CONTAINER.format('Output')}'",
+    )
+
 
 EXTENSION: Final = ".avro"
 """The same for every codec."""
@@ -132,8 +238,8 @@ class AvroFormat:
             CorruptObjectError: If it is not an Avro container.
         """
         schema = json.loads(BlockReader(file, options.max_record_bytes).schema)
-        stored_as = partial(avro_table.stored_as, schema)
-        return Files(avro_table.columns(schema), (EXTENSION,), "avro", stored_as)
+        stored_as = partial(table_stored_as, schema)
+        return Files(table_columns(schema), (EXTENSION,), "avro", stored_as)
 
 
 class AvroWriter:
@@ -167,7 +273,7 @@ class AvroWriter:
         blocks = self._begun(self._schema)
         datums = self._as_they_came(batch, blocks.schema)
         if datums is None:
-            datums = avro_datums.encode(batch[self._column], self._schema, self._style)
+            datums = avro_writing.encode_avro(batch[self._column], self._schema, self._style)
         if datums.null_count:
             raise ConfigurationError(
                 f"{self._column}s do not match their schema",
@@ -186,8 +292,8 @@ class AvroWriter:
             return None
         if self._schema is not None and self._schema.fills_null:
             return None
-        theirs = columns.schema_of(batch.schema.field(ENCODED))
-        if theirs is None or not avro_wire.is_same(theirs.text, schema):
+        theirs = records.schema_of(batch.schema.field(ENCODED))
+        if theirs is None or not avro_walk.is_same_on_the_wire(theirs.text, schema):
             return None
         return batch[ENCODED]
 
@@ -217,7 +323,7 @@ def _too_many_empty_items(values: pa.Array, view: View) -> list[Bad]:
     if empty is None:
         return []
     (schema, walk), found = empty, []
-    for row, datum in enumerate(avro_datums.encode(values, schema, AvroStyle()).to_pylist()):
+    for row, datum in enumerate(avro_writing.encode_avro(values, schema, AvroStyle()).to_pylist()):
         if datum is not None:  # what cannot be encoded has another reason
             try:
                 walk(datum, 0)
@@ -241,7 +347,7 @@ def _empty_items(kind: pa.DataType) -> tuple[ConnectSchema, Callable[[bytes, int
 def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.RecordBatch]:
     blocks = BlockReader(file, options.max_record_bytes)
     try:
-        schema = avro_values.connect_schema(blocks.schema)
+        schema = avro_reading.connect_schema(blocks.schema)
     except ValueError as error:
         raise CorruptObjectError(
             "the Avro file has a schema that kbackup cannot read", str(error)
@@ -259,7 +365,7 @@ def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.Rec
 def _values(block: Block, blocks: BlockReader, before: int) -> pa.Array:
     try:
         blocks.spend(avro_walk.check_block(block.data, block.count, blocks.schema))
-        return avro_values.decode(block.data, block.count, blocks.schema)
+        return avro_reading.decode_avro(block.data, block.count, blocks.schema)
     except (ValueError, pa.ArrowException) as error:
         why = f"values {before + 1} to {before + block.count}: {error}"
         raise CorruptObjectError("the Avro file does not match its schema", why) from None

@@ -17,11 +17,9 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from kbackup.connect.avro_values import long
-from kbackup.errors import CorruptObjectError
-from kbackup.formats.codecs import RATIO_MAX
-from kbackup.formats.gzip_stream import PIECE_BYTES, RATIO_FLOOR_BYTES
-from kbackup.plurals import counted, form
+from kbackup.connect.avro_reading import long
+from kbackup.errors import CorruptObjectError, counted, form
+from kbackup.formats.codecs import PIECE_BYTES, RATIO_FLOOR_BYTES, RATIO_MAX
 
 MAGIC: Final = b"Obj\x01"
 BLOCK_BYTES: Final = 64_000

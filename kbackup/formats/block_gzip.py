@@ -18,16 +18,16 @@ from typing import Any, BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Kind, Schema
+from kbackup.connect.tables import Column, Files
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions, codecs, json_table, refuse_view
+from kbackup.formats import FormatOptions, codecs, json_lines, refuse_view
 from kbackup.formats.block_gzip_options import BLOCK_BYTES, CODEC
 from kbackup.formats.block_index import Block, BlockIndex
 from kbackup.formats.codecs import GZIP, Codec, Compressor
 from kbackup.formats.separated import bytes_of, first_with, nulls, read_rows
 from kbackup.formats.separated_options import LEVEL
 from kbackup.naming import UPLOAD_DATE, View
-from kbackup.table_parts import Column, Files
+from kbackup.records import Bad, Kind, Schema
 
 _log = logging.getLogger(__name__)
 _NEWLINE: Final = b"\n"
@@ -115,9 +115,9 @@ class BlockGzipFormat:
         """
         batches = self.read(file, view, extension, options)
         rows = (value for batch in batches for value in batch.column(0).to_pylist())
-        lines = [value.decode(errors="replace") for value in islice(rows, json_table.LINES)]
+        lines = [value.decode(errors="replace") for value in islice(rows, json_lines.TABLE_LINES)]
         try:
-            return Files(json_table.columns(lines), (extension,), "json", _nowhere)
+            return Files(json_lines.table_columns(lines), (extension,), "json", _nowhere)
         except (ConfigurationError, ValueError):
             return Files((Column("value", "string"),), (extension,), "text", _nowhere)
 

@@ -12,7 +12,6 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.byte_array_options import EXTENSION, REFUSES, SEPARATOR
@@ -25,6 +24,7 @@ from kbackup.formats.separated import (
     read_rows,
 )
 from kbackup.naming import View
+from kbackup.records import Bad, Kind, Schema
 
 _log = logging.getLogger(__name__)
 _COLUMNS = {View.VALUE: "value", View.KEY: "key"}

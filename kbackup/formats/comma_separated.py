@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from kbackup import jackson
-from kbackup.columns import Kind
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats.column_files import OnlyRead
 from kbackup.formats.comma_separated_options import (
     CHARSET,
     HEADER,
@@ -26,8 +25,9 @@ from kbackup.formats.comma_separated_options import (
     SKIP_LINES,
     check,
 )
-from kbackup.formats.only_read import OnlyRead
+from kbackup.java import jackson
 from kbackup.naming import View
+from kbackup.records import Kind
 
 _EXTENSION: Final = ".csv"
 _BLOCK_BYTES: Final = 4 * 2**20

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kbackup.errors import ConfigurationError
-from kbackup.options import boolean, integer, text, words
-from kbackup.unsupported import Unsupported, given, other_than, true
+from kbackup.options import Unsupported, boolean, given, integer, other_than, text, true, words
 
 _CHARACTER_MAX: Final = 127
 """Arrow reads ASCII separators only."""

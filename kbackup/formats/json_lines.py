@@ -7,7 +7,8 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``JsonRecordWriterProvider``, ``Re
 """
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, BinaryIO, ClassVar, Final
 
@@ -15,17 +16,16 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import jackson
-from kbackup.columns import ANY_KIND, Bad, Kind, Schema, schema_of
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
-from kbackup.connect.json_text import JsonStyle
+from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.schema import Type
+from kbackup.connect.tables import Column, Files, not_a_table, struct
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, codecs, json_table, refuse_view
+from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.codecs import Codec
+from kbackup.formats.column_files import null_keys
 from kbackup.formats.json_lines_options import DECIMALS
-from kbackup.formats.keys import null_keys
 from kbackup.formats.separated import (
     SeparatedWriter,
     extension,
@@ -34,8 +34,85 @@ from kbackup.formats.separated import (
     read_rows,
     whole,
 )
+from kbackup.java import jackson
 from kbackup.naming import View
-from kbackup.table_parts import Files
+from kbackup.records import ANY_KIND, Bad, Kind, Schema, schema_of
+
+TABLE_LINES: Final = 1000
+"""Records of a file that are examined for their fields."""
+
+_SERDE: Final = {
+    "athena": "org.openx.data.jsonserde.JsonSerDe",
+    "hive": "org.apache.hive.hcatalog.data.JsonSerDe",
+}
+
+
+def table_columns(lines: Iterable[str]) -> tuple[Column, ...]:
+    """Return the columns of JSON objects, as far as *lines* show them.
+
+    A field with values of several types, or that is always null, is text.
+
+    Raises:
+        ConfigurationError: If a line is not an object.
+    """
+    found: dict[str, Any] = {}
+    for line in lines:
+        value = json.loads(line)
+        if not isinstance(value, dict):
+            raise not_a_table("a line of it is no JSON object")
+        found = _joined(found, _seen(value))
+    if not found:
+        raise not_a_table("its records have no fields")
+    return tuple(Column(name, _of_json(kind)) for name, kind in found.items())
+
+
+def _seen(value: Any) -> Any:
+    """Return what a value shows: a word, a dict of fields, or a list of what its items show."""
+    match value:
+        case int() if not isinstance(value, bool):
+            return "bigint" if -(2**63) <= value < 2**63 else "double"
+        case dict():
+            return {name: _seen(one) for name, one in value.items()}
+        case list():
+            items: Any = None
+            for one in value:
+                items = _joined(items, _seen(one))
+            return [items]
+    return _WORDS.get(type(value))
+
+
+_WORDS: Final[Mapping[type, str]] = {bool: "boolean", float: "double", str: "string"}
+
+
+def _joined(left: Any, right: Any) -> Any:
+    if left is None or right is None or left == right:
+        return right if left is None else left
+    if isinstance(left, dict) and isinstance(right, dict):
+        names = {**left, **right}
+        return {name: _joined(left.get(name), right.get(name)) for name in names}
+    if isinstance(left, list) and isinstance(right, list):
+        return [_joined(left[0], right[0])]
+    numbers = {"bigint", "double"}
+    are_numbers = isinstance(left, str) and isinstance(right, str) and {left, right} <= numbers
+    return "double" if are_numbers else "string"
+
+
+def _of_json(kind: Any) -> str:
+    match kind:
+        case dict() if kind:
+            return struct((name, _of_json(one)) for name, one in kind.items())
+        case list():
+            return f"array<{_of_json(kind[0])}>"
+        case str():
+            return kind
+    return "string"
+
+
+def table_stored_as(engine: str, _away: Collection[str]) -> tuple[str, ...]:
+    """Return the lines that name the engine's reader of JSON."""
+    serde = _SERDE.get(engine)
+    return () if serde is None else (f"ROW FORMAT SERDE '{serde}'", "STORED AS TEXTFILE")
+
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 """Headers as the connectors keep them: text, whatever they were."""
@@ -144,9 +221,9 @@ class JsonFormat:
         """
         batches = self.read(file, view, extension, options)
         texts = (text for batch in batches for text in batch.column(0).to_pylist())
-        lines = (text for text in islice(texts, json_table.LINES) if text is not None)
+        lines = (text for text in islice(texts, TABLE_LINES) if text is not None)
         extensions = (_EXTENSION, _EXTENSION + codecs.GZIP.extension)
-        return Files(json_table.columns(lines), extensions, "json", json_table.stored_as)
+        return Files(table_columns(lines), extensions, "json", table_stored_as)
 
 
 class JsonWriter:
@@ -178,7 +255,7 @@ class JsonWriter:
             lines = _json_text(column)
         else:  # Connect passes a struct to Jackson, and any other value as a Java object
             style = self._style if schema.type is Type.STRUCT else JsonStyle(is_java=True)
-            lines = json_text.encode(column, schema, style)
+            lines = json_values.encode_json(column, schema, style)
         self._out.write(lines.cast(pa.binary()))
 
     def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it

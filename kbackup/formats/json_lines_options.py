@@ -3,8 +3,7 @@
 from typing import Final
 
 from kbackup.formats import separated_options
-from kbackup.options import words
-from kbackup.unsupported import Unsupported, true
+from kbackup.options import Unsupported, true, words
 
 DECIMALS: Final = words(
     "json.decimal.format",

@@ -5,22 +5,67 @@ Files of values, keys and headers are in `parquet_values`.
 ``docs/reference/record-file.md`` specifies the file; keep it in agreement with this module.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbackup.columns import ANY_KIND, Bad, Kind, Schema
-from kbackup.formats import FormatOptions, choose, parquet_table
-from kbackup.formats.keys import null_keys
+from kbackup.connect.tables import Column, Files, struct
+from kbackup.formats import FormatOptions, choose
+from kbackup.formats.column_files import null_keys
 from kbackup.formats.parquet_options import CODEC
 from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
-from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, read_records
-from kbackup.formats.row_groups import RowGroups
+from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.naming import View
-from kbackup.records import SCHEMA
-from kbackup.table_parts import Files
+from kbackup.records import ANY_KIND, SCHEMA, Bad, Kind, Schema
+
+_ARROW: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.time32("ms"): "int",
+    pa.time64("us"): "bigint",
+}
+
+
+def table_columns(schema: pa.Schema) -> tuple[Column, ...]:
+    """Return the columns of a Parquet file."""
+    return tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
+
+
+def _of_arrow(kind: pa.DataType) -> str:
+    if pa.types.is_map(kind):
+        return f"map<{_of_arrow(kind.key_type)},{_of_arrow(kind.item_type)}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{_of_arrow(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return struct((field.name, _of_arrow(field.type)) for field in kind)
+    return _plain(kind)
+
+
+def _plain(kind: pa.DataType) -> str:
+    """Return the name of a type that is not nested."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_fixed_size_binary(kind):
+        return "binary"
+    return _ARROW.get(kind, "string")
+
+
+def table_stored_as(_engine: str, _away: Collection[str]) -> tuple[str, ...]:
+    """Return the same for every engine: columns are found by their names."""
+    return ("STORED AS PARQUET",)
+
 
 EXTENSIONS: Final = {
     "none": ".parquet",
@@ -161,9 +206,9 @@ class ParquetFormat:
         options: FormatOptions,  # noqa: ARG002
     ) -> Files:
         """Return a column for each of the file."""
-        columns = parquet_table.columns(pq.read_schema(file))
+        columns = table_columns(pq.read_schema(file))
         extensions = tuple(EXTENSIONS.values())
-        return Files(columns, extensions, "parquet", parquet_table.stored_as)
+        return Files(columns, extensions, "parquet", table_stored_as)
 
 
 def _has_empty(kind: pa.DataType) -> bool:

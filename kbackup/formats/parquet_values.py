@@ -16,20 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kbackup.columns import Schema
-from kbackup.connect import avro_datums, nested
+from kbackup.connect import avro_writing, json_values
 from kbackup.connect import schema as connect
-from kbackup.connect.avro_schema import to_avro
-from kbackup.connect.avro_schema_reading import from_avro
+from kbackup.connect.avro_reading import from_avro
+from kbackup.connect.avro_writing import to_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import choose
-from kbackup.formats.column_schema import column_schema
-from kbackup.formats.parquet_columns import STYLE, file_fields, from_parquet, to_parquet
-from kbackup.formats.parquet_types import of_parquet
-from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
-from kbackup.formats.row_groups import BYTES, RECORDS
+from kbackup.formats.column_files import column_schema
+from kbackup.formats.parquet_types import STYLE, file_fields, from_parquet, of_parquet, to_parquet
+from kbackup.formats.record_reading import BYTES, METADATA_PREFIX, READ_BYTES, RECORDS
 from kbackup.naming import View
+from kbackup.records import Schema
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 AVRO_SCHEMA: Final = "parquet.avro.schema"
@@ -120,7 +118,9 @@ class ValueWriter:
         """The first rows that the open group takes, their bytes, and whether they fill it."""
         assert self._schema is not None  # noqa: S101
         part = column.slice(0, RECORDS - self._held_rows)
-        sizes = pc.binary_length(avro_datums.encode(part, self._schema, STYLE)).cast(pa.int64())
+        sizes = pc.binary_length(avro_writing.encode_avro(part, self._schema, STYLE)).cast(
+            pa.int64()
+        )
         up_to = pc.cumulative_sum(pc.fill_null(sizes, 0))
         left = BYTES - self._held_bytes
         if up_to[-1].as_py() < left:
@@ -132,7 +132,11 @@ class ValueWriter:
         assert self._schema is not None  # noqa: S101
         whole = self._whole()
         column = pa.concat_arrays(self._held) if self._held else pa.array([], self._schema.arrow())
-        parts = nested.fields(column, self._schema) if self._view is View.VALUE else [column]
+        parts = (
+            json_values.struct_fields(column, self._schema)
+            if self._view is View.VALUE
+            else [column]
+        )
         schemas = [schema for _, schema in whole.fields]
         try:
             self._avro = json.dumps(to_avro(whole, STYLE), separators=(",", ":"))

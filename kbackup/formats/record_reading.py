@@ -1,6 +1,10 @@
-"""Reads whole-record files, and checks them while reading.
+"""Read files of whole records and check them, row group by row group.
 
 ``docs/reference/record-file.md`` lists the checks and their order.
+
+Batches arrive as Kafka happened to deliver them.  A file must not show how, or a retry would not
+write the same bytes again.  Each group is one contiguous batch, so that its encoding does not
+depend on the batches it came from either.
 """
 
 from collections.abc import Iterator
@@ -11,12 +15,69 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kbackup.errors import CorruptObjectError
-from kbackup.formats import dictionaries
+from kbackup.errors import CorruptObjectError, counted
+from kbackup.formats import parquet_pages
 from kbackup.formats.parquet_pages import check_column
-from kbackup.formats.row_groups import BYTES
-from kbackup.plurals import counted
-from kbackup.records import SCHEMA
+from kbackup.records import SCHEMA, batch_bytes, record_bytes
+
+RECORDS: Final = 16_384
+BYTES: Final = 4 * 2**20
+"""A group ends after the record that makes this many records or bytes, whichever comes first.
+
+Measured on one core, zstd level 1: groups of 16,384 records of 100 B, and of 4 MiB of 1 KB
+records, are written within 3% of the speed of groups 16 times as large, read as fast, and the
+file is not larger; at 2,048 records both are a quarter slower.  Small groups are what keeps
+hundreds of open files in memory.
+"""
+
+
+class RowGroups:
+    """Batches in, row groups out.
+
+    Holds less than one group and the batch being added.
+
+    Args:
+        records: End a group after the record that makes this many.
+        bytes: End a group after the record that makes this many bytes of `record_bytes`.
+    """
+
+    def __init__(self, records: int = RECORDS, bytes: int = BYTES) -> None:  # noqa: A002
+        self._limit_records, self._limit_bytes = records, bytes
+        self._held: list[pa.RecordBatch] = []
+        self._held_records = self._held_bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Add rows of ``records.SCHEMA`` and yield the groups that they complete; exhaust it."""
+        while len(batch):
+            part, size, is_full = self._room(batch)
+            self._held.append(part)
+            self._held_records += len(part)
+            self._held_bytes += size
+            batch = batch.slice(len(part))
+            if is_full:
+                yield pa.concat_batches(self._held)
+                self._begin()
+
+    def rest(self) -> pa.RecordBatch | None:
+        """Return the last, short group, None if no rows are left, and start over."""
+        held = self._held
+        self._begin()
+        return pa.concat_batches(held) if held else None
+
+    def _begin(self) -> None:
+        self._held, self._held_records, self._held_bytes = [], 0, 0
+
+    def _room(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int, bool]:
+        """The first rows of *batch* that fit the open group, their bytes, and if they fill it."""
+        left = self._limit_records - self._held_records
+        part = batch.slice(0, left)
+        size = batch_bytes(part)
+        if self._held_bytes + size < self._limit_bytes:
+            return part, size, len(part) == left
+        up_to = pc.cumulative_sum(record_bytes(part))
+        at = pc.index(pc.greater_equal(up_to, self._limit_bytes - self._held_bytes), True).as_py()
+        return part.slice(0, at + 1), up_to[at].as_py(), True
+
 
 FORMAT_VERSION: Final = 1
 """The version of the whole-record file; raised when today's readers would misread it."""
@@ -47,12 +108,12 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
         parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
         expected = _check_footer(parquet)
         _check_sizes(parquet.metadata, max_record_bytes)
-        coded = dictionaries.columns(parquet.metadata)
+        coded = parquet_pages.dictionary_columns(parquet.metadata)
         if coded:
             parquet = pq.ParquetFile(
                 file, pre_buffer=False, page_checksum_verification=True, read_dictionary=coded
             )
-    unfolding = dictionaries.Unfolding(file.seek(0, 2), max_record_bytes, READ_BYTES)
+    unfolding = parquet_pages.Unfolding(file.seek(0, 2), max_record_bytes, READ_BYTES)
     records, first, last = 0, None, None
     for batch in _batches(parquet, file, unfolding if coded else None):
         with _translated():
@@ -68,7 +129,7 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
 
 
 def _batches(
-    parquet: pq.ParquetFile, file: BinaryIO, unfolding: dictionaries.Unfolding | None
+    parquet: pq.ParquetFile, file: BinaryIO, unfolding: parquet_pages.Unfolding | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each row group, as many as its footer entry says."""
     for number in range(parquet.num_row_groups):

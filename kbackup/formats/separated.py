@@ -7,12 +7,11 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs
-from kbackup.formats.codecs import Codec
-from kbackup.formats.gzip_stream import PIECE_BYTES
+from kbackup.formats.codecs import PIECE_BYTES, Codec
 from kbackup.formats.separated_options import COMPRESSION, LEVEL
+from kbackup.records import Bad
 
 
 def extension(own: str, options: FormatOptions) -> str:

@@ -14,8 +14,7 @@ from kbackup.kafka.administration import (
     check_idle,
     create_topic,
 )
-from kbackup.kafka.connection import Connection, Outage
-from kbackup.kafka.settings import KafkaSettings, Way
+from kbackup.kafka.connection import Connection, KafkaSettings, Outage, Way
 from kbackup.kafka.transport import (
     NO_OTHERS,
     PATIENCE_S,

@@ -3,7 +3,7 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -11,9 +11,11 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaException,
     TopicCollection,
-    TopicPartition,
 )
 from confluent_kafka import KafkaError as Code
+from confluent_kafka import (
+    TopicPartition as ClientPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -24,26 +26,91 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from confluent_kafka.admin import NewTopic as Asked
 
-from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import (
-    NO_ENDS,
-    PATIENCE_S,
-    SETTLE_S,
-    KafkaSettings,
-    NewTopic,
-    Position,
-    Topic,
-)
-from kbackup.kafka.client import Complaints, calls, kafka_error
-from kbackup.kafka.client_log import CLIENT_LOG
-from kbackup.kafka.coordinator import patiently
-from kbackup.kafka.creation import create
-from kbackup.kafka.positions import position_of
-from kbackup.kafka.properties import check_properties
-from kbackup.plurals import counted
-from kbackup.records import Span
-from kbackup.records import TopicPartition as Where
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError, counted
+from kbackup.kafka import NO_ENDS, PATIENCE_S, SETTLE_S, KafkaSettings, NewTopic, Position, Topic
+from kbackup.kafka.client import CLIENT_LOG, Complaints, calls, kafka_error
+from kbackup.kafka.permissions import check_properties
+from kbackup.kafka.positions import patiently, position_of
+from kbackup.records import Span, TopicPartition
+
+PARTITIONS_MOST: Final = 1_000
+"""Partitions of the topics of a request: a controller writes all that one asks for at once, and
+takes no more than 10,000 changes, the topics' settings among them."""
+
+TOPICS_MOST: Final = 200
+
+_ROOM_S: Final = 5.0
+"""By how much an answer may be later than the client was told to wait."""
+
+
+def create(
+    admin: AdminClient,
+    topics: Sequence[NewTopic],
+    answer: Callable[[str, Callable[[], Any]], Any],
+    timeout_s: float,
+    *,
+    only_validate: bool,
+) -> dict[str, KbackupError | None]:
+    """Create topics; return why not by name, None where all is well.
+
+    Args:
+        admin: The client.
+        topics: Different ones.
+        answer: Calls a function for what its first argument describes, and raises its failure as
+            an error of ours.
+        timeout_s: How long the cluster may take for a request.
+        only_validate: Create nothing.
+    """
+    found: dict[str, KbackupError | None] = {}
+    for share in _shares(topics):
+        asked = [
+            Asked(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                config=dict(topic.config),
+            )
+            for topic in share
+        ]
+        futures = admin.create_topics(
+            asked, operation_timeout=timeout_s, validate_only=only_validate
+        )
+        for topic in share:
+            found[topic.name] = _refusal(topic, futures[topic.name], answer, timeout_s)
+    return found
+
+
+def _refusal(
+    topic: NewTopic, future: Any, answer: Callable[[str, Callable[[], Any]], Any], timeout_s: float
+) -> KbackupError | None:
+    what = f"creating topic {topic.name} with {counted(topic.partitions, 'partition')}"
+    try:
+        answer(what, lambda: future.result(timeout=timeout_s + _ROOM_S))
+    except KafkaError as error:
+        cause = error.__cause__
+        if cause is None or not cause.args or not hasattr(cause.args[0], "code"):
+            return error
+        if cause.args[0].code() != Code.INVALID_CONFIG:
+            return error
+        do = "correct --topic-config, or the setting in the target cluster"
+        return ConfigurationError(what, error.why, do, topic=topic.name)
+    return None
+
+
+def _shares(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
+    """Yield the topics of each request; one with many partitions goes alone."""
+    share: list[NewTopic] = []
+    for topic in topics:
+        partitions = sum(each.partitions for each in share) + topic.partitions
+        if share and (len(share) == TOPICS_MOST or partitions > PARTITIONS_MOST):
+            yield share
+            share = []
+        share.append(topic)
+    if share:
+        yield share
+
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +194,9 @@ class Cluster:
             found[name] = Topic(name, len(described.partitions), topic_id, leaderless)
         return found
 
-    def spans(self, wheres: Sequence[Where], *, committed_only: bool = True) -> dict[Where, Span]:
+    def spans(
+        self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, Span]:
         """Return what each partition's log holds: from the log start to its end offset.
 
         Args:
@@ -138,16 +207,16 @@ class Cluster:
         high = self._offsets(wheres, OffsetSpec.latest(), committed_only=committed_only)
         return {where: Span(low[where], max(low[where], high[where])) for where in wheres}
 
-    def ends(self, wheres: Sequence[Where]) -> dict[Where, int]:
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where each partition's log ends, behind open transactions."""
         return self._offsets(wheres, OffsetSpec.latest(), committed_only=False)
 
     def settled_spans(
         self,
-        wheres: Sequence[Where],
-        at_least: Mapping[Where, int] = NO_ENDS,
+        wheres: Sequence[TopicPartition],
+        at_least: Mapping[TopicPartition, int] = NO_ENDS,
         wait_s: float = SETTLE_S,
-    ) -> dict[Where, Span]:
+    ) -> dict[TopicPartition, Span]:
         """Return `spans` once what has ended is visible in them: `Cluster.settled_spans`.
 
         A commit is answered before its markers are written, so the last stable offset lags for a
@@ -173,17 +242,17 @@ class Cluster:
             time.sleep(_LOOK_S)
 
     def _offsets(
-        self, wheres: Sequence[Where], spec: Any, *, committed_only: bool
-    ) -> dict[Where, int]:
+        self, wheres: Sequence[TopicPartition], spec: Any, *, committed_only: bool
+    ) -> dict[TopicPartition, int]:
         if not wheres:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        asked = {TopicPartition(w.topic, w.partition): spec for w in wheres}
+        asked = {ClientPartition(w.topic, w.partition): spec for w in wheres}
         timeout_s = self._settings.timeout_s
 
         tries = itertools.count()
 
-        def ask() -> dict[Where, int]:
+        def ask() -> dict[TopicPartition, int]:
             is_first = not next(tries)
             if not is_first:  # the client may remember another topic, or a leader that is gone
                 self._admin.list_topics(timeout=timeout_s)
@@ -194,7 +263,9 @@ class Cluster:
             )
             try:
                 found = {
-                    Where(at.topic, at.partition): int(future.result(timeout=timeout_s + 5).offset)
+                    TopicPartition(at.topic, at.partition): int(
+                        future.result(timeout=timeout_s + 5).offset
+                    )
                     for at, future in futures.items()
                 }
             except KafkaException as error:
@@ -205,15 +276,17 @@ class Cluster:
                 raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE))
             return found
 
-        found: dict[Where, int] = self._answer(
+        found: dict[TopicPartition, int] = self._answer(
             f"reading offsets of {counted(len(asked), 'partition')}",
             lambda: patiently(ask, timeout_s),
         )
         return found
 
-    def committed(self, group: str, wheres: Iterable[Where]) -> dict[Where, Position]:
+    def committed(
+        self, group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
         """Return the group's positions; a partition without one is left out."""
-        asked = [TopicPartition(w.topic, w.partition) for w in wheres]
+        asked = [ClientPartition(w.topic, w.partition) for w in wheres]
         if not asked:
             return {}
         request = ConsumerGroupTopicPartitions(group, asked)
@@ -227,17 +300,18 @@ class Cluster:
             )[group],
         )
         return {
-            Where(at.topic, at.partition): position
+            TopicPartition(at.topic, at.partition): position
             for at in found.topic_partitions
             if (position := position_of(at)) is not None
         }
 
-    def set_positions(self, group: str, positions: Mapping[Where, Position]) -> None:
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """Write positions of a group without members, forwards or backwards."""
         if not positions:
             return
         offsets = [
-            TopicPartition(w.topic, w.partition, p.offset, p.metadata) for w, p in positions.items()
+            ClientPartition(w.topic, w.partition, p.offset, p.metadata)
+            for w, p in positions.items()
         ]
         what = f"committing offsets of group {group}"
         self._of_group(

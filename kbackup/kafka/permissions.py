@@ -1,18 +1,18 @@
-"""What this principal may do with topics, groups and transactions, in the broker's own words."""
+"""What this principal may do, and whether the operator's client properties work."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from kbackup.errors import KafkaError
+from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.client import Complaints, calls, kafka_error
-from kbackup.kafka.client_log import CLIENT_LOG
-from kbackup.kafka.coordinator import patiently
+from kbackup.kafka.client import CLIENT_LOG, Complaints, calls, kafka_error
+from kbackup.kafka.positions import REQUEST_TIMEOUTS, patiently
+from kbackup.kafka.writer import NUMBERS
 
 _SPARE_S: Final = 5.0
 _DENIED: Final = frozenset(
@@ -109,3 +109,42 @@ class Permissions:
         if found is None:  # a broker too old to say, or a group that nobody has used yet
             return frozenset(operation.name for operation in AclOperation)
         return frozenset(operation.name for operation in found)
+
+
+_NUMBERS: Final = (*NUMBERS, *REQUEST_TIMEOUTS, "transaction.timeout.ms")
+"""Properties of producers that kbackup reads itself.  librdkafka reads "1e6" as 1."""
+
+
+def check_properties(settings: KafkaSettings) -> None:
+    """Refuse client properties that librdkafka does not take, before anything depends on them.
+
+    Raises:
+        ConfigurationError: Naming the property, in librdkafka's words.
+    """
+    kinds = (
+        ("kafka", AdminClient, settings.admin),
+        ("consumer.override", Consumer, {"group.id": "-", **settings.consumer}),
+        ("producer.override", Producer, settings.producer),
+    )
+    for prefix, client, operators in kinds:
+        try:
+            made = client(settings.properties({"log_level": 0}, operators))
+        except (KafkaException, TypeError, ValueError) as error:
+            reason = error.args[0] if error.args else error
+            raise ConfigurationError(
+                f"Kafka does not accept a {prefix} property",
+                reason.str() if hasattr(reason, "str") else str(reason),
+                f"correct the {prefix}.* and kafka.* properties",
+            ) from error
+        if hasattr(made, "close"):
+            made.close()
+    for name in _NUMBERS:
+        text = settings.producer.get(name, "0")
+        try:
+            int(text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{name}: {text!r} is not a number",
+                "a property of Kafka's producer has to be a whole number of decimal digits",
+                f"correct producer.override.{name} or kafka.{name}",
+            ) from error

@@ -1,26 +1,85 @@
-"""The positions that a consumer group keeps, from the side of a task.
+"""The positions that a consumer group keeps, and the wait for the broker that keeps them.
 
 A client of their own asks for them, so that nothing waits behind a large answer with records, and
 every call has a deadline: the client's synchronous commit has none, and a broker that accepts
 requests and answers nothing keeps it for minutes.  An administrator's client would have deadlines
 too, but continues asking a connection that is gone once its broker was restarted (librdkafka issue
 5511, in 2.16).
+
+The first group of a new cluster makes Kafka create the topic that offsets are kept in, and a
+coordinator that moves is loading for a while.  Until then every question about a group is
+answered with error code 0.
+
+A client of its own for each writer would have to connect, find the group's coordinator and connect
+there, for one request; the writers of a thousand small topics do not wait for that.
 """
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KbackupError
-from kbackup.kafka import KafkaSettings, OffsetMovedError, Position
-from kbackup.kafka.client import Complaints, calls
-from kbackup.kafka.client_log import CLIENT_LOG
-from kbackup.kafka.coordinator import patience_s, patiently
+from kbackup.kafka import PATIENCE_S, KafkaSettings, OffsetMovedError, Position
+from kbackup.kafka.client import CLIENT_LOG, Complaints, calls
 from kbackup.records import TopicPartition as Where
+
+_T = TypeVar("_T")
+
+_PASSING: Final = frozenset(
+    {
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code._WAIT_COORD,  # noqa: SLF001  (how the client spells it)
+        Code._TRANSPORT,  # noqa: SLF001
+        Code.UNSTABLE_OFFSET_COMMIT,  # of a transaction that is not over yet
+        # A topic that was just created is not known to every broker at once.
+        Code.UNKNOWN_TOPIC_OR_PART,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_FOR_PARTITION,
+        # What the client remembers of a leader is older, or newer, than what the broker knows.
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code._NOENT,  # noqa: SLF001  ("no leaders found": the client asked too soon)
+    }
+)
+_PAUSE_S: Final = 0.1
+REQUEST_TIMEOUTS: Final = ("request.timeout.ms", "socket.timeout.ms")
+"""Properties of the operator's that say how long a request may take; two names of the same."""
+
+
+def patience_s(settings: KafkaSettings, properties: Mapping[str, str] | None = None) -> float:
+    """Return how many seconds a task waits for a broker: `PATIENCE_S`, or more where asked to.
+
+    Args:
+        settings: ``--kafka-timeout`` is one way to ask for more.
+        properties: The operator's own for this client: a request that may take longer, because
+            it is so large or the line so slow, is waited for as long as they say.
+    """
+    given = properties or {}
+    requests = (int(given[name]) / 1000 for name in REQUEST_TIMEOUTS if name in given)
+    return max(settings.timeout_s, PATIENCE_S, *requests)
+
+
+def patiently(ask: Callable[[], _T], timeout_s: float) -> _T:
+    """Return what *ask* returns, asking again for *timeout_s* while there is no coordinator.
+
+    Raises:
+        KafkaException: Any other error at once, and this one when the time is over.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+
 
 _LOOK_S: Final = 0.005
 """How long one look for an answer takes: the client does not return when it has called back."""
@@ -195,3 +254,40 @@ def position_of(found: TopicPartition) -> Position | None:
 def _is_behind(position: Position, found: Position | None) -> bool:
     """Whether to commit it would move the group back."""
     return found is not None and found.offset > position.offset
+
+
+class Lending:
+    """Positions that are open as long as anyone has them.  Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lent: list[tuple[KafkaSettings, str | None, Positions]] = []
+
+    def borrow(self, settings: KafkaSettings, group: str, *, alone: bool = False) -> Positions:
+        """Return a group's positions, opened if nobody has them; `give_back` them once.
+
+        Args:
+            settings: The cluster.
+            group: Whose.
+            alone: Nobody else is to have them: only one thread may `Positions.advance`.  What is
+                shared may be read, and named to a transaction, by several at once.
+        """
+        with self._lock:
+            wanted = settings, None if alone else group
+            same = (lent for *whose, lent in self._lent if not alone and (*whose,) == wanted)
+            positions = next(same, None) or Positions(settings, group)
+            self._lent.append((*wanted, positions))
+            return positions
+
+    def give_back(self, positions: Positions) -> None:
+        """Take back what was borrowed; the last one who does closes it."""
+        with self._lock:
+            place = next(at for at, (*_, lent) in enumerate(self._lent) if lent is positions)
+            del self._lent[place]
+            is_last = all(lent is not positions for *_, lent in self._lent)
+        if is_last:
+            positions.close()
+
+
+WRITERS = Lending()
+"""What the writers of this process share: they read, and have a producer commit for them."""

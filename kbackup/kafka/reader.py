@@ -9,18 +9,16 @@ from typing import Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.kafka import KafkaSettings, LogStartMovedError
 from kbackup.kafka.client import Complaints, calls, kafka_error
-from kbackup.kafka.coordinator import patience_s
-from kbackup.kafka.native.library import choose
-from kbackup.kafka.reader_columns import ColumnSource
-from kbackup.kafka.reader_objects import ObjectSource
-from kbackup.kafka.reader_source import Event, Source
-from kbackup.records import Span
-from kbackup.records import TopicPartition as Where
+from kbackup.kafka.native import choose
+from kbackup.kafka.positions import patience_s
+from kbackup.kafka.reader_source import ColumnSource, Event, ObjectSource, Source
+from kbackup.records import Span, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +71,7 @@ class Reader:
         """Leave the cluster."""
         self._source.close()
 
-    def read(self, where: Where, span: Span) -> Generator[pa.RecordBatch, None, None]:
+    def read(self, where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
         """Read the records of *span*, which holds fewer where some were compacted or aborted.
 
         The end is known by position, never by a record: the last offsets may hold none.  Close the
@@ -110,7 +108,7 @@ class Reader:
         else:
             self._met.add(topic)
 
-    def _batches(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
+    def _batches(self, where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
         position, short = span.start_offset, _Short()
         heard = time.monotonic()
         while position < span.end_offset:
@@ -135,7 +133,7 @@ class Reader:
                 )
 
     def _event(
-        self, event: Event, where: Where, span: Span, position: int, short: "_Short"
+        self, event: Event, where: TopicPartition, span: Span, position: int, short: "_Short"
     ) -> int | None:
         """Return the position an event stands for; raise what it means otherwise."""
         error = event.error
@@ -158,8 +156,8 @@ class Reader:
             return None
         raise kafka_error(f"reading {where}", KafkaException(error), self._complaints)
 
-    def _log_end(self, where: Where) -> int:
-        asked = TopicPartition(where.topic, where.partition)
+    def _log_end(self, where: TopicPartition) -> int:
+        asked = ClientPartition(where.topic, where.partition)
         found = calls(
             f"reading the end offset of {where}",
             self._complaints,
@@ -175,7 +173,7 @@ class _Short:
     """A log that is said to end before a span does: a new leader may not know its end at once.
 
     Attributes:
-        end: Where it was said to end last.
+        end: TopicPartition it was said to end last.
     """
 
     end: int = 0
@@ -193,7 +191,7 @@ class _Short:
         return time.monotonic() > self._until
 
 
-def _cut_back(where: Where, end: int, span: Span) -> TopicChangedError:
+def _cut_back(where: TopicPartition, end: int, span: Span) -> TopicChangedError:
     return TopicChangedError(
         f"{where} ends at offset {end}, before the end offset {span.end_offset} seen at the start",
         "the log was cut back, or the topic was recreated",

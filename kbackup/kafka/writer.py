@@ -1,29 +1,267 @@
-"""Record batches to one Kafka partition, in transactions that carry the position."""
+"""Record batches to one Kafka partition, in transactions that carry the position.
+
+Of an idempotent producer librdkafka (2.12 to 2.16) has one request at a time on its way to a
+partition: it compares the five that it allows with the records that are on their way.  While it
+waits for the answer, its thread goes round and round as soon as a record has waited for
+``linger.ms``, and takes the processor time that a broker on the same machine needs: of 20 million
+records of 100 bytes, restored where the broker was the limit, 25 s of CPU instead of 5.
+
+So records to one partition may wait for long: a full batch is sent at once, a flush sends the rest,
+and the queue has room for a batch beside the largest record, so that no batch waits for room.
+Where the operator has made the queue smaller than that, they wait for others as briefly as those
+to several partitions.  A flush lets no record wait, so it comes last:
+`kbackup.kafka.writer`.
+"""
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 
-from kbackup.errors import KafkaError, KbackupError
+from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError, counted
 from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
-from kbackup.kafka.client import Complaints
-from kbackup.kafka.coordinator import patience_s
-from kbackup.kafka.deadline import within
-from kbackup.kafka.lending import WRITERS
-from kbackup.kafka.native.library import choose
-from kbackup.kafka.transport import fence
-from kbackup.kafka.writer_answers import Answers
-from kbackup.kafka.writer_columns import ColumnSender
-from kbackup.kafka.writer_errors import FAILURES, meaning, unwrapped
-from kbackup.kafka.writer_objects import ObjectSender
-from kbackup.kafka.writer_queue import limits
-from kbackup.kafka.writer_sender import Refusal, Sender, without_zero_timestamps
-from kbackup.records import TopicPartition as Where
+from kbackup.kafka.client import Complaints, kafka_error, within
+from kbackup.kafka.native import choose
+from kbackup.kafka.positions import WRITERS, patience_s
+from kbackup.kafka.transport import TakenOverError, fence
+from kbackup.kafka.writer_sender import (
+    ColumnSender,
+    ObjectSender,
+    Refusal,
+    Sender,
+    Wait,
+    without_zero_timestamps,
+)
+from kbackup.records import TopicPartition
+
+FAILURES: Final = (KafkaException, SystemError)
+"""What the client raises; see `unwrapped`."""
+
+_FENCED: Final = (Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
+
+
+def meaning(
+    target: TopicPartition,
+    what: str,
+    error: KafkaException,
+    complaints: Complaints,
+    offset: int | None,
+    open_s: float | None = None,
+) -> KbackupError:
+    """Return the error that an operator is shown.
+
+    Args:
+        target: The partition that was written to.
+        what: What the writer was doing.
+        error: What the client raised.
+        complaints: What the client has complained about so far.
+        offset: Offset in the backup of the first record concerned; None where it is not known.
+        open_s: For how long a transaction has been open that the cluster ends by now; None for one
+            that it does not.  It gives the producer a new epoch then, as another producer would:
+            the client's error is the same.
+    """
+    if offset is not None:
+        what = f"{what} from offset {offset} of the backup on"
+    place = {} if offset is None else {"offset": offset}
+    if error.args and hasattr(error.args[0], "code"):
+        code = error.args[0].code()
+        if code == Code.MSG_SIZE_TOO_LARGE:
+            return RecordTooLargeError(
+                f"{target}: {what}: a record was refused",
+                error.args[0].str(),
+                f"raise max.message.bytes of topic {target.topic}",
+                **place,
+            )
+        if code in _FENCED:
+            why = "another restore took over this partition"
+            if open_s is not None:
+                why = (
+                    f"its transaction had been open for {open_s:.0f} s, and the cluster ended it "
+                    f"(transaction.timeout.ms), or {why}"
+                )
+            do = "let one restore at a time write to a topic; run the command again to continue"
+            return TakenOverError(f"{target}: {what}", why, do)
+    translated = kafka_error(f"{target}: {what}", error, complaints)
+    translated.place.update(place)
+    return translated
+
+
+def unwrapped(error: Exception) -> KafkaException:
+    """Return the client's exception, also where Python made a `SystemError` of it.
+
+    A fatal error, such as being fenced, may be on its way out of ``poll`` or ``flush`` when the
+    client reports the records it drops.  Python then finds an exception set where none may be, or
+    none where one should be; the client raises it nowhere else.
+    """
+    if isinstance(error, KafkaException):
+        return error
+    if isinstance(error.__cause__, KafkaException):
+        return error.__cause__
+    return KafkaException(Code(Code._FATAL))  # noqa: SLF001
+
+
+BATCH_BYTES: Final = 2**20
+"""What the client sends at once, where the topic takes as much; below Kafka's default limit."""
+
+BATCHES: Final = 4
+"""Batches in the queue to one partition: one on its way, one that is ready, and two to be filled
+while the broker answers."""
+
+QUEUE_RECORDS: Final = 40_000
+"""The same in records, 10,000 a batch: the client needs some 300 bytes for each, however small."""
+
+SPREAD_BYTES: Final = 16 * BATCH_BYTES
+SPREAD_RECORDS: Final = 100_000
+"""The queue of a writer to several partitions, none of which may have a batch full."""
+
+LINGER_MS: Final = 500
+SPREAD_LINGER_MS: Final = 20
+"""How long records wait for others of their batch, to one partition and to several."""
+
+BATCH_RECORDS: Final = 10_000
+"""librdkafka's ``batch.num.messages``."""
+
+_LIVES: Final = ("message.timeout.ms", "delivery.timeout.ms")
+"""How long a record may wait in all; two names of the same."""
+
+_OF_QUEUES: Final = ("queue.buffering.max.messages", "queue.buffering.max.kbytes", *_LIVES)
+
+NUMBERS: Final = ("batch.size", "batch.num.messages", *_OF_QUEUES)
+"""The operator's properties that are looked at here."""
+
+
+def limits(
+    largest: int,
+    max_message_bytes: int | None,
+    operators: Mapping[str, str],
+    *,
+    is_spread: bool,
+) -> dict[str, Any]:
+    """Return the producer's properties that say how much it keeps, and how long.
+
+    Args:
+        largest: Bytes of the largest record that it is to take.
+        max_message_bytes: What the topic takes at once; None if that is not known.
+        operators: The operator's own properties, which win over these.
+        is_spread: Whether records go to several partitions.
+    """
+    ours = min(BATCH_BYTES, max_message_bytes or BATCH_BYTES)
+    batch = max(ours, int(operators.get("batch.size", ours)))
+    records = max(BATCH_RECORDS, int(operators.get("batch.num.messages", BATCH_RECORDS)))
+    least = SPREAD_BYTES if is_spread else BATCHES * batch
+    waits = not is_spread and _fills(largest + batch, records, operators)
+    return {
+        "batch.size": ours,
+        "linger.ms": LINGER_MS if waits else SPREAD_LINGER_MS,
+        "queue.buffering.max.messages": max(
+            SPREAD_RECORDS if is_spread else QUEUE_RECORDS, 2 * records
+        ),
+        # a record that is larger than the queue would wait for room for ever
+        "queue.buffering.max.kbytes": max(least, largest + batch) // 1024 + 1,
+    }
+
+
+def _fills(least_bytes: int, records: int, operators: Mapping[str, str]) -> bool:
+    """Whether a batch is full before it has waited for long, whatever the operator has set.
+
+    In a smaller queue each batch would wait for `LINGER_MS`, and the client does not start where
+    records are given up by then.
+    """
+    given = {name: int(operators[name]) for name in _OF_QUEUES if name in operators}
+    room = given.get("queue.buffering.max.messages", 0) or records  # 0: no limit
+    room_bytes = 1024 * given.get("queue.buffering.max.kbytes", least_bytes)
+    lives = (given.get(name, 0) or 2 * LINGER_MS for name in _LIVES)  # 0: for ever
+    return room >= records and room_bytes >= least_bytes and min(lives) > LINGER_MS
+
+
+_LOOK_S: Final = 0.003
+_SILENT_S: Final = 0.05
+"""How often a flush looks for answers before it asks the client to hurry, and how long it looks for
+the next one: a request takes 10 to 30 ms where client and broker keep two cores busy."""
+
+
+class Answers:
+    """The answers to what one producer has sent.
+
+    A flush of the client sends what has no full batch yet, and its thread spins until all is
+    answered (`kbackup.kafka.writer`).  So the client is asked for it once it has about one
+    request left.
+
+    Args:
+        target: What is written to, for errors.
+        patience_s: Gives up when nothing has been answered for so long.
+        complaints: What the client said meanwhile.
+    """
+
+    def __init__(self, target: TopicPartition, patience_s: float, complaints: Complaints) -> None:
+        self._target, self._patience_s, self._complaints = target, patience_s, complaints
+        self._records, self._bytes = 0, 0
+
+    def expect(self, batch: pa.RecordBatch) -> None:
+        """Take into account what is sent."""
+        self._records += len(batch)
+        self._bytes += batch.nbytes
+
+    @property
+    def _one_request(self) -> float:
+        """About how many records go into one request, and half as many again: a guess."""
+        if not self._records:
+            return BATCH_RECORDS
+        return 1.5 * min(BATCH_RECORDS, BATCH_BYTES * self._records / max(1, self._bytes))
+
+    def flush(self, producer: Any, call: Callable[..., Any], is_over: Callable[[], bool]) -> None:
+        """Wait until all is answered, or *is_over* says that there is no need.
+
+        Args:
+            producer: Has sent it.
+            call: Makes a call of the client, and says what its failure means.
+            is_over: Whether a record was refused.
+
+        Raises:
+            KafkaError: If nothing is answered any more.
+        """
+        wait = self.waiting(producer, producer.poll, call)
+        left, heard = len(producer), time.monotonic()
+        while left > self._one_request and not is_over():
+            wait(_LOOK_S)
+            before, left, now = left, len(producer), time.monotonic()
+            if left < before:
+                heard = now
+            elif now - heard > _SILENT_S:
+                break
+        wait = self.waiting(producer, producer.flush, call)
+        while len(producer) and not is_over():
+            wait(1.0)
+        self._records, self._bytes = 0, 0
+
+    def waiting(
+        self, producer: Any, function: Callable[[float], Any], call: Callable[..., Any]
+    ) -> Wait:
+        """Return *function* as a wait for answers that gives up when none come."""
+        fewest, heard = len(producer), time.monotonic()
+
+        def wait(seconds: float) -> None:
+            nonlocal fewest, heard
+            call("writing records", function, seconds)
+            left, now = len(producer), time.monotonic()
+            if left < fewest or not left:
+                fewest, heard = left, now
+            elif now - heard > self._patience_s:
+                raise KafkaError(
+                    f"{self._target}: {counted(left, 'record')} without an answer for "
+                    f"{now - heard:.0f} s",
+                    self._complaints.last or "the broker acknowledged none of them",
+                    "check the brokers, or raise --kafka-timeout; the same command continues "
+                    "from the committed position",
+                )
+
+        return wait
+
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +317,7 @@ class Writer:
     def __init__(
         self,
         settings: KafkaSettings,
-        target: Where,
+        target: TopicPartition,
         group: str,
         *,
         exactly_once: bool = True,
@@ -132,7 +370,7 @@ class Writer:
                 self.close()
                 raise
 
-    def position(self, where: Where | None = None) -> Position | None:
+    def position(self, where: TopicPartition | None = None) -> Position | None:
         """Return the committed position in the backup, None at the first start.
 
         Read after the constructor has fenced earlier writers, so nobody moves it any more.
@@ -142,11 +380,13 @@ class Writer:
         """
         return self._positions.read(where or self._target)
 
-    def positions(self, wheres: Sequence[Where]) -> Mapping[Where, Position | None]:
+    def positions(
+        self, wheres: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Position | None]:
         """Return committed positions, in one request: `kbackup.kafka.Writer.positions`."""
         return self._positions.read_all(wheres)
 
-    def write(self, batch: pa.RecordBatch, where: Where | None = None) -> int:
+    def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Send the records of *batch* in order; returns when the client has taken them all.
 
         A null timestamp is the layout's "not stored": the record gets the time of writing.
@@ -179,8 +419,8 @@ class Writer:
     def commit(
         self,
         position: Position,
-        others: Mapping[Where, Position] = NO_OTHERS,
-        where: Where | None = None,
+        others: Mapping[TopicPartition, Position] = NO_OTHERS,
+        where: TopicPartition | None = None,
     ) -> None:
         """Make everything written so far visible, together with *position*.
 
@@ -198,7 +438,7 @@ class Writer:
             self._advance(positions)
             return
         offsets = [
-            TopicPartition(where.topic, where.partition, each.offset, each.metadata)
+            ClientPartition(where.topic, where.partition, each.offset, each.metadata)
             for where, each in positions.items()
         ]
         self._begin()
@@ -220,7 +460,7 @@ class Writer:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction, self._begun = True, time.monotonic()
 
-    def _advance(self, positions: Mapping[Where, Position]) -> None:
+    def _advance(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions without a transaction; several of them in one request."""
         if len(positions) == 1:
             self._positions.advance(*next(iter(positions.items())))

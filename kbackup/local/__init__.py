@@ -9,10 +9,9 @@ import os
 from collections.abc import Mapping
 
 from kbackup.errors import ConfigurationError
-from kbackup.local.docker import DockerKafka
+from kbackup.local.ivy import RELEASES
 from kbackup.local.java import Java, find_java
-from kbackup.local.kafka import LocalKafka
-from kbackup.local.kafka_jars import RELEASES
+from kbackup.local.kafka import DockerKafka, LocalKafka
 from kbackup.local.registry import LocalRegistry
 from kbackup.local.s3 import LocalS3
 

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kbackup.alignment import pairs
 from kbackup.errors import AuditError
 from kbackup.kafka import Connection, Topic
-from kbackup.records import TopicPartition
+from kbackup.records import TopicPartition, pairs
 
 COLUMNS: Final = ("key", "value", "headers", "timestamp")
 """The compared columns, in the order of comparison."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from kbackup.caches import user_cache
 from kbackup.errors import LocalServiceError
+from kbackup.files import user_cache
 
 LOCK_SECONDS: Final = 900
 """How long one process waits for another's download."""

@@ -113,5 +113,5 @@ def fetch_registry(java: Java) -> Path:
     sums = checksums(files("kbackup.local").joinpath("registry.sha256").read_text())
     program = f"Apicurio Registry {REGISTRY_VERSION}"
     wanted = Wanted(program, _DIRECTORY, _MODULE, sums, has_dependencies=False)
-    [archive] = ivy.fetch(java, wanted)
+    [archive] = ivy.fetch_jars(java, wanted)
     return archive

@@ -12,8 +12,8 @@ if TYPE_CHECKING:  # modules of options here are imported for --help
 
     import pyarrow as pa
 
+    from kbackup.connect.tables import Column, Level
     from kbackup.records import TopicPartition
-    from kbackup.table_parts import Column, Level
 
 
 class Partitioner(Protocol):

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from kbackup.connect.tables import Column, Level, number
 from kbackup.records import TopicPartition
-from kbackup.table_parts import Column, Level, number
 
 
 class DefaultPartitioner:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import fields
+from kbackup.connect import fields
+from kbackup.connect.tables import Column, Level, injected
 from kbackup.errors import ConfigurationError
 from kbackup.partitioners import delimiter
 from kbackup.partitioners.field_options import FIELDS
 from kbackup.records import TopicPartition
-from kbackup.table_parts import Column, Level, injected
 
 
 class FieldPartitioner:

@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from kbackup.literals import check_path, read_names
-from kbackup.options import Option
+from kbackup.options import Option, check_path, read_names
 
 
 def _fields(value: Any) -> tuple[str, ...]:

@@ -1,19 +1,149 @@
-"""``year=2026/month=11/day=22``: directories of spans of time."""
+"""Directories of spans of time: ``year=2026/month=11/day=22``, each day or each hour."""
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kbackup.connect.tables import Column, Level, number
 from kbackup.errors import ConfigurationError
-from kbackup.joda import names, zones
-from kbackup.joda.buckets import Buckets
-from kbackup.joda.pattern import Pattern
+from kbackup.java import joda
+from kbackup.java.joda import Pattern, Zone
 from kbackup.partitioners import delimiter
-from kbackup.partitioners.time_levels import levels
 from kbackup.partitioners.time_options import DURATION, LOCALE, PATH_FORMAT
 from kbackup.records import TopicPartition
-from kbackup.table_parts import Column, Level
+
+_UNITS: Final = {
+    "Y": "YEARS",
+    "y": "YEARS",
+    "M": "MONTHS",
+    "d": "DAYS",
+    "H": "HOURS",
+    "m": "MINUTES",
+}
+"""Joda's letters for units that Athena can project, coarsest first, with Athena's names."""
+
+_RANGES: Final = {"M": (1, 12), "d": (1, 31), "H": (0, 23), "m": (0, 59)}
+YEARS_AHEAD: Final = 10
+"""How far beyond the newest directory a projection of years extends."""
+
+
+def levels(pattern: str, directories: Sequence[str]) -> tuple[Level, ...]:
+    """Return the levels of a pattern: a number per directory, or one date for all of them."""
+    parts = [_TOKEN.fullmatch(part) for part in pattern.strip("/").split("/")]
+    if all(parts):
+        return tuple(
+            _time_number(part["name"], part["letters"], directories) for part in parts if part
+        )
+    return (_date(pattern.strip("/"), directories),)
+
+
+_TOKEN: Final = re.compile(
+    r"'(?P<name>[A-Za-z_]\w*)(='|'=)(?P<letters>YYYY|yyyy|MM?|dd?|HH?|mm?)", re.ASCII
+)
+"""One directory with a name and a number: ``'month'=MM`` or, equivalently, ``'month='MM``."""
+
+
+def _time_number(name: str, letters: str, directories: Sequence[str]) -> Level:
+    if letters[0] in "Yy":
+        found = re.findall(
+            rf"(?:^|/){re.escape(name)}=(\d{{4}})(?=/|$)", "\n".join(directories), re.MULTILINE
+        )
+        years = sorted(map(int, found)) or [2020]
+        return number(name, years[0], years[-1] + YEARS_AHEAD)
+    return number(name, *_RANGES[letters[0]], digits=len(letters) if len(letters) > 1 else 0)
+
+
+def _date(pattern: str, directories: Sequence[str]) -> Level:
+    """Return one column for all directories, which Athena formats like their names."""
+    bare = re.sub(r"'[^']*'", "", pattern)
+    letters = dict.fromkeys(re.findall(r"[A-Za-z]", bare))
+    if not letters or not letters.keys() <= _UNITS.keys() or "''" in pattern:
+        raise ConfigurationError(
+            f"{PATH_FORMAT.name} {pattern} cannot be declared",
+            "Athena counts only years (YYYY), months (MM), days (dd), hours (HH) and minutes (mm)",
+            "query the backup with kbackup restore query, or write the statement by hand",
+        )
+    unit = list(_UNITS.values())[max(list(_UNITS).index(letter) for letter in letters)]
+    # Joda's Y is the year, SimpleDateFormat's is the week-based year
+    quoted = re.split(r"('[^']*')", pattern)
+    text = "".join(one if one.startswith("'") else one.replace("Y", "y") for one in quoted)
+    projection = (
+        ("type", "date"), ("range", f"{min(directories, default='NOW-10YEARS')},NOW+1YEARS"),
+        ("format", text), ("interval", "1"), ("interval.unit", unit),
+    )  # fmt: skip
+    return Level(Column("dt", "string"), "${dt}", projection, is_hive=False)
+
+
+_SHIFT: Final = 20
+"""Moments with equal higher bits are within 17 minutes, in which a zone changes at most once."""
+_FARTHEST: Final = 2**62
+"""Moments farther from the epoch, in ms, have no bucket: their sums would overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Spans of local time, such as days, and their names.
+
+    Attributes:
+        duration_ms: Length of a bucket, 1 at least.
+        pattern: Formats its beginning.
+        zone: The zone at whose midnight buckets begin.
+    """
+
+    duration_ms: int
+    pattern: Pattern
+    zone: Zone
+
+    def printed(self, times: pa.Int64Array) -> pa.DictionaryArray:
+        """Return the text of the bucket of each moment; null stays null.
+
+        Before 1970, buckets are rounded towards 1970, as in Java's integer division, so that
+        local 1969-12-31 is in the bucket of the following day.
+
+        Args:
+            times: ms since the epoch.
+
+        Returns:
+            ``dictionary<int32, string>``, one row per row of *times*.
+        """
+        far = pc.or_(pc.greater(times, _FARTHEST), pc.less(times, -_FARTHEST))
+        times = pc.if_else(far, pa.scalar(None, pa.int64()), times)
+        local = pc.add(times, self._offsets(times))
+        begins = pc.multiply(pc.divide(local, self.duration_ms), self.duration_ms)
+        found = begins.dictionary_encode()
+        texts = [
+            self.pattern.printed(self.zone.to_utc(begin), self.zone)
+            for begin in found.dictionary.to_pylist()
+        ]
+        return pa.DictionaryArray.from_arrays(found.indices, pa.array(texts, pa.string()))
+
+    def _offsets(self, times: pa.Int64Array) -> pa.Int64Array:
+        """Return how many ms local time is ahead of UTC at each moment."""
+        if self.zone.rules is None:
+            return pa.repeat(pa.scalar(self.zone.fixed_ms, pa.int64()), len(times))
+        spans = pc.shift_right(times, _SHIFT).dictionary_encode()
+        known = [_offset_in(self.zone, span) for span in spans.dictionary.to_pylist()]
+        offsets = pa.array(known, pa.int64()).take(spans.indices)
+        if None not in known:
+            return offsets
+        each = [
+            self.zone.offset(at) if at is not None and offset is None else offset
+            for at, offset in zip(times.to_pylist(), offsets.to_pylist(), strict=True)
+        ]
+        return pa.array(each, pa.int64())
+
+
+@lru_cache(maxsize=4096)
+def _offset_in(zone: Zone, span: int) -> int | None:
+    """Return the offset in one span of `_SHIFT` bits, None if it changes within it."""
+    first = zone.offset(span << _SHIFT)
+    return first if first == zone.offset(((span + 1) << _SHIFT) - 1) else None
+
 
 NO_DIRECTORY: Final = (
     "timestamp.extractor finds no time in it, or one that no date can name",
@@ -78,11 +208,11 @@ def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:
         if not given:
             raise _refused(name, "it is not given, and time-based directories need it", "set it")
     try:
-        zone = zones.by_id(timezone)
+        zone = joda.zone_by_id(timezone)
     except ValueError as error:
         raise _refused("timezone", str(error), "correct it") from error
     try:
-        pattern = Pattern(path, names.of_locale(locale))
+        pattern = Pattern(path, joda.names_of_locale(locale))
     except ValueError as error:
         raise _refused(PATH_FORMAT.name, str(error), "correct it") from error
     return Buckets(duration_ms, pattern, zone)
@@ -90,3 +220,33 @@ def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:
 
 def _refused(name: str, why: str, do: str) -> ConfigurationError:
     return ConfigurationError(f"{name} cannot be used", why, do, property=name)
+
+
+_DAILY: Final = ("'year'=YYYY", "'month'=MM", "'day'=dd")
+_DAY_MS: Final = 86_400_000
+
+
+class DailyPartitioner(TimeBasedPartitioner):
+    """A directory for each day, of 24 hours of local time."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("DailyPartitioner",)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take zone and language; the rest is given."""
+        self._path = delimiter(options).join(_DAILY)
+        self._buckets = buckets(self._path, _DAY_MS, options)
+
+
+_HOURLY: Final = ("'year'=YYYY", "'month'=MM", "'day'=dd", "'hour'=HH")
+_HOUR_MS: Final = 3_600_000
+
+
+class HourlyPartitioner(TimeBasedPartitioner):
+    """A directory for each hour."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("HourlyPartitioner",)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take zone and language; the rest is given."""
+        self._path = delimiter(options).join(_HOURLY)
+        self._buckets = buckets(self._path, _HOUR_MS, options)

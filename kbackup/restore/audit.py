@@ -8,13 +8,13 @@ someone else writes, the records are counted one by one.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kbackup import plurals
-from kbackup.channel import Line
-from kbackup.engine import NotBegun
+from kbackup import errors
 from kbackup.errors import AuditError, EndNotSeenError, Failure, KbackupError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfRestore, PartitionReport, WrittenTo
+from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
+from kbackup.spark.channel import Line
+from kbackup.spark.settings import NotBegun
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def differences(
                 why = "another producer's open transaction hides what follows it"
                 do = "stop that producer; consumers then see the records, which are committed"
             yield AuditError(
-                f"{entry.target} shows {plurals.counted(counted[entry.target], 'record')} of this "
+                f"{entry.target} shows {errors.counted(counted[entry.target], 'record')} of this "
                 f"run's {entry.records}",
                 why,
                 do,

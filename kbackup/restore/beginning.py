@@ -1,4 +1,4 @@
-"""What a restore does before its tasks: create topics, and commit where it begins in each.
+"""What a restore says and does before its tasks: create topics, commit where it begins in each.
 
 Where records are written in transactions, each task commits its own beginning, once its writer has
 fenced every other.  So no restore sets back what another one has committed since the plan.  Where
@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, worst
+from kbackup.events import RestoreStart, Started, Tell
 from kbackup.kafka import Cluster, Position
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.target import create
+from kbackup.runs import wiring
+from kbackup.runs.summary import Summary
 
 _NAMED: Final = 10
 """The most topics that an error names."""
@@ -95,3 +99,30 @@ def _refusal(refused: Sequence[KbackupError]) -> KbackupError:
         "; ".join(named),
         "; ".join(remedies),
     )
+
+
+def tell_start(
+    settings: Settings,
+    summary: Summary,
+    cluster: Cluster,
+    topics: Sequence[str],
+    tell: Tell,
+) -> None:
+    """Say what is going to be restored from where to where, on the screen and in the summary."""
+    renames = [[step.regex, step.replacement] for step in settings.renames]
+    group = wiring.restore_group(settings)
+    summary.facts |= {
+        "group": group,
+        "kafka_client": wiring.kafka_way(settings).name,
+        "cluster_id": cluster.cluster_id,
+        "target": settings.bootstrap_servers,
+        "store": settings.url,
+        "topics_dir": settings.topics_dir,
+        "renames": renames,
+        "partition_map": settings.partition_map,
+        "window": str(wiring.window(settings)) or None,
+        "transforms": [step.alias for step in settings.transforms],
+    }
+    own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
+    started = Started(summary.run, topics, group, settings.url, settings.topics_dir, own)
+    tell(started)

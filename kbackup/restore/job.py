@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from kbackup.backup.file_sets import FileSet
-from kbackup.backup.window import EVERYTHING, Window
-from kbackup.errors import KbackupError
-from kbackup.flow.views import ReadOptions
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.errors import KbackupError, counted, form
 from kbackup.kafka import Connection, Position
-from kbackup.plurals import counted, form
+from kbackup.pipeline.views import ReadOptions
+from kbackup.plugins import Step
 from kbackup.records import TopicPartition
-from kbackup.reports import Bookmark, Mark
-from kbackup.steps import Step
+from kbackup.runs.position import Bookmark, Mark
 from kbackup.stores import StoreSettings
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from threading import Lock
 from typing import Final
 
-from kbackup.engine import Manner
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.tasks.joint import dealt_by_writer
+from kbackup.restore.tasks.transaction import dealt_by_writer
+from kbackup.spark.engine import Manner
 
 OPEN_S: Final = 30.0
 """How long a transaction stays open that has to wait: far from the five minutes that end it."""

@@ -4,40 +4,38 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 
-from kbackup import plurals
-from kbackup.backup import catalog
-from kbackup.channel import Here
+from kbackup import errors
+from kbackup.catalog import listing
 from kbackup.config import Settings
-from kbackup.engine import NotBegun
 from kbackup.errors import KbackupError, StoppedError, StoreError
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
-from kbackup.reports import OfRestore, PartitionReport
-from kbackup.restore import audit, error_topic, news, pace
-from kbackup.restore.account import SKIPPED_MOST, Account
+from kbackup.plugins import choose_topics
+from kbackup.restore import audit, beginning, pace
+from kbackup.restore.account import SKIPPED_MOST, Account, SkipList
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow.following import Following
 from kbackup.restore.follow.lookout import skipped
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.planning import target
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan, confirm
 from kbackup.restore.planning.planner import Planner
-from kbackup.restore.planning.routing import check_archived, to_survey
+from kbackup.restore.planning.resuming import LEFT_OUT
+from kbackup.restore.planning.routing import Shares, Surveyed, check_archived, to_survey
 from kbackup.restore.planning.safety import APPEND_TIME
-from kbackup.restore.planning.shares import Shares, Surveyed
-from kbackup.restore.planning.standing import LEFT_OUT
 from kbackup.restore.planning.target import asked
-from kbackup.restore.schemas.target import TargetSchemas
-from kbackup.restore.skip_list import SkipList
+from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.survey import survey
 from kbackup.restore.tasks.task import put_back
 from kbackup.runs import history, known, wiring
-from kbackup.runs.frame import Frame, Show
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Frame, Show, Stop
 from kbackup.runs.locks import RunLock
-from kbackup.runs.stopping import Stop
+from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.runs.summary import HELD_UP, LEFT_BEHIND
-from kbackup.runs.world import World
-from kbackup.steps import choose_topics
+from kbackup.spark.channel import Here
+from kbackup.spark.settings import NotBegun
 from kbackup.stores import Store
 
 _log = logging.getLogger(__name__)
@@ -68,7 +66,7 @@ class RestoreRun:
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
         self._schemas = TargetSchemas(settings, frame.layout, self._summary, frame.tell)
-        self._error_topic = error_topic.topic_of(settings)
+        self._error_topic = target.error_topic(settings)
         self._following: Following | None = None
 
     def __call__(self) -> Event:
@@ -93,7 +91,7 @@ class RestoreRun:
             return
         if self._agree is None:
             confirm(plan, None, is_agreed=settings.yes)  # exits as the run would
-        error_topic.ready(
+        target.create_error_topic(
             self._error_topic, cluster, settings.replication_factor, only_validate=True
         )
 
@@ -135,7 +133,9 @@ class RestoreRun:
 
     def _follow(self, cluster: Cluster, store: Store) -> None:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
-        error_topic.ready(self._error_topic, cluster, self._frame.settings.replication_factor)
+        target.create_error_topic(
+            self._error_topic, cluster, self._frame.settings.replication_factor
+        )
         following = self._following = Following(
             self._frame, store, self._account, functools.partial(self._prepare, store), self._job
         )
@@ -155,7 +155,7 @@ class RestoreRun:
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
         read = known.read_if_allowed if settings.no_lock else known.read
         said = read(store, layout, world.clock, settings.topics, settings.topics_regex)
-        found = catalog.read(
+        found = listing.list_backup(
             store,
             layout,
             wiring.format_options(settings),
@@ -242,7 +242,7 @@ class RestoreRun:
                 self._frame.tell(self._summary.warn("no_topic", text))
         return shares
 
-    def _say_foreign(self, found: catalog.Catalog) -> None:
+    def _say_foreign(self, found: listing.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)
         for key, why in found.foreign:
             self._skip_list.add(skipped(key, why))
@@ -252,11 +252,11 @@ class RestoreRun:
             )
         for code, text in found.left_out():
             self._frame.tell(self._summary.warn(code, text))
-        self._summary.skip(catalog.OTHER_FORMAT, found.ignored)
+        self._summary.skip(listing.OTHER_FORMAT, found.ignored)
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]
-        news.start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
+        beginning.tell_start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
         self._summary.facts["plan"] = [topic.event().to_dict() for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())
@@ -278,7 +278,7 @@ class RestoreRun:
         if frame.stop.is_set():
             return
         self._schemas.register()
-        error_topic.ready(self._error_topic, cluster, settings.replication_factor)
+        target.create_error_topic(self._error_topic, cluster, settings.replication_factor)
         begun = begin(  # empty topics too
             plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once
         )
@@ -304,7 +304,7 @@ class RestoreRun:
 
     def _check(self, plan: RestorePlan, store: Store) -> None:
         """Check what goes with a plan: the topic for unreadable records, and the schemas."""
-        error_topic.check(self._error_topic, plan)
+        target.check_error_topic(self._error_topic, plan)
         self._schemas.plan(plan, store)
 
     def _prepare(self, store: Store, plan: RestorePlan) -> None:
@@ -365,6 +365,6 @@ class RestoreRun:
             self._summary.fail(error)
         if not exactly_once:
             for where, records in audit.repeats(doubtful, counted):
-                text = f"{where}: {plurals.counted(records, 'record')} "
-                text += f"{plurals.form(records, 'was', 'were')} written again, or by someone else"
+                text = f"{where}: {errors.counted(records, 'record')} "
+                text += f"{errors.form(records, 'was', 'were')} written again, or by someone else"
                 self._frame.tell(self._summary.warn("repeated", text))

@@ -1,24 +1,113 @@
-"""``restore settle``: give restored topics the settings of their originals."""
+"""``restore settle``: give restored topics the settings of their originals.
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+A topic that is created by a restore deletes nothing and takes records of any age: retention and
+compaction of the original would eat old records as they arrive.  `changes` is the way back.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
-from kbackup import moments
-from kbackup.clock import Clock
+from kbackup.clock import Clock, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event, Warned
 from kbackup.kafka import Cluster
+from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
-from kbackup.renaming import rename
-from kbackup.restore import settling
-from kbackup.restore.settling import Changes
 from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
+
+_LONG_MAX: Final = str(2**63 - 1)
+
+COPY_CONFIG: Final = {
+    "retention.ms": "-1",
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": _LONG_MAX,
+    "message.timestamp.after.max.ms": _LONG_MAX,
+}
+"""Settings of every topic that a restore creates."""
+
+_WAITING: Final = frozenset(
+    {
+        "cleanup.policy", "delete.retention.ms", "max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas",
+        "retention.bytes", "retention.ms",
+    }
+)  # fmt: skip
+"""What deletes records, or keeps a cluster with fewer brokers from taking them."""
+
+_WAITING_PREFIXES: Final = ("local.retention.", "message.timestamp.")
+
+_OF_ITS_CLUSTER: Final = (
+    "leader.replication.throttled.", "follower.replication.throttled.", "remote.", "confluent.",
+)  # fmt: skip
+"""How settings begin that mean something in the cluster of the original only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a topic lacks to be set as its original was.
+
+    Attributes:
+        config: Settings to put.
+        removed: Settings of the restore to take off: the original had the cluster's defaults.
+        left: Settings of the original that belong to its cluster, and are not put.
+        before: The values, of those to be changed, that the topic has; without those it has not.
+    """
+
+    config: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.config or self.removed)
+
+
+def waits_for_settle(name: str) -> bool:
+    """Whether a setting of the original has to wait until the copy has been checked."""
+    return name in _WAITING or name.startswith((*_WAITING_PREFIXES, *_OF_ITS_CLUSTER))
+
+
+def settled_changes(original: Mapping[str, str], current: Mapping[str, str]) -> Changes:
+    """Return what makes a restored topic's settings those of its original.
+
+    What someone else has set on the topic since, and the original did not set, stays.
+
+    Args:
+        original: The settings of the original that differed from its cluster's defaults.
+        current: Those of the restored topic.
+    """
+    left = tuple(sorted(name for name in original if name.startswith(_OF_ITS_CLUSTER)))
+    config = {
+        name: value
+        for name, value in sorted(original.items())
+        if name not in left and current.get(name) != value
+    }
+    removed = tuple(
+        name
+        for name, value in COPY_CONFIG.items()
+        if name not in original and current.get(name) == value
+    )
+    before = {name: current[name] for name in (*config, *removed) if name in current}
+    return Changes(config, removed, left, before)
+
+
+def deletes_older_than(original: Mapping[str, str]) -> int | None:
+    """Return the age in ms at which the original's settings delete records; None for never.
+
+    Where it does not say, the cluster's default does, which is not known here.
+    """
+    if "delete" not in original.get("cleanup.policy", "delete"):
+        return None
+    age = int(original.get("retention.ms", -1))
+    return None if age < 0 else age
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +231,7 @@ def _found(settings: Settings, cluster: Cluster, said: Known) -> Iterator[Settle
         now = TopicIdentity(cluster.cluster_id, topics[target].topic_id)
         if target == name and not entry.identity.conflicts(now):
             continue  # the original itself, not one that was restored in its place
-        yield Settled(name, target, settling.changes(entry.config, configs[target]))
+        yield Settled(name, target, settled_changes(entry.config, configs[target]))
 
 
 def _shown(one: Settled) -> Iterator[SettingChanged]:
@@ -159,7 +248,7 @@ def _eaten(one: Settled, said: Known, clock: Clock) -> str | None:
             f"{one.target}: retention.ms goes back to this cluster's default, which may delete "
             "restored records"
         )
-    age = settling.deletes_older_than(said.topics[one.source].config)
+    age = deletes_older_than(said.topics[one.source].config)
     if age is None or "retention.ms" not in one.changes.config:
         return None
     ledger = said.ledgers.get(one.source)
@@ -172,7 +261,7 @@ def _eaten(one: Settled, said: Known, clock: Clock) -> str | None:
     oldest = min((time for time in times if time >= 0), default=None)
     if oldest is None or clock.ms() - oldest <= age:
         return None
-    since = moments.text(datetime.fromtimestamp(oldest / 1000, UTC))
+    since = rfc3339(datetime.fromtimestamp(oldest / 1000, UTC))
     return (
         f"{one.target}: retention.ms={age} will delete restored records; the oldest is of {since}"
     )

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.backup import merging
-from kbackup.backup.merging import Failed, Rows, Skipped
-from kbackup.channel import Line
+from kbackup.catalog import merging
+from kbackup.catalog.merging import Failed, Rows, Skipped
 from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.records import NO_TIMESTAMP
 from kbackup.restore.account import SKIPPED_MOST
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.planning.shares import Share, Surveyed, check
+from kbackup.restore.planning.routing import Share, Surveyed, check
 from kbackup.restore.tasks.transforming import Transforming
+from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
 
 

@@ -1,28 +1,106 @@
-"""The frame of every run that writes: lock, plan, tasks, account, record.
+"""The frame of every run that writes: lock, plan, tasks, account, record, stop, pauses.
 
 A run is an `Errand` within it.  The frame owns what all of them need and the order in which it
 happens, so that a stop, a lost lock and an error end every run in the same way.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, Unpack
 
 from kbackup.config import Settings
-from kbackup.engine import Manner, NotBegun, R, Task, Timings
 from kbackup.errors import KbackupError
 from kbackup.events import Event, Plain
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
-from kbackup.runs.beats import Beats
+from kbackup.runs.environment import World
 from kbackup.runs.locks import RunLock, lost_lock
-from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
-from kbackup.runs.world import World
+from kbackup.spark.engine import Manner
+from kbackup.spark.settings import NotBegun, R, Task, Timings
 from kbackup.stores import Store, open_store
+
+_log = logging.getLogger(__name__)
+
+BEAT_S: Final = 60.0
+"""The default interval in seconds."""
+
+
+class Beats:
+    """Repeats an action in the background of its context.
+
+    A run that follows writes its run record, or ``status --max-age`` would take it for dead; a
+    sink folds the ledger, so that reading it stays as fast during a run as before.  A failure is
+    logged and the action retried: the run continues without it, and ``status`` shows what has
+    become old.
+    """
+
+    def __init__(
+        self, what: str, beat: Callable[[], None], every_s: float = BEAT_S, *, at_once: bool = False
+    ) -> None:
+        self._what, self._beat, self._every_s, self._at_once = what, beat, every_s, at_once
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._at_once or not self._ended.wait(self._every_s):
+            self._at_once = False
+            try:
+                self._beat()
+            except Exception as error:  # noqa: BLE001  (its next turn may go better)
+                _log.warning("%s: %s", self._what, error)
+
+
+class Stop:
+    """Tasks end at their next safe point once a stop is requested.
+
+    Attributes:
+        event: Set once asked.
+        signal: Number of the signal, None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.signal: int | None = None
+
+    def ask(self, signal: int) -> None:
+        """Ask to stop, because of *signal*."""
+        self.signal = signal
+        self.event.set()
+
+    def is_set(self) -> bool:
+        """Whether a stop is requested."""
+        return self.event.is_set()
+
+
+@contextmanager
+def linked(first: threading.Event, second: threading.Event) -> Iterator[None]:
+    """Set *second* too once *first* is set, as long as the context lasts."""
+
+    def pass_on() -> None:
+        while not second.is_set():
+            if first.wait(0.1):
+                second.set()
+
+    thread = threading.Thread(target=pass_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        second.set()
+        thread.join()
+
 
 RECORD_S: Final = 20.0
 """Seconds between two run records of a run that follows."""
@@ -184,3 +262,18 @@ class Frame:
             else:
                 reports.append(each)
         return reports
+
+
+_DOUBLINGS_MAX = 16
+
+
+def growing_s(failures: int, first_s: float, longest_s: float, jitter: float) -> float:
+    """Return how long to wait after so many *failures* in a row: each pause is twice the last.
+
+    Args:
+        failures: 1 or more.
+        first_s: The first pause, in seconds.
+        longest_s: No pause is longer, in seconds.
+        jitter: 0 to 1; spreads what failed together over half the pause.
+    """
+    return min(longest_s, first_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX)) * (1 - jitter / 2)

@@ -1,10 +1,14 @@
-"""Which topics a command works on."""
+"""Which topics a run takes, and under which names a sink stores them."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
 
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex import translate
+from kbackup.java.regex import translate
 from kbackup.naming import INTERNAL_TOPICS
+from kbackup.naming.renaming import Rename, rename
+from kbackup.records import TopicPartition
 
 
 def select(available: Collection[str], topics: Collection[str], pattern: str | None) -> list[str]:
@@ -38,3 +42,34 @@ def select(available: Collection[str], topics: Collection[str], pattern: str | N
 def is_internal(topic: str) -> bool:
     """Whether *topic* belongs to Kafka or to a service beside it."""
     return topic.startswith("__") or topic in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Under which names a sink stores its topics; plain data.
+
+    Attributes:
+        steps: The ``RegexRouter`` steps in order; none where topics keep their names.
+    """
+
+    steps: tuple[Rename, ...] = ()
+
+    def topic(self, name: str) -> str:
+        """Return the name under which the topic *name* is stored.
+
+        Raises:
+            ConfigurationError: As `Rename` raises it.
+        """
+        return rename(name, self.steps)
+
+    def __call__(self, where: TopicPartition) -> TopicPartition:
+        """Return the name under which a partition is stored; its number stays.
+
+        Raises:
+            ConfigurationError: As `Rename` raises it.
+        """
+        return TopicPartition(self.topic(where.topic), where.partition) if self.steps else where
+
+
+UNROUTED: Final = Routes()
+"""Topics keep their names."""

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from kbackup import moments
+from kbackup import clock
 from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Event
 from kbackup.naming import Layout
 from kbackup.runs import history, locks
-from kbackup.runs.record import RunRecord
+from kbackup.runs.history import RunRecord
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
@@ -152,7 +152,7 @@ def status(
         "topics_dir": layout.topics_dir,
         "names": sorted(asked) or None,
         "runs": past,
-        "last_success": None if success is None else moments.text(success),
+        "last_success": None if success is None else clock.rfc3339(success),
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
         "running": list(_running(of, store, layout, now, asked, group)),

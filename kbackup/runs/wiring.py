@@ -6,27 +6,25 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from kbackup import plugins
-from kbackup.backup.window import Window
+from kbackup.catalog.reading import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.plugin_options import chosen
 from kbackup.config.running import GENERIC
 from kbackup.config.settings import BY_NAME
-from kbackup.engine import EngineSettings, Jvm
+from kbackup.connect.registry import RegistrySettings
+from kbackup.connect.registry.options import URL, settings_of
 from kbackup.errors import ConfigurationError
-from kbackup.flow.affix import Affix, AffixKind
-from kbackup.flow.envelope import Envelope
-from kbackup.flow.rules import OPEN_FILES, Rule
-from kbackup.flow.schedule import Schedule
-from kbackup.flow.schemas import Compatibility
-from kbackup.flow.tombstones import NO_TOMBSTONES, Nulls
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, Layout, View
-from kbackup.registry import RegistrySettings
-from kbackup.registry.options import URL, settings_of
-from kbackup.runs.routing import Routes
+from kbackup.pipeline.convert import Compatibility
+from kbackup.pipeline.rotate import OPEN_FILES, Rule, Schedule
+from kbackup.pipeline.route import Affix, AffixKind
+from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
+from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
+from kbackup.runs.selection import Routes
+from kbackup.spark.settings import EngineSettings, Jvm
 from kbackup.stores import StoreSettings
 
 

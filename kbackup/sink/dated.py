@@ -14,9 +14,9 @@ from typing import Final
 
 from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, ObjectKeyError, ObjectNotFoundError
-from kbackup.flow.write import ClosedFile, Index
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import Layout
+from kbackup.pipeline.write import ClosedFile, Index
 from kbackup.records import Facts, TopicPartition
 from kbackup.sink.keep import keep
 from kbackup.stores import Store

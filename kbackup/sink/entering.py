@@ -1,4 +1,4 @@
-"""What a run's driver enters into the ledger: topics and sinks, gaps, and what was there before.
+"""Enter a run into ledger and positions before its tasks begin.
 
 Its tasks enter the objects.
 """
@@ -10,26 +10,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from kbackup.backup import catalog
-from kbackup.backup.ledger import objects, place
-from kbackup.backup.ledger.rows import (
-    EARLIER,
-    OBJECTS,
-    SINK,
-    TOPIC,
-    TOPICS,
-    TopicEntry,
-    table,
-)
-from kbackup.backup.ledger.stream import FOLD_AT, Stream
+from kbackup.catalog import listing
+from kbackup.catalog.ledger import objects, stream
+from kbackup.catalog.ledger.rows import EARLIER, OBJECTS, SINK, TOPIC, TOPICS, TopicEntry, table
+from kbackup.catalog.ledger.stream import FOLD_AT, Stream
 from kbackup.clock import Clock
-from kbackup.flow.views import ReadOptions
+from kbackup.config import Settings
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.runs import adoption
-from kbackup.runs.routing import UNROUTED, Routes
-from kbackup.sink.plan import SinkPlan
+from kbackup.runs import wiring
+from kbackup.runs.known import adopt, listed
+from kbackup.runs.selection import UNROUTED, Routes
+from kbackup.runs.summary import Summary
+from kbackup.sink import accounting
+from kbackup.sink.accounting import Account, News
+from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.stores import Store
 
 _THREADS: Final = 16
@@ -112,7 +109,9 @@ class RunLedger:
                 for name in left
             ]  # fmt: skip
         if fresh:
-            place.of_topics(self._store, self._layout, self._clock).append(table(fresh, TOPICS))
+            stream.topics_stream(self._store, self._layout, self._clock).append(
+                table(fresh, TOPICS)
+            )
             self._topics_changed = True
 
     def gap(self, where: TopicPartition, span: Span) -> None:
@@ -147,22 +146,22 @@ class RunLedger:
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda name: self._stream(name).fold(), due))
         if at_end and self._topics_changed:
-            place.of_topics(self._store, self._layout, self._clock).fold()
+            stream.topics_stream(self._store, self._layout, self._clock).fold()
 
     def _adopt(self, topic: str, plan: SinkPlan, reading: ReadOptions) -> None:
-        found = catalog.read(self._store, self._layout, reading.formats, topics=[topic])
-        rows = adoption.adopt(self._store, self._layout, topic, found, plan.known)
+        found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
+        rows = adopt(self._store, self._layout, topic, found, plan.known)
         if rows:
             self._stream(topic).append(table(rows, OBJECTS))
 
     def _enter(self, topic: str, keys: Collection[str], reading: ReadOptions) -> None:
-        found = catalog.read(self._store, self._layout, reading.formats, topics=[topic])
-        rows = adoption.listed(self._store, found, topic, keys)
+        found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
+        rows = listed(self._store, found, topic, keys)
         if rows:
             self._stream(topic).append(table(rows, OBJECTS))
 
     def _stream(self, topic: str) -> Stream:
-        return place.of_topic(self._store, self._layout, topic, self._clock)
+        return stream.topic_stream(self._store, self._layout, topic, self._clock)
 
 
 def _left_out(plan: SinkPlan, topic: str) -> set[str]:
@@ -186,3 +185,93 @@ def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mappi
 def asked(group: str, topics: Iterable[str], pattern: str | None) -> TopicEntry:
     """Return what a sink was asked for."""
     return TopicEntry(SINK, group=group, names=tuple(sorted(topics)), pattern=pattern)
+
+
+class Opening:
+    """Opens what was planned.
+
+    Args:
+        settings: The configuration.
+        summary: Gets the run's facts.
+        account: Gets a row for each partition.
+        news: Reports the plan, and what is odd about it.
+        ledger: Where topics and gaps are entered.
+    """
+
+    def __init__(
+        self, settings: Settings, summary: Summary, account: Account, news: News, ledger: RunLedger
+    ) -> None:
+        self._settings, self._summary, self._account = settings, summary, account
+        self._news, self._ledger = news, ledger
+
+    def report(self, plan: SinkPlan, cluster: Cluster) -> None:
+        """Open the account of what is planned, and report it."""
+        settings = self._settings
+        self._summary.facts |= {
+            "group": plan.group,
+            "kafka_client": wiring.kafka_way(settings).name,
+            "cluster_id": cluster.cluster_id,
+            "topics_dir": settings.topics_dir,
+            "topic_settings": accounting.topic_settings(plan, cluster.topic_config(plan.topics)),
+            **({"stored_as": self._stored_as(plan)} if settings.renames else {}),
+        }
+        for at in plan.partitions:
+            self._account.begin(at)
+        self._news.start(plan)
+        self._news.held_up(self._account.held_up())
+
+    def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
+        """Return the names under which topics are stored: who reads run records looks there."""
+        routes = wiring.routes(self._settings)
+        return {name: routes.topic(name) for name in plan.topics}
+
+    def enter(self, plan: SinkPlan, cluster: Cluster) -> None:
+        """Enter topics into the ledger before anything is stored of them.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        settings = self._settings
+        sought = asked(plan.group, settings.topics, settings.topics_regex)
+        self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
+
+    def start(self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster) -> None:
+        """Enter what has expired, and set the group to where the run begins.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+            StoreError: If the ledger cannot be written.
+        """
+        positions = {}
+        for at in partitions:
+            for gap in self._news.expired(at):
+                self._ledger.gap(at.where, gap)
+            if (position := at.position()) is not None:
+                positions[at.where] = position
+        cluster.set_positions(group, positions)
+
+    def add(self, plan: SinkPlan, cluster: Cluster, group: str, empty_at: float | None) -> None:
+        """Take partitions in that have come while the run follows.
+
+        Args:
+            plan: Only of these.
+            cluster: Where they are.
+            group: The run's.
+            empty_at: When they had not been there yet, in seconds since the epoch: all that was
+                written to them before is backed up.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+            StoreError: If the ledger cannot be written.
+        """
+        settings = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
+        self.enter(plan, cluster)
+        self.start(plan.partitions, group, cluster)
+        with self._account.lock:
+            self._summary.facts["topic_settings"] |= settings
+            if self._settings.renames:
+                self._summary.facts["stored_as"] |= self._stored_as(plan)
+            for at in plan.partitions:
+                self._account.begin(at, None if at.refusal is not None else empty_at)
+                self._news.odd(at)
+        self._news.planned(plan)

@@ -6,19 +6,19 @@ from typing import Any, Final, Self
 
 from kbackup.clock import Clock
 from kbackup.errors import TopicChangedError
-from kbackup.flow.affix import NO_AFFIX, Affix
-from kbackup.flow.rules import Rule
-from kbackup.flow.tombstones import Nulls
-from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.route import NO_AFFIX, Affix
+from kbackup.pipeline.rows import Nulls
+from kbackup.pipeline.views import ViewSpec
+from kbackup.plugins import Step
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark, LastObject
-from kbackup.runs.routing import UNROUTED, Routes
+from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
-from kbackup.steps import Step
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20

@@ -2,23 +2,110 @@
 
 A rerun writes the same key again: with the same records, or, where the first run closed a short
 last file, with more.  What is already there is replaced only by a superset of its records.
+
+A compacted topic loses records between two runs.  Where the first run stored a file and died
+before it committed, the second reads fewer records of the same offsets, so its file ends later:
+neither file contains the other, and both belong to one topic.  Both are then stored as one.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+import string
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kbackup.alignment import pairs
+from kbackup.catalog.merging import ConflictError, woven
 from kbackup.errors import ObjectKeyError, RefusedError, StoreError, TopicChangedError
-from kbackup.flow.write import ClosedFile, inner_metadata
-from kbackup.naming import Layout, View
-from kbackup.records import Facts, TopicIdentity
-from kbackup.sink.beyond import from_on
-from kbackup.sink.uniting import united
-from kbackup.stores import ObjectHead, Store
+from kbackup.files import Spool
+from kbackup.naming import Layout, ObjectKey, View
+from kbackup.pipeline.write import NO_RECORDS, ClosedFile, grown, inner_metadata
+from kbackup.records import Facts, TopicIdentity, pairs, rest_of
+from kbackup.stores import ObjectHead, Store, StoredObject
+
+_SPOOL_BYTES: Final = 32 * 2**20
+
+
+def united(
+    file: ClosedFile, ours: Iterable[pa.RecordBatch], theirs: Iterable[pa.RecordBatch]
+) -> ClosedFile | None:
+    """Return a file with the records of both, each once; None where one offset has two records.
+
+    Memory: one batch of each, and 32 MiB of the file.
+
+    Args:
+        file: Whole records; it stays as it is.
+        ours: Its records, ``records.SCHEMA``.
+        theirs: Those of the object under its key.
+
+    Returns:
+        What to store; its body is the caller's to close.
+    """
+    body, facts = Spool(_SPOOL_BYTES), NO_RECORDS
+    writer = file.spec.open_format().writer(body, file.spec.view, file.spec.options)
+    try:
+        for batch in _merged(iter(ours), iter(theirs)):
+            writer.write(batch)
+            facts = grown(facts, batch)
+    except ConflictError:
+        writer.close({})
+        body.close()
+        return None
+    writer.close(inner_metadata(facts, file.where, file.identity))
+    return replace(file, body=body, facts=replace(facts, sha256=body.sha256))
+
+
+def _merged(
+    left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of both by offset, each once.
+
+    Raises:
+        ConflictError: If one offset has two records.
+    """
+    mine, other = rest_of(None, left), rest_of(None, right)
+    while mine is not None and other is not None:
+        limit = min(rows["offset"][len(rows) - 1].as_py() for rows in (mine, other))
+        counts = [pc.sum(pc.less_equal(rows["offset"], limit)).as_py() for rows in (mine, other)]
+        yield woven([mine.slice(0, counts[0]), other.slice(0, counts[1])])[0]
+        mine = rest_of(mine.slice(counts[0]), left)
+        other = rest_of(other.slice(counts[1]), right)
+    for rest, stream in ((mine, left), (other, right)):
+        if rest is not None:
+            yield rest
+            yield from stream
+
+
+def from_on(store: Store, layout: Layout, key: str) -> Iterator[tuple[StoredObject, ObjectKey]]:
+    """Yield the objects that begin where *key* does or later, with that one, in the order of names.
+
+    The listing begins there: what is before costs nothing.  Nothing is yielded where names are not
+    in the order of offsets, as in a dated layout.
+
+    Args:
+        store: Where they are.
+        layout: How they are named.
+        key: An object's, whether or not it is there.
+
+    Raises:
+        ObjectKeyError: If the layout has no such key.
+        StoreError: If the store does not answer.
+    """
+    first = layout.parse(key)
+    if not layout.has_folders:
+        return
+    after = key.removesuffix(f"{first.view}{first.extension}")
+    for one in store.list(after.rstrip(string.digits), after=after):
+        try:
+            parts = layout.parse(one.key)
+        except ObjectKeyError:
+            continue
+        if layout.is_main(parts) or one.key == key:
+            yield one, parts
+
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from typing import Any, Final, Self
 from kbackup.errors import Failure
 from kbackup.events import Event
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Done, HeldUp, LastObject, OfSink, PartitionReport
+from kbackup.runs.position import Done, LastObject
+from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink.job import SinkUnit
 
 ADOPT: Final = "adopt"

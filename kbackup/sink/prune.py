@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kbackup import moments
+from kbackup import clock
 from kbackup.errors import ConfigurationError, ObjectKeyError
 from kbackup.events import Event
 from kbackup.naming import Layout
@@ -12,7 +12,7 @@ from kbackup.records import TopicPartition
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
-from kbackup.stores.uploads import UnfinishedUpload, Uploads
+from kbackup.stores.abilities import UnfinishedUpload, Uploads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Pruned:
         """Return it as a line of ``--json``."""
         return {
             "type": "upload", "key": self.upload.key, "topic": self.where.topic,
-            "partition": self.where.partition, "begun": moments.text(self.upload.begun),
+            "partition": self.where.partition, "begun": clock.rfc3339(self.upload.begun),
         }  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kbackup.backup import catalog
-from kbackup.backup.agreement import sha256_of
-from kbackup.backup.catalog import Catalog
-from kbackup.backup.ledger.objects import PartitionLedger
-from kbackup.backup.ledger.rows import Entry, is_main, order
+from kbackup.catalog import listing
+from kbackup.catalog.claims import sha256_of
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import Entry, is_main, order
+from kbackup.catalog.listing import Catalog
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -24,15 +24,14 @@ from kbackup.errors import (
 )
 from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster
-from kbackup.places import Place
+from kbackup.naming.places import Place
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
-from kbackup.runs.frame import Frame, Show
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Frame, Show, Stop
 from kbackup.runs.known import Known
 from kbackup.runs.locks import RunLock, all_locked
 from kbackup.runs.selection import select
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
 from kbackup.sink import accounting, schemas
 from kbackup.sink.held import HeldCut, held
 from kbackup.sink.job import recreated
@@ -287,7 +286,10 @@ class _Planner:
             layout = wiring.layout(self.settings)
             said = known.read(self.store, layout, self.world.clock, [name])
             options = wiring.format_options(self.settings)
-            self._known[name] = said, catalog.read(self.store, layout, options, topics=[name])
+            self._known[name] = (
+                said,
+                listing.list_backup(self.store, layout, options, topics=[name]),
+            )
         return self._known[name]
 
     def _identities(

@@ -9,36 +9,33 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Final
 
-from kbackup import engine, moments
+from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
 from kbackup.events import PROGRESS, Event, Plain, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
-from kbackup.reports import HeldUp, LastObject, OfSink, PartitionReport
 from kbackup.runs import history, wiring
-from kbackup.runs.beats import Beats
-from kbackup.runs.frame import Frame, Show
-from kbackup.runs.letters import ensure_topic
+from kbackup.runs.dead_letters import ensure_topic
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Beats, Frame, Show, Stop, linked
+from kbackup.runs.history import RunRecord
 from kbackup.runs.locks import RunLock
-from kbackup.runs.record import RunRecord
-from kbackup.runs.stopping import Stop, linked
-from kbackup.runs.world import World
-from kbackup.sink import accounting, planner, schemas
-from kbackup.sink.accounting import Account
-from kbackup.sink.entering import RunLedger
+from kbackup.runs.position import LastObject
+from kbackup.runs.report import HeldUp, OfSink, PartitionReport
+from kbackup.sink import accounting, schemas
+from kbackup.sink.accounting import Account, News
+from kbackup.sink.entering import Opening, RunLedger
 from kbackup.sink.follow import deal, follow
+from kbackup.sink.following import NEWCOMERS_S, Newcomers
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import EXAMINED, GAVE_UP, Adopt, Examined
-from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
-from kbackup.sink.news import News
-from kbackup.sink.opening import Opening
-from kbackup.sink.plan import SinkPlan
-from kbackup.sink.spans.division import EVERY
-from kbackup.sink.spans.hand_out import HandOut
+from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.sink.spans.messages import TO_DRIVER
+from kbackup.sink.spans.scheduler import EVERY, HandOut
 from kbackup.sink.task import back_up
 from kbackup.sink.wiring import error_policy, job_of, locked
+from kbackup.spark.settings import Task
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -91,7 +88,7 @@ class SinkRun:
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be done with each topic and partition."""
         frame = self._frame
-        plan = planner.make(frame.settings, cluster, store, frame.world.clock)
+        plan = make_plan(frame.settings, cluster, store, frame.world.clock)
         self._open(store).report(plan, cluster)
         routes = wiring.routes(frame.settings)
         for planned in accounting.plan_topics(plan, frame.layout, routes):
@@ -110,7 +107,7 @@ class SinkRun:
         self._lock = lock
         try:
             self._earlier = history.read_success(store, self._frame.layout, self.locks)
-            self._noted = None if self._earlier is None else moments.text(self._earlier)
+            self._noted = None if self._earlier is None else rfc3339(self._earlier)
             self._back_up(cluster, store)
         except TopicsLockedError:
             raise
@@ -133,7 +130,7 @@ class SinkRun:
         settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
         opening = self._open(store)
         looked = world.clock.now().timestamp()
-        plan = planner.make(
+        plan = make_plan(
             settings, cluster, store, world.clock, likely=world.run_tasks.begin, claim=self._claim
         )
         opening.report(plan, cluster)
@@ -203,7 +200,7 @@ class SinkRun:
             overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
             if not overtaken:
                 return
-            plan = planner.make(
+            plan = make_plan(
                 settings, cluster, store, clock, overtaken, claim=lambda _topics: self._left
             )
             again = [at for at in plan.partitions if at.where in overtaken]
@@ -260,7 +257,7 @@ class SinkRun:
         cluster.set_positions(group, behind)
 
     def _tasks(
-        self, task: engine.Task[PartitionReport[OfSink]], units: Sequence[SinkUnit]
+        self, task: Task[PartitionReport[OfSink]], units: Sequence[SinkUnit]
     ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it is in those that retention overtook."""
         overtaken, desk = {}, HandOut(self._every)
@@ -329,7 +326,7 @@ class SinkRun:
         elif until is not None and self._newcomers is not None:
             good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier
-        return {**summary, "last_success": None if good is None else moments.text(good)}
+        return {**summary, "last_success": None if good is None else rfc3339(good)}
 
     def _complete(self, started: datetime | None, held_up: Iterable[HeldUp]) -> datetime | None:
         """Return up to when a good run that *started* then has made the backup complete.

@@ -3,6 +3,9 @@
 A task looks at the ids in a batch before the batch is filed, so a schema is stored before the cut
 that needs it is committed.  Nothing here keeps a record from being backed up: a schema that cannot
 be fetched is noted in the bucket, makes the run exit 3, and is asked for again by the next one.
+
+A number of 8 bytes, as Kafka's LongSerializer writes it, begins with a zero and what may be the id
+of any schema; so does a windowed key that is made of one.
 """
 
 import logging
@@ -10,21 +13,61 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import orjson
 import pyarrow as pa
 
-from kbackup.backup import schemas
-from kbackup.backup.schemas import KeptSchema, SchemaIndex, SchemaUse
-from kbackup.channel import Line
+from kbackup.catalog import schemas
+from kbackup.catalog.schemas import KeptSchema, SchemaIndex, SchemaUse
 from kbackup.clock import Clock
+from kbackup.connect import avro_reading
+from kbackup.connect.avro_reading import united
+from kbackup.connect.registry import (
+    AVRO,
+    JSON,
+    RegisteredSchema,
+    Registry,
+    RegistrySettings,
+    connect,
+)
+from kbackup.connect.registry.framing import are_numbers, bodies_under, schema_ids
 from kbackup.errors import RegistryError
 from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.registry import RegisteredSchema, Registry, RegistrySettings, connect
-from kbackup.registry.framing import are_numbers, bodies_under, schema_ids
 from kbackup.runs.summary import Summary
-from kbackup.sink.fitting import fits
+from kbackup.spark.channel import Line
 from kbackup.stores import Store
+
+MOST: Final = 20
+"""Bodies that are tried: the more, the less likely it is that all of them fit by chance."""
+
+
+def fits(schema: RegisteredSchema, bodies: pa.BinaryArray) -> bool:
+    """Whether all of *bodies* can be values of *schema*; of Protobuf nothing is known.
+
+    Args:
+        schema: What the registry has under the id.
+        bodies: What follows the id.
+    """
+    some = bodies.slice(0, MOST)
+    if schema.kind == AVRO:
+        try:
+            text = united(schema.text, [text for _, text in schema.imports])
+            return not avro_reading.decode_each_avro(some, text)[1]
+        except ValueError:  # no schema of ours: nothing is known
+            return True
+    if schema.kind == JSON:
+        return all(_is_json(body) for body in some.to_pylist())
+    return True
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        orjson.loads(body)
+    except ValueError:
+        return False
+    return True
+
 
 _log: Final = logging.getLogger(__name__)
 

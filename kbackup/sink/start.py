@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
-from kbackup.reports import HeldUp
-from kbackup.sink.held import HeldCut, around, misplaced, unreachable, untold
-from kbackup.sink.inherited import Inherited
+from kbackup.runs.report import HeldUp
+from kbackup.sink.held import HeldCut, Inherited, around, misplaced, unreachable, untold
 
 
 @dataclass(frozen=True, slots=True)

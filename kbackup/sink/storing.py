@@ -1,25 +1,40 @@
-"""What a task has read but not committed yet, for all its partitions.
+"""Store what a task has read, and keep what it has not committed yet, for all its partitions.
 
 Files are stored while reading continues, those of small partitions in parallel.  Cuts whose objects
 are stored wait for each other: one part of the ledger and one commit serve many of them.  An object
 is in the ledger before its offset is committed; where the ledger cannot be written, its cuts fail.
+
+What is to be said of a cut then, by the ledger, the group's position and the report, goes with it.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Self, TypeVar
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, Entry, table
+from kbackup.catalog.ledger.objects import passed
+from kbackup.catalog.ledger.rows import OBJECTS, TOMBSTONES, Entry, stored, table
+from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import Clock
 from kbackup.errors import KbackupError
-from kbackup.kafka import OffsetMovedError, Position, Positions
+from kbackup.events import ObjectStored
+from kbackup.kafka import OffsetMovedError, Position, Positions, Reader
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
-from kbackup.stores import Store
+from kbackup.pipeline.write import ClosedFile
+from kbackup.records import Facts, Span, TopicPartition, joined
+from kbackup.runs.dead_letters import DeadLetters
+from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
+from kbackup.sink.dated import UploadDates, keep_indexed, point
+from kbackup.sink.held import Again
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.keep import keep
+from kbackup.sink.schemas import SchemaKeeper
+from kbackup.sink.spans.lease import ClosedCut
+from kbackup.spark.channel import Line
+from kbackup.stores import Store, open_store
 
 _T = TypeVar("_T")
 
@@ -211,9 +226,185 @@ class Storing:
     def _enter(self, topic: str, cuts: Sequence[StoredCut]) -> KbackupError | None:
         """Enter the objects of a topic into the ledger; return why not."""
         rows = [row for cut in cuts if cut.topic == topic for row in cut.rows]
-        stream = place.of_topic(self._store, self._layout, topic, self._clock)
+        stream = topic_stream(self._store, self._layout, topic, self._clock)
         try:
             stream.append(table(rows, OBJECTS))
         except KbackupError as error:
             return error
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A cut that is stored, and the report that holds once it is committed."""
+
+    cut: StoredCut
+    after: PartitionReport[OfSink]
+
+
+@dataclass(slots=True)
+class Placing:
+    """Where the objects of a partition go.
+
+    Attributes:
+        job: The run's settings.
+        unit: The partition, and what the bucket holds of it.
+        store: Where to.
+        line: To the driver, which hears of each object.
+        stored_as: The name under which the partition is stored.
+        again: What of it is stored a second time.
+    """
+
+    job: SinkJob
+    unit: SinkUnit
+    store: Store
+    line: Line
+    stored_as: TopicPartition = field(init=False)
+    again: Again = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stored_as = self.job.routes(self.unit.where)
+        self.again = Again(self.unit.where, self.unit.held)
+
+    def dates(self, last_key: str | None) -> Callable[[int], str] | None:
+        """Return what gives files the dates of their upload, None where none have them.
+
+        Args:
+            last_key: The object that was stored last, None if there is none.
+        """
+        job = self.job
+        if not job.layout.is_dated:
+            return None
+        return UploadDates(self.store, job.layout, self.stored_as, job.clock, last_key).of
+
+    def place(self, report: PartitionReport[OfSink], closed: ClosedCut) -> Placed:
+        """Store the files of a cut; it is neither entered into the ledger nor committed yet.
+
+        Args:
+            report: What holds before it.
+            closed: The cut.
+
+        Raises:
+            KbackupError: As `kbackup.sink.keep.keep`.
+        """
+        where = self.unit.where
+        ends_with: LastObject | None = None
+        files, next_offset, lacks = closed.files, closed.next_offset, closed.lacks
+        done = report.done
+        done = replace(
+            done, bytes_read=done.bytes_read + closed.read, nulls=done.nulls + lacks.nulls,
+            filtered=done.filtered + lacks.filtered,
+            bad_records=done.bad_records + lacks.bad_records,
+        )  # fmt: skip
+        now_ms = self.job.clock.ms()
+        rows = lacks.entries(where, self.job.run, now_ms)
+        if not files and report.reached < next_offset:
+            span = Span(report.reached, next_offset)
+            rows.append(passed(where, span, self.job.run, now_ms))
+        mains = [file for file in files if file.is_main]
+        if mains:
+            end = max(file.facts.last_offset for file in mains) + 1
+            held = Span(min(file.facts.first_offset for file in mains), end)
+            keys = [file.key for file in mains]
+            self.again.check(self.store, held, next_offset, keys)
+        for file in files:
+            try:
+                facts = self._keep(file)
+            finally:
+                file.body.close()
+            rows.append(self._row(file, facts))
+            done = replace(
+                done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
+            )
+            if file.is_main:
+                first = file.facts.first_offset if done.first is None else done.first
+                done = replace(done, records=done.records + file.facts.records, first=first)
+                if ends_with is None or (ends_with.last_offset or 0) < facts.last_offset:
+                    ends_with = LastObject(file.key, facts.last_offset, size=rows[-1].bytes)
+            self.line.tell(ObjectStored(self.job.run, file.key, file.facts, file.body.size))
+        stands = report.own.bookmark
+        last = LastObject() if stands is None else stands.of
+        if ends_with is not None:
+            last, done = ends_with, replace(done, last=ends_with.last_offset)
+        again_to = self.again.to(next_offset)
+        last = replace(last, identity=self.unit.identity, again_to=again_to)
+        bookmark = Bookmark(last, self.job.run, done, next_offset)
+        position = bookmark.position(next_offset)
+        cut = StoredCut(where, rows, position, self.stored_as.topic)
+        skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
+        own = replace(report.own, bookmark=bookmark, skipped=skipped)
+        return Placed(cut, replace(report, committed=next_offset, done=done, own=own))
+
+    def _keep(self, file: ClosedFile) -> Facts:
+        """Store a file with all that belongs beside it; return what is there now."""
+        if file.index is None:
+            return keep(self.store, file, self.job.layout)
+        facts = keep_indexed(self.store, file, self.job.layout)
+        if self.job.points:
+            point(self.store, self.job.layout, self.stored_as, file.index)
+        return facts
+
+    def _row(self, file: ClosedFile, facts: Facts) -> Entry:
+        """Return what the ledger is to say of a file whose object has *facts* now."""
+        size = file.body.size
+        if facts != file.facts:  # a longer object was there already
+            head = self.store.head(file.key)
+            size = size if head is None else head.size
+        view = TOMBSTONES if file.is_tombstones else file.spec.view
+        return stored(
+            self.unit.where, file.key, view, facts, size, file.cut.span, self.job.run,
+            self.job.clock.ms(),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The clients of a task: made once, and used for all its partitions.
+
+    Attributes:
+        store: Where objects go.
+        positions: Where the group's positions are kept.
+        reader: Where records come from.
+        letters: Where records go that are left out; None for nowhere.
+        schemas: Stores the schemas that records name; None where no registry is known.
+    """
+
+    store: Store
+    positions: Positions
+    reader: Reader
+    letters: DeadLetters | None = None
+    schemas: SchemaKeeper | None = None
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self.positions.close()
+        self.reader.close()
+        if self.letters is not None:
+            self.letters.close()
+
+
+def connect(job: SinkJob, line: Line, instead_of: Clients | None = None) -> Clients:
+    """Open the clients of a task.
+
+    Args:
+        job: What they are for.
+        line: To the driver.
+        instead_of: These are closed, but for their store, which is kept, and what is known of
+            schemas.
+    """
+    if instead_of is not None:
+        instead_of.close()
+    store = open_store(job.store) if instead_of is None else instead_of.store
+    topic = job.errors.topic
+    letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
+    schemas = None if instead_of is None else instead_of.schemas
+    if schemas is None and job.schemas.registries:
+        schemas = SchemaKeeper(job.schemas, store, job.layout, job.clock, job.run, line)
+    positions, reader = job.kafka.positions(job.group), job.kafka.reader(job.group)
+    return Clients(store, positions, reader, letters, schemas)
+
+
+def storing(job: SinkJob, clients: Clients) -> Storing:
+    """Open what takes the cuts of a task."""
+    limit_bytes = job.spool_bytes * len(job.views)
+    return Storing(clients.store, job.layout, clients.positions, job.clock, limit_bytes)

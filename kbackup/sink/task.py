@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-from kbackup.channel import Line
 from kbackup.errors import KbackupError
 from kbackup.kafka import Outage
-from kbackup.reports import OfSink, PartitionReport
-from kbackup.sink.clients import connect, storing
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.spans.hand_out import Seat
-from kbackup.sink.spans.seat import back_up_spans
+from kbackup.sink.spans.scheduler import Seat
+from kbackup.sink.spans.worker import back_up_spans
+from kbackup.sink.storing import connect, storing
 from kbackup.sink.work import Work
+from kbackup.spark.channel import Line
 
 _log: Final = logging.getLogger(__name__)
 

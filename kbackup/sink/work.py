@@ -9,30 +9,188 @@ partition's commits stay in order.
 
 import functools
 import logging
+import random
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kbackup.channel import Line
-from kbackup.errors import KbackupError, StoppedError
-from kbackup.flow.convert import Conversion
-from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.write import OpenFiles
+import pyarrow as pa
+
+from kbackup import partitioners
+from kbackup.catalog.ledger.rows import SKIPPED, entries
+from kbackup.catalog.ledger.stream import topic_stream
+from kbackup.errors import KbackupError, RegistryError, StoppedError
+from kbackup.kafka import Position, Reader
 from kbackup.naming import View
-from kbackup.records import Span
-from kbackup.reports import OfSink, PartitionReport
-from kbackup.sink.clients import Clients, storing
-from kbackup.sink.intake import Intake
+from kbackup.partitioners import extractors
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Append, Cut, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Rows
+from kbackup.pipeline.write import OpenFiles
+from kbackup.records import Span, TopicPartition, joined
+from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.placing import Placed, Placing
 from kbackup.sink.rejects import Rejects
-from kbackup.sink.resuming import resumed
-from kbackup.sink.spans.ahead import Ahead, ClosedCut
-from kbackup.sink.spans.turn import AT_ONCE, Turn
-from kbackup.sink.storing import Storing
+from kbackup.sink.schemas import SchemaKeeper
+from kbackup.sink.spans.lease import AT_ONCE, Ahead, ClosedCut, Turn
+from kbackup.sink.storing import Clients, Placed, Placing, Storing, storing
+from kbackup.spark.channel import Line
+from kbackup.stores import Store
+from kbackup.transforms.chain import Chain
 
 _log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Where the rows of one partition come from.
+
+    Attributes:
+        job: The run's settings.
+        where: The partition.
+        reader: Reads it.
+        rejects: Takes the records that do not fit.
+        line: Says when to stop.
+        schemas: Stores the schemas that records name; None where no registry is known.
+    """
+
+    job: SinkJob
+    where: TopicPartition
+    reader: Reader
+    rejects: Rejects
+    line: Line
+    schemas: SchemaKeeper | None = None
+
+    def rows(self, span: Span, views: Sequence[Conversion]) -> Generator[Rows, None, None]:
+        """Read, convert and route the records of *span*; bad ones are left out, or end it.
+
+        Raises:
+            BadRecordError: After all rows before that record.
+            StoppedError: When asked to stop.
+        """
+        partitioner = partitioners.by_name(self.job.partitioner, self.job.plugin_options)
+        extractor = extractors.by_name(self.job.extractor, self.job.plugin_options)
+        transforms = (Chain(self.job.transforms), self.where) if self.job.transforms else None
+        with closing(self.reader.read(self.where, span)) as batches:  # another may follow
+            for batch in batches:
+                if self.line.is_stopped():
+                    raise StoppedError(f"{self.where} stopped")
+                found = self._converted(batch, views, transforms)
+                if (
+                    self.schemas is not None
+                ):  # its converters have asked for them: no question twice
+                    self.schemas.meet(self.job.routes(self.where), batch)
+                for converted in found:
+                    now_ms = self.job.clock.ms()
+                    rows = route(
+                        converted,
+                        self.where,
+                        partitioner,
+                        extractor,
+                        now_ms,
+                        affix=self.job.affix,
+                        tombstones=self.job.rule.tombstones,
+                    )
+                    if self.job.errors.tolerates:
+                        self.rejects.take(batch, rows)
+                        yield rows
+                    else:
+                        before = rows.before_bad()
+                        self.rejects.take(batch, before)
+                        yield before
+                        self.rejects.take(batch, replace(rows, left_out=(), filtered=()))
+
+    def _converted(
+        self,
+        batch: pa.RecordBatch,
+        views: Sequence[Conversion],
+        transforms: tuple[Chain, TopicPartition] | None,
+    ) -> list[Rows]:
+        """Convert *batch*; a registry's error names the record whose schema was asked for.
+
+        Raises:
+            RegistryError: If it does not answer for as long as it is to be asked.
+            StoppedError: When asked to stop meanwhile.
+        """
+        clock, where, attempt = self.job.clock, self.where, 0
+        failed_at: float | None = None
+        while True:
+            try:
+                return list(
+                    convert(
+                        batch,
+                        views,
+                        nulls=self.job.nulls,
+                        compatibility=self.job.rule.compatibility,
+                        transforms=transforms,
+                    )
+                )
+            except RegistryError as error:
+                attempt += 1
+                failed_at = clock.steady_s() if failed_at is None else failed_at
+                offset = batch["offset"][error.row].as_py()
+                what = f"{where} offset {offset}: {error.what}"
+                waited_s, jitter = clock.steady_s() - failed_at, random.random()  # noqa: S311
+                wait_s = self.job.errors.wait_s(attempt, waited_s, jitter)
+                if wait_s is None:
+                    raise RegistryError(
+                        what, error.why, error.do,
+                        topic=where.topic, partition=where.partition, offset=offset,
+                    ) from error  # fmt: skip
+                _log.warning("%s: %s; again in %.1f s", what, error.why, wait_s)
+                if self.line.wait(wait_s):
+                    raise StoppedError(f"{where} stopped") from error
+
+
+def resumed(
+    report: PartitionReport[OfSink],
+    job: SinkJob,
+    unit: SinkUnit,
+    store: Store,
+    position: Position | None,
+) -> PartitionReport[OfSink]:
+    """Return *report* with what that task has committed, which is not read again.
+
+    Args:
+        report: Of a unit that has not begun.
+        job: The run's settings.
+        unit: The unit.
+        store: Where the ledger is.
+        position: Of the group in the unit's partition.
+    """
+    bookmark = LastObject.beside(position)
+    if position is None or bookmark is None or bookmark.run != job.run:
+        return report
+    return replace(
+        report,
+        committed=max(unit.span.start_offset, position.offset),
+        done=bookmark.done,
+        own=replace(report.own, bookmark=bookmark, skipped=_skipped(job, unit, store, bookmark)),
+    )
+
+
+def _skipped(
+    job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark[LastObject]
+) -> tuple[Span, ...]:
+    """Return what the task that this one replaces has left out; its own report is lost.
+
+    A visit of a run that follows has its predecessor's report, and needs none.
+    """
+    is_visit = unit.bookmark is not None and unit.bookmark.run == bookmark.run
+    if is_visit or not bookmark.done.bad_records:
+        return ()
+    where = unit.where
+    stream = topic_stream(store, job.layout, job.routes.topic(where.topic), job.clock)
+    return joined(
+        entry.span
+        for entry in entries(stream.read().rows)
+        if entry.kind == SKIPPED and (entry.partition, entry.run) == (where.partition, job.run)
+    )[:SPANS_MOST]
+
 
 TELL_S: Final = 0.5
 """How often a task reports what it has read beyond what is safe."""

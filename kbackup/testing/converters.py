@@ -5,8 +5,8 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from kbackup.columns import Schema
 from kbackup.converters import Converter
+from kbackup.records import Schema
 
 VALUES = pa.array([b'"a"', None, b"12", b'{"a":[1,null]}', '"é"'.encode()], pa.binary())
 """JSON texts, which converters of bytes, text and JSON all accept."""

@@ -8,9 +8,9 @@ import pytest
 
 from kbackup import converters, plugins
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.flow.views import COLUMNS, HEADERS_AS_TEXT
 from kbackup.formats import Format, FormatOptions
 from kbackup.naming import View
+from kbackup.pipeline.views import COLUMNS, HEADERS_AS_TEXT
 from kbackup.records import SCHEMA
 from kbackup.testing.converters import decoded
 

@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kbackup.extractors import TimestampExtractor
 from kbackup.naming import Layout, ObjectKey
 from kbackup.partitioners import Partitioner
+from kbackup.partitioners.extractors import TimestampExtractor
 from kbackup.records import NO_TIMESTAMP, SCHEMA, TopicPartition
 
 WHERE = TopicPartition("orders", 3)

@@ -5,8 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.columns import Column
-from kbackup.records import SCHEMA
+from kbackup.records import SCHEMA, Column
 from kbackup.transforms import Transform
 from kbackup.transforms.data import Records
 

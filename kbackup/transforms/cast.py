@@ -1,26 +1,106 @@
-"""``Cast``: fields, or the whole key or value, as another type.
+"""``Cast``: fields, or the whole key or value, as another type, as Java's boxed types do it.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``.
+
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``; ``java.lang.Number``,
+``Long.parseLong`` and ``Double.parseDouble`` of Java 17.
 """
 
+import math
+import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from kbackup import jackson
-from kbackup.columns import Bad
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
+from kbackup.java import jackson
 from kbackup.options import Option, boolean, names
-from kbackup.transforms.casting import is_castable, to_type
-from kbackup.transforms.data import Data, Records, structs
-from kbackup.transforms.schemaless import kind
-from kbackup.transforms.sides import no_fields, on_json, on_objects, refused
+from kbackup.records import Bad
+from kbackup.transforms.data import (
+    Data,
+    Records,
+    json_kind,
+    no_fields,
+    on_json,
+    on_objects,
+    refused,
+    structs,
+)
 from kbackup.transforms.texts import as_text, decimal, text_of
+
+_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(
+    r"\s*(?P<number>[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
+    r"[fFdD]?\s*",
+    re.ASCII,
+)
+
+
+def to_type(value: Any, target: Type) -> Any:
+    """Return *value* as *target*: integers truncated to their bits, fractions cut off.
+
+    Args:
+        value: A bool, int, float, Decimal or text.
+        target: A number, boolean or text.
+
+    Raises:
+        ValueError: If it is text without such a value.
+    """
+    if target in _BITS:
+        return _integer(value, _BITS[target])
+    if target is Type.BOOLEAN:
+        return value.lower() == "true" if isinstance(value, str) else bool(_integer(value, 64))
+    number = _double(value)
+    return number if target is Type.FLOAT64 else _single(number)
+
+
+def _integer(value: Any, bits: int) -> int:
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    if isinstance(value, str):
+        if _INTEGER.fullmatch(value) is None or not least <= int(value) <= most:
+            raise ValueError(f"{value[:40]!r} is not an int{bits}")
+        return int(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 0
+        wide = max(bits, 32)  # Java's narrower types truncate an int
+        low, high = -(2 ** (wide - 1)), 2 ** (wide - 1) - 1
+        value = (high if value > 0 else low) if math.isinf(value) else int(value)
+        value = min(max(value, low), high)
+    found: int = (int(value) - least) % 2**bits + least
+    return found
+
+
+def _double(value: Any) -> float:
+    if not isinstance(value, str):
+        return float(value)
+    match = _DOUBLE.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value[:40]!r} is not a number")
+    return float(match["number"])
+
+
+def _single(number: float) -> float:
+    """Return the nearest 32-bit number."""
+    try:
+        found: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return found
+
+
+def is_castable(value: Any) -> bool:
+    """Whether `to_type` accepts *value*."""
+    return isinstance(value, (bool, int, float, str, Decimal))
+
 
 SPEC: Final = names(
     "spec", "field:type for each field, or one type for the whole: int8, int16, int32, int64, "
@@ -124,7 +204,7 @@ def _cast(
             pa.array([default_of(schema)], schema.arrow()), schema, target, cast.arrow()
         )
         if not wrong:
-            cast = replace(cast, default=json_text.encode(default, cast)[0].as_py())
+            cast = replace(cast, default=json_values.encode_json(default, cast)[0].as_py())
     return found, cast, bad
 
 
@@ -162,7 +242,7 @@ def _json(value: Any, target: Type) -> Any:
     if value is None:
         return None
     if not is_castable(value):
-        raise ValueError(f"{kind(value)} cannot be cast")
+        raise ValueError(f"{json_kind(value)} cannot be cast")
     if target is Type.STRING:
         return (text_of(value) or b"").decode()
     found = to_type(value, target)
@@ -171,7 +251,7 @@ def _json(value: Any, target: Type) -> Any:
 
 def _short(number: float) -> float:
     """Return the double whose text is that of a float in Java."""
-    text = json_text.encode(
+    text = json_values.encode_json(
         pa.array([number], pa.float32()), ConnectSchema(Type.FLOAT32, optional=True)
     )[0].as_py()
     found = jackson.scalar(text)

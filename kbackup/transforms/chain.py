@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import plugins
-from kbackup.columns import Bad
-from kbackup.steps import Step
+from kbackup.plugins import Step
+from kbackup.records import Bad
 from kbackup.transforms import Predicate, Transform
 from kbackup.transforms.data import Data, Records
 

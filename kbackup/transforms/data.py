@@ -1,17 +1,20 @@
-"""What a transform is given and returns: records whose keys and values are converted."""
+"""What a transform is given and returns: converted keys, values and headers."""
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column, Schema
-from kbackup.connect import nested
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
-from kbackup.records import NO_TIMESTAMP
+from kbackup.java import jackson
+from kbackup.records import HEADER, NO_TIMESTAMP, Bad, Column, Schema
 
 _TEXT: Final = ConnectSchema(Type.STRING, optional=True)
 _BYTES: Final = ConnectSchema(Type.BYTES, optional=True)
@@ -63,7 +66,7 @@ class Data:
         """
         assert self.schema is not None  # noqa: S101
         names = [name for name, _ in self.schema.fields]
-        found = nested.fields(self.values, self.schema, fills_defaults=fills_defaults)
+        found = json_values.struct_fields(self.values, self.schema, fills_defaults=fills_defaults)
         return dict(zip(names, found, strict=True))
 
     def rebuilt(
@@ -206,3 +209,181 @@ class Records:
         rows = pa.array([row for row in range(len(self)) if row not in by_row], pa.int64())
         kept = self.take(rows)
         return replace(kept, refused=(*self.refused, *named))
+
+
+def with_header(headers: pa.ListArray, name: str, values: pa.Array) -> pa.ListArray:
+    """Return *headers* with one more after the others of each record.
+
+    Args:
+        headers: As in ``records.SCHEMA``.
+        name: The header's name.
+        values: ``binary``, its value in each record.
+    """
+    rows = len(headers)
+    flat = headers.flatten()
+    here = pa.array(range(rows), pa.int64())
+    parents = pa.concat_arrays([pc.list_parent_indices(headers), here])
+    order = pc.array_sort_indices(parents)  # stable: the new one comes last
+    names = pa.concat_arrays([flat.field("key"), pa.repeat(pa.scalar(name, pa.string()), rows)])
+    both = pa.concat_arrays([flat.field("value"), values])
+    lengths = pc.add(pc.list_value_length(headers), pa.scalar(1, pa.int32()))
+    return _lists(lengths, names.take(order), both.take(order))
+
+
+def without_headers(headers: pa.ListArray, names: tuple[str, ...]) -> pa.ListArray:
+    """Return *headers* without those called one of *names*."""
+    flat = headers.flatten()
+    kept = pc.invert(pc.is_in(flat.field("key"), pa.array(names, pa.string())))
+    if kept.true_count == len(kept):
+        return headers
+    before = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(kept.cast(pa.int32()))])
+    ends = pa.concat_arrays(
+        [pa.array([0], pa.int32()), pc.cumulative_sum(pc.list_value_length(headers))]
+    )
+    offsets = before.take(ends)
+    lengths = pc.subtract(offsets[1:], offsets[:-1])
+    return _lists(lengths, flat.field("key").filter(kept), flat.field("value").filter(kept))
+
+
+def has_header(headers: pa.ListArray, name: str) -> pa.BooleanArray:
+    """Return whether each record has a header called *name*."""
+    flat = headers.flatten()
+    parents = pc.list_parent_indices(headers).filter(pc.equal(flat.field("key"), name))
+    return pc.is_in(pa.array(range(len(headers)), pa.int64()), parents)
+
+
+def last_header(headers: pa.ListArray, name: str) -> pa.BinaryArray:
+    """Return the value of each record's last header called *name*; null if there is none."""
+    flat = headers.flatten()
+    is_named = pc.equal(flat.field("key"), name)
+    values = flat.field("value").filter(is_named)
+    row_of = pc.list_parent_indices(headers).filter(is_named).to_pylist()
+    at = dict(zip(row_of, range(len(row_of)), strict=True))  # a later one replaces an earlier one
+    return values.take(pa.array([at.get(row) for row in range(len(headers))], pa.int64()))
+
+
+def _lists(lengths: pa.Array, names: pa.Array, values: pa.Array) -> pa.ListArray:
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    structs = pa.StructArray.from_arrays([names, values], fields=list(HEADER))
+    return pa.ListArray.from_arrays(offsets, structs)
+
+
+_LONG_INTEGER: Final = re.compile(r"\d{19}")
+
+
+def parse_json(values: pa.Array) -> list[Any]:
+    """Return the parsed value of each text, None for null; integers of any size are kept."""
+    texts = values.storage if isinstance(values, pa.ExtensionArray) else values
+    return [None if text is None else _parsed(text) for text in texts.to_pylist()]
+
+
+def write_json(values: Sequence[Any]) -> pa.Array:
+    """Return JSON texts as Jackson writes them, null for None."""
+    return pa.ExtensionArray.from_storage(pa.json_(), jackson.write(values))
+
+
+def change_json(values: pa.Array, change: Callable[[Any], Any]) -> tuple[pa.Array, list[Bad]]:
+    """Return the JSON that *change* makes of each value that is not null.
+
+    Returns:
+        A row for each, and the rows for which *change* raised a ``ValueError``.
+    """
+    found: list[Any] = []
+    bad = []
+    for row, value in enumerate(parse_json(values)):
+        try:
+            found.append(None if value is None else change(value))
+        except ValueError as error:
+            bad.append(Bad(row, str(error)))
+            found.append(None)
+    return write_json(found), bad
+
+
+def json_kind(value: Any) -> str:
+    """Return the name of *value*'s JSON type."""
+    names = {dict: "an object", list: "an array", str: "text", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def _parsed(text: str) -> Any:
+    if _LONG_INTEGER.search(text) is None:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass  # half of a surrogate pair
+    return json.loads(text)
+
+
+def on_objects(
+    records: Records,
+    side: str,
+    structs: Callable[[Records, Data], Records],
+    objects: Callable[[dict[str, Any]], Any],
+    *,
+    refuses_null: bool = False,
+) -> Records:
+    """Apply a transform that works on fields.
+
+    Args:
+        records: The records.
+        side: "key" or "value".
+        structs: Transforms structs; its ``ValueError`` refuses all that are not null.
+        objects: Transforms one JSON object without a schema, which it may change in place;
+            its ``ValueError`` refuses that object.
+        refuses_null: Whether null is refused; otherwise it stays null.
+    """
+    if refuses_null:
+        records = without_null(records, side)
+    data = records.side(side)
+    if data.schema is None:
+
+        def change(value: Any) -> Any:
+            return objects(fields_of(value, side))
+
+        return on_json(records, side, change)
+    if not data.is_struct:
+        return refused(records, side, no_fields(side, f"of type {data.schema.type}"))
+    try:
+        return structs(records, data)
+    except ValueError as error:
+        return refused(records, side, str(error))
+
+
+def on_json(records: Records, side: str, change: Callable[[Any], Any]) -> Records:
+    """Apply *change* to each JSON value without a schema that is not null.
+
+    A ``ValueError`` refuses the record.
+    """
+    values, bad = change_json(records.side(side).values, change)
+    return records.with_side(side, Data(values, None)).refuse(bad)
+
+
+def refused(records: Records, side: str, why: str) -> Records:
+    """Refuse all records whose key or value is not null."""
+    rows = pc.indices_nonzero(records.side(side).values.is_valid()).to_pylist()
+    return records.refuse(Bad(row, why) for row in rows)
+
+
+def without_null(records: Records, side: str) -> Records:
+    """Refuse the records whose key or value is null."""
+    values = records.side(side).values
+    if not values.null_count:
+        return records
+    rows = pc.indices_nonzero(values.is_null()).to_pylist()
+    return records.refuse(Bad(row, f"its {side} is null") for row in rows)
+
+
+def no_fields(side: str, kind: str) -> str:
+    """Return why a transform that works on fields cannot be applied."""
+    return f"its {side} has no fields: it is {kind}"
+
+
+def fields_of(value: Any, side: str) -> dict[str, Any]:
+    """Return the fields of a JSON object.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(no_fields(side, json_kind(value)))  # noqa: TRY004
+    return value

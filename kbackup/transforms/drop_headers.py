@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from kbackup.options import Option, names
-from kbackup.transforms import headers
+from kbackup.transforms import data
 from kbackup.transforms.data import Records
 
 HEADERS: Final = names("headers", "Names of the headers.", is_required=True)
@@ -28,4 +28,4 @@ class DropHeaders:
 
     def apply(self, records: Records) -> Records:
         """Return the records without the headers."""
-        return records.with_headers(headers.without(records.headers, self._names))
+        return records.with_headers(data.without_headers(records.headers, self._names))

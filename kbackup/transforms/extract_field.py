@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from kbackup.options import Option, boolean, text, words
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import on_objects
+from kbackup.transforms.data import Data, Records, on_objects
 
 FIELD: Final = text("field", "The field.", is_required=True)
 SYNTAX: Final = words(

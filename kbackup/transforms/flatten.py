@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from kbackup.connect import nested
+from kbackup.connect import json_values
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.options import Option, verbatim
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import on_objects
+from kbackup.transforms.data import Data, Records, on_objects
 
 DELIMITER: Final = verbatim("delimiter", "Separator between the names.", ".")
 
@@ -46,7 +45,9 @@ class Flatten:
     def _fields(
         self, values: pa.Array, schema: ConnectSchema, prefix: str, *, is_optional: bool
     ) -> Iterator[tuple[str, ConnectSchema, pa.Array]]:
-        for column, (name, field) in zip(nested.fields(values, schema), schema.fields, strict=True):
+        for column, (name, field) in zip(
+            json_values.struct_fields(values, schema), schema.fields, strict=True
+        ):
             full, may_lack = f"{prefix}{name}", is_optional or field.optional
             if field.type is Type.STRUCT:
                 inner = f"{full}{self._delimiter}"

@@ -9,12 +9,9 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, counted
 from kbackup.options import Option, boolean, names, words
-from kbackup.plurals import counted
-from kbackup.transforms import headers, schemaless
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import on_objects, without_null
+from kbackup.transforms.data import Data, Records, on_objects, parse_json, with_header, without_null
 from kbackup.transforms.texts import as_text, text_of
 
 FIELDS: Final = names("fields", "The fields.", is_required=True)
@@ -65,7 +62,7 @@ class HeaderFrom:
             rows = [
                 row for row, at in enumerate(records.batch["offset"].to_pylist()) if at in stays
             ]
-            parsed = schemaless.parsed(data.values.take(pa.array(rows, pa.int64())))
+            parsed = parse_json(data.values.take(pa.array(rows, pa.int64())))
             for field, header in zip(self._fields, self._headers, strict=True):
                 texts = [text_of(each.get(field)) for each in parsed]
                 found = _with_header(found, header, pa.array(texts, pa.binary()))
@@ -92,4 +89,4 @@ class HeaderFrom:
 
 
 def _with_header(records: Records, name: str, values: pa.BinaryArray) -> Records:
-    return records.with_headers(headers.added(records.headers, name, values))
+    return records.with_headers(with_header(records.headers, name, values))

@@ -10,9 +10,7 @@ import pyarrow as pa
 
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.options import Option, text
-from kbackup.transforms import schemaless
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import without_null
+from kbackup.transforms.data import Data, Records, parse_json, without_null, write_json
 
 FIELD: Final = text("field", "Name of the field.", is_required=True)
 
@@ -37,8 +35,8 @@ class HoistField:
         """Return the records with objects."""
         data = records.side(self._side)
         if data.schema is None:
-            found = [{self._field: value} for value in schemaless.parsed(data.values)]
-            return records.with_side(self._side, Data(schemaless.written(found), None))
+            found = [{self._field: value} for value in parse_json(data.values)]
+            return records.with_side(self._side, Data(write_json(found), None))
         if not data.schema.optional:
             records = without_null(records, self._side)
             data = records.side(self._side)

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import jackson
 from kbackup.connect.schema import TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
+from kbackup.java import jackson
 from kbackup.options import Option, boolean, optional_text
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import fields_of, on_json, on_objects
+from kbackup.transforms.data import Data, Records, fields_of, on_json, on_objects
 
 _HOW: Final = "A name that ends with ! is required, one that ends with ? optional, the default."
 TOPIC: Final = optional_text("topic.field", f"Field for the topic. {_HOW}")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from kbackup.options import Option, text
-from kbackup.transforms import headers
+from kbackup.transforms import data
 from kbackup.transforms.data import Records
 
 HEADER: Final = text("header", "Name of the header.", is_required=True)
@@ -35,4 +35,4 @@ class InsertHeader:
     def apply(self, records: Records) -> Records:
         """Return the records with the header."""
         values = pa.repeat(pa.scalar(self._value, pa.binary()), len(records))
-        return records.with_headers(headers.added(records.headers, self._name, values))
+        return records.with_headers(data.with_header(records.headers, self._name, values))

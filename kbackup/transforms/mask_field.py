@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.options import Option, boolean, names, optional_text
-from kbackup.transforms.casting import to_type
-from kbackup.transforms.data import Data, Records, structs
-from kbackup.transforms.sides import on_objects
+from kbackup.transforms.cast import to_type
+from kbackup.transforms.data import Data, Records, on_objects, structs
 
 FIELDS: Final = names("fields", "The fields.", is_required=True)
 REPLACEMENT: Final = optional_text(

@@ -1,6 +1,8 @@
-"""Kafka's three predicates.
+"""Kafka's three predicates, and ``Filter``, which drops the records that match one.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.predicates``.
+
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Filter``.
 """
 
 from collections.abc import Mapping
@@ -9,9 +11,9 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex import PatternError, translate
+from kbackup.java.regex import PatternError, translate
 from kbackup.options import Option, text
-from kbackup.transforms import headers
+from kbackup.transforms import data
 from kbackup.transforms.data import Records
 
 PATTERN: Final = text("pattern", "Java regular expression for the whole name.", is_required=True)
@@ -68,7 +70,7 @@ class HasHeaderKey:
 
     def test(self, records: Records) -> pa.BooleanArray:
         """Return whether each record has such a header."""
-        return headers.has(records.headers, self._name)
+        return data.has_header(records.headers, self._name)
 
 
 class RecordIsTombstone:
@@ -84,3 +86,20 @@ class RecordIsTombstone:
         """Return whether each value is null."""
         values = records.batch["value"] if records.value is None else records.value.values
         return values.is_null()
+
+
+class Filter:
+    """Drops every record that it is applied to."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("Filter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
+    sides: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[tuple[Option[Any], ...]] = ()
+
+    def configure(self, options: Mapping[str, Any], side: str) -> None:
+        """Do nothing: there are no options."""
+
+    def apply(self, records: Records) -> Records:
+        """Return none of the records."""
+        return records.leave_out(pa.repeat(pa.scalar(True), len(records)))

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Final
 
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, boolean, names
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import on_objects
+from kbackup.transforms.data import Data, Records, on_objects
 
 EXCLUDE: Final = names("exclude", "Fields to leave out.", aliases=("blacklist",))
 INCLUDE: Final = names("include", "The only fields to keep.", aliases=("whitelist",))

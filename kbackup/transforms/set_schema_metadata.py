@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from kbackup.literals import read_integer
-from kbackup.options import Option, boolean, optional_text
-from kbackup.transforms.data import Data, Records
-from kbackup.transforms.sides import refused
+from kbackup.options import Option, boolean, optional_text, read_integer
+from kbackup.transforms.data import Data, Records, refused
 
 NAME: Final = optional_text("schema.name", "The schema's name.")
 VERSION: Final = optional_text("schema.version", "The schema's version.", check=read_integer)

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.joda import calendar
+from kbackup.java import joda
 
 FIRST_MS: Final = -12_219_292_800_000
 LAST_MS: Final = 253_402_300_799_999
@@ -242,7 +242,7 @@ def _date_ms(found: dict[str, str], text: str) -> int:
     if not 0 <= year + more <= 9999:
         raise ValueError(f"{text!r} is before 15 October 1582 or after the year 9999")
     day = int(found.get("D") or found.get("d") or 1)
-    first = calendar.days(year + more, 1 if "D" in found else month + 1, 1)
+    first = joda.days(year + more, 1 if "D" in found else month + 1, 1)
     return (first + day - 1) * DAY_MS
 
 

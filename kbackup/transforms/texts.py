@@ -10,9 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import jackson
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
+from kbackup.java import jackson
 from kbackup.transforms.simple_date_format import DAY_MS, SimpleDateFormat
 
 _FORMATS: Final = {
@@ -36,7 +36,7 @@ def as_text(values: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
         ms = values.cast(pa.int64())
         ms = pc.multiply(ms, DAY_MS) if schema.logical == DATE else ms
         return _FORMATS[schema.logical].texts(ms).cast(pa.binary())
-    found = json_text.encode(values, replace(schema, default=None))
+    found = json_values.encode_json(values, replace(schema, default=None))
     if schema.type in _QUOTED:
         found = pc.utf8_trim(found, '"')
     none = pa.scalar(None, pa.string())

@@ -10,13 +10,21 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad
 from kbackup.connect.schema import DATE, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, boolean, text, words
-from kbackup.transforms import schemaless
-from kbackup.transforms.data import Data, Records, structs
-from kbackup.transforms.sides import fields_of, no_fields, refused
+from kbackup.records import Bad
+from kbackup.transforms.data import (
+    Data,
+    Records,
+    fields_of,
+    json_kind,
+    no_fields,
+    parse_json,
+    refused,
+    structs,
+    write_json,
+)
 from kbackup.transforms.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, SimpleDateFormat
 
 FIELD: Final = text("field", "The field with the time; empty: the whole value is one.")
@@ -175,7 +183,7 @@ class TimestampConverter:
 
     def _json(self, records: Records, data: Data) -> Records:
         """Return JSON with the times converted; a Java Date is in ms there, whatever it was."""
-        values, bad = schemaless.parsed(data.values), []
+        values, bad = parse_json(data.values), []
         found: list[Any] = []
         for row, value in enumerate(values):
             ms: int | None = None
@@ -193,7 +201,7 @@ class TimestampConverter:
                 values[row] = time
             elif isinstance(values[row], dict):
                 values[row][self._field] = time
-        found_data = Data(schemaless.written(values), None)
+        found_data = Data(write_json(values), None)
         return records.with_side(self._side, found_data).refuse(bad)
 
     def _json_ms(self, value: Any) -> int | None:
@@ -207,7 +215,7 @@ class TimestampConverter:
                 raise ValueError(wrong[0])
             return ms
         if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
-            raise ValueError(f"a time cannot be {schemaless.kind(value)} such as {value}")
+            raise ValueError(f"a time cannot be {json_kind(value)} such as {value}")
         if self._precision == "seconds":
             return value * 1000
         each = _PER_MS[self._precision]

@@ -6,12 +6,20 @@ Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.ValueToKey``.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from kbackup.columns import Bad
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.options import Option, boolean, names
-from kbackup.transforms import schemaless
-from kbackup.transforms.data import Data, Records, structs
-from kbackup.transforms.sides import fields_of, no_fields, refused, without_null
+from kbackup.records import Bad
+from kbackup.transforms.data import (
+    Data,
+    Records,
+    fields_of,
+    no_fields,
+    parse_json,
+    refused,
+    structs,
+    without_null,
+    write_json,
+)
 
 FIELDS: Final = names("fields", "Fields of the value.", is_required=True)
 REPLACE_NULL: Final = boolean(
@@ -55,14 +63,14 @@ class ValueToKey:
     def _json(self, records: Records, data: Data) -> Records:
         keys: list[Any] = []
         bad = []
-        for row, value in enumerate(schemaless.parsed(data.values)):
+        for row, value in enumerate(parse_json(data.values)):
             try:
                 found = fields_of(value, "value")
                 keys.append({name: found.get(name) for name in self._fields})
             except ValueError as error:
                 bad.append(Bad(row, str(error)))
                 keys.append(None)
-        return _with_key(records, Data(schemaless.written(keys), None)).refuse(bad)
+        return _with_key(records, Data(write_json(keys), None)).refuse(bad)
 
 
 def _with_key(records: Records, key: Data) -> Records:

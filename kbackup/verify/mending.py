@@ -9,10 +9,9 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import Catalog
-from kbackup.backup.ledger import objects, place
-from kbackup.backup.ledger.rows import (
+from kbackup.catalog import listing
+from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.rows import (
     ACCEPTED,
     EARLIER,
     OBJECT,
@@ -25,15 +24,15 @@ from kbackup.backup.ledger.rows import (
     table,
     topic_entries,
 )
-from kbackup.backup.ledger.stream import Contents
+from kbackup.catalog.ledger.stream import Contents, topic_stream, topics_stream
+from kbackup.catalog.listing import Catalog
 from kbackup.clock import Clock
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, counted, form
 from kbackup.events import Warned
-from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
-from kbackup.plurals import counted, form
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.runs import adoption, known
+from kbackup.runs import known
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
@@ -139,7 +138,7 @@ class Mending:
         for topic in topics:
             yield self._rebuild(topic, found, said)
         if topics:
-            stream = place.of_topics(self.store, self.layout, self.clock)
+            stream = topics_stream(self.store, self.layout, self.clock)
             stream.rewrite(lambda before: self._topics(before, topics, found, said))
 
     def accept(self, acceptance: Acceptance) -> Iterator[Warned]:
@@ -158,7 +157,7 @@ class Mending:
                     row = objects.accepted(entry, self.summary.run, self.clock.ms())
                     taken[where.topic].append(row)
         for topic, rows in taken.items():
-            stream = place.of_topic(self.store, self.layout, topic, self.clock)
+            stream = topic_stream(self.store, self.layout, topic, self.clock)
             stream.append(table(rows, OBJECTS))
             text = f"{topic}: {counted(len(rows), 'missing object')} "
             text += f"{form(len(rows), 'is', 'are')} accepted as removed on purpose"
@@ -167,13 +166,13 @@ class Mending:
             yield self.summary.warn("accepted_missing", "none of the named objects is missing")
 
     def _listed(self) -> Catalog:
-        return listing.read(self.store, self.layout, self.reading.formats, topics=self.names)
+        return listing.list_backup(self.store, self.layout, self.reading.formats, topics=self.names)
 
     def _rebuild(self, topic: str, found: Catalog, said: Known) -> Warned:
         def rows(before: Contents) -> pa.Table:
             if not said.has_ledger(topic):
                 return table(
-                    adoption.adopt(self.store, self.layout, topic, found, said),
+                    known.adopt(self.store, self.layout, topic, found, said),
                     OBJECTS,
                 )
             kept = [
@@ -181,9 +180,9 @@ class Mending:
                 for one in entries(before.rows)
                 if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
             ]  # fmt: skip  (what is there again was not accepted as removed)
-            return table([*kept, *adoption.listed(self.store, found, topic)], OBJECTS)
+            return table([*kept, *known.listed(self.store, found, topic)], OBJECTS)
 
-        place.of_topic(self.store, self.layout, topic, self.clock).rewrite(rows)
+        topic_stream(self.store, self.layout, topic, self.clock).rewrite(rows)
         text = f"{topic}: the ledger was rebuilt from its objects"
         return self.summary.warn("ledger_rebuilt", text, topic=topic)
 

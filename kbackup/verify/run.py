@@ -5,38 +5,96 @@ report is judged together with the names.
 """
 
 import functools
+import hashlib
+import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Final, Self
 
-from kbackup import engine
-from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import OTHER_FORMAT, Catalog, not_in_backup, nothing_there
-from kbackup.backup.checked import Checked
-from kbackup.backup.file_sets import FileSet
-from kbackup.backup.findings import AGAIN, Finding, again
-from kbackup.backup.judged import JudgedPartition
-from kbackup.backup.ledger.rows import Entry
-from kbackup.backup.recorded import Recorded
-from kbackup.backup.verdict import Verdict
-from kbackup.engine import EngineSettings, NotBegun
-from kbackup.errors import CorruptObjectError
+from kbackup.catalog import listing
+from kbackup.catalog.claims import Checked
+from kbackup.catalog.findings import AGAIN, Finding, Verdict, again
+from kbackup.catalog.judged import JudgedPartition
+from kbackup.catalog.judging import Recorded
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.listing import OTHER_FORMAT, Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form
 from kbackup.events import Event, Warned
-from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
-from kbackup.plurals import counted, form
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
+from kbackup.spark import engine
+from kbackup.spark.settings import EngineSettings, NotBegun
 from kbackup.stores import Store
-from kbackup.verify.share import EVERYTHING, Share
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Decides by a hash of the key; nothing but the key of an object changes its part.
+
+    Attributes:
+        part: The part to read, from 1.
+        parts: How many there are; together they hold every object once.
+        percent: How much to read of that, above 0, at most 100.
+        seed: Samples of another seed are of other objects.
+    """
+
+    part: int = 1
+    parts: int = 1
+    percent: float = 100.0
+    seed: str = ""
+
+    @classmethod
+    def parse(cls, part: str | None, sample: str | None, seed: str) -> Self:
+        """Read ``--part 1/7`` and ``--sample 5%``.
+
+        Raises:
+            ConfigurationError: If one of them is not of that form.
+        """
+        number, numbers, percent = 1, 1, 100.0
+        if part is not None:
+            match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", part.strip(), re.ASCII)
+            number, numbers = map(int, match.groups()) if match else (0, 0)
+            if not 1 <= number <= numbers:
+                raise ConfigurationError(
+                    f"--part {part} is not a part", do="write the first of seven as 1/7"
+                )
+        if sample is not None:
+            match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%?", sample.strip(), re.ASCII)
+            percent = float(match.group(1)) if match else 0.0
+            if not 0 < percent <= 100:
+                raise ConfigurationError(
+                    f"--sample {sample} is not a share", do="write one in twenty as 5%"
+                )
+        return cls(number, numbers, percent, seed)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.parts == 1 and self.percent >= 100
+
+    def takes(self, key: str) -> bool:
+        """Whether the object with *key* is to be read."""
+        if _hash(key) % self.parts != self.part - 1:
+            return False
+        return self.percent >= 100 or _hash(f"{self.seed}\0{key}") / 2**64 < self.percent / 100
+
+
+EVERYTHING: Final = Share()
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
 """Reads units and reports on each: `verify_task` by way of Spark, or here."""
@@ -105,7 +163,7 @@ def verify(
     named = (
         only_format if layout.is_generic else None
     )  # only the name of the format says what it is
-    found = listing.read(store, layout, options.formats, topics=names, only_format=named)
+    found = listing.list_backup(store, layout, options.formats, topics=names, only_format=named)
     for key, why in found.foreign:
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)

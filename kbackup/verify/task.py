@@ -8,14 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
-from kbackup.backup.agreement import sha256_of
-from kbackup.backup.checked import Checked
-from kbackup.backup.claims import Problem
-from kbackup.backup.file_sets import BackupFile, FileSet
-from kbackup.backup.merging import ConflictError, woven
-from kbackup.backup.reading import read
-from kbackup.backup.window import Window
-from kbackup.channel import Line
+from kbackup.catalog.claims import Checked, Problem, sha256_of
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.merging import ConflictError, woven
+from kbackup.catalog.reading import Window, read
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -23,10 +19,11 @@ from kbackup.errors import (
     KbackupError,
     ObjectNotFoundError,
     UnsupportedObjectError,
+    counted,
 )
-from kbackup.flow.views import ReadOptions
-from kbackup.plurals import counted
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, Facts
+from kbackup.spark.channel import Line
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError)

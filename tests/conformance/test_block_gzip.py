@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 from record_samples import OPTIONS
 
-from kbackup.backup import catalog
-from kbackup.backup.merging import records
-from kbackup.flow.views import ReadOptions
+from kbackup.catalog import listing
+from kbackup.catalog.merging import records
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.formats.json_lines import JsonFormat
-from kbackup.look.peek import peek
+from kbackup.inspect.peek import peek
 from kbackup.naming import Layout, View
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.stores import Store, StoreSettings, open_store
 
@@ -58,7 +58,7 @@ def test_a_bucket_of_the_sink_is_a_backup(store: Store) -> None:
     """
     Each partition from its first record to its last, at the offsets that names and indexes say.
     """
-    found = catalog.read(store, LAYOUT, OPTIONS)
+    found = listing.list_backup(store, LAYOUT, OPTIONS)
 
     assert (0, ["system-test"]) == (found.foreign_count, found.topics())
     ends = {}
@@ -74,7 +74,7 @@ def test_a_record_in_the_middle_is_the_one_at_its_offset(store: Store) -> None:
     """
     The values of partition 0 count from 0 to 99 and on, as their offsets do.
     """
-    found = catalog.read(store, LAYOUT, OPTIONS).sets[TopicPartition("system-test", 0)]
+    found = listing.list_backup(store, LAYOUT, OPTIONS).sets[TopicPartition("system-test", 0)]
     assert all(files.index is not None for files in found)
 
     (record,) = peek(store, LAYOUT, ReadOptions(), "system-test:0@142", count=1)

@@ -15,12 +15,13 @@ import pytest
 from connect_flow import Outcome, Player, records, schema_of, settings
 from record_samples import batch_of
 
-from kbackup import config, extractors, fields, partitioners
-from kbackup.connect import projection
-from kbackup.flow.schedule import Schedule
-from kbackup.flow.schemas import Compatibility, Verdict, judge, needs_version
-from kbackup.joda import iso, zones
+from kbackup import config, partitioners
+from kbackup.connect import fields, projection
+from kbackup.java import joda
 from kbackup.naming import Layout, ObjectKey, View
+from kbackup.partitioners import extractors
+from kbackup.pipeline.convert import Compatibility, Verdict, judge, needs_version
+from kbackup.pipeline.rotate import Schedule
 from kbackup.records import TopicPartition
 
 FILE: Final = "connect_cases"
@@ -208,7 +209,7 @@ def test_texts_are_the_connectors_times(case: dict[str, Any]) -> None:
     """
     Text is parsed to the same moment as by a connector whose JVM runs in that zone.
     """
-    found = iso.moment(str(case["input"]), zones.by_id(case["jvm_zone"]))
+    found = joda.parse_iso(str(case["input"]), joda.zone_by_id(case["jvm_zone"]))
 
     assert case["expect"].get("timestamp_ms") == found
 

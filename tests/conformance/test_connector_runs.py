@@ -16,12 +16,13 @@ import pytest
 import scenario_files
 from record_samples import batch_of
 
-from kbackup import config, extractors, partitioners
+from kbackup import config, partitioners
 from kbackup.errors import ConfigurationError
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Cut, cut
-from kbackup.flow.route import route
-from kbackup.flow.write import ClosedFile, OpenFiles
+from kbackup.partitioners import extractors
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Cut, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.write import ClosedFile, OpenFiles
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 

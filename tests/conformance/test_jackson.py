@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kbackup import jackson
+from kbackup.java import jackson
 
 VECTORS = json.loads((Path(__file__).parent / "cases" / "jackson_vectors.json").read_bytes())
 

@@ -7,10 +7,9 @@ import pytest
 from case_files import document
 
 from kbackup.errors import ConfigurationError
-from kbackup.joda import names, zones
-from kbackup.joda.buckets import Buckets
-from kbackup.joda.pattern import Pattern
-from kbackup.partitioners.time_based import TimeBasedPartitioner
+from kbackup.java import joda
+from kbackup.java.joda import Pattern
+from kbackup.partitioners.time_based import Buckets, TimeBasedPartitioner
 
 CASES: Final = document("path_format").get("cases", [])
 
@@ -23,8 +22,8 @@ def expected_text(case: dict[str, Any]) -> str | None:
 
 def printed(case: dict[str, Any]) -> str:
     """Return the directory of the case's moment."""
-    pattern = Pattern(case["path_format"].removesuffix("/"), names.of_locale(case["locale"]))
-    buckets = Buckets(case["partition_duration_ms"], pattern, zones.by_id(case["timezone"]))
+    pattern = Pattern(case["path_format"].removesuffix("/"), joda.names_of_locale(case["locale"]))
+    buckets = Buckets(case["partition_duration_ms"], pattern, joda.zone_by_id(case["timezone"]))
     found: str = buckets.printed(pa.array([case["epoch_ms"]], pa.int64()))[0].as_py()
     return found
 

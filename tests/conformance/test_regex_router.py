@@ -10,7 +10,7 @@ import pytest
 from case_files import document
 
 from kbackup.errors import ConfigurationError
-from kbackup.renaming import Rename
+from kbackup.naming.renaming import Rename
 
 ROUTER = document("regex_router").get("cases", [])
 VECTORS = {"accepted": [], "refused": {}} | document("java_regex")

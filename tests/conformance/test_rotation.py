@@ -12,13 +12,10 @@ from case_files import cases
 from flow_samples import offsets_by_directory, routed
 from record_samples import batch_of
 
-from kbackup.columns import Schema
-from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.rows import Rows
-from kbackup.flow.rules import Rule
-from kbackup.flow.schedule import Schedule
-from kbackup.flow.schemas import Compatibility, Verdict, judge, needs_version
-from kbackup.records import TopicPartition
+from kbackup.pipeline.convert import Compatibility, Verdict, judge, needs_version
+from kbackup.pipeline.rotate import Append, Cut, Rule, Schedule, cut
+from kbackup.pipeline.rows import Rows
+from kbackup.records import Schema, TopicPartition
 
 LOS_ANGELES: Final = ZoneInfo("America/Los_Angeles")
 START: Final = datetime(2017, 3, 2, 10, tzinfo=LOS_ANGELES)

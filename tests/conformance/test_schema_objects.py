@@ -17,17 +17,16 @@ import scenario_files
 from object_content import content
 
 from kbackup import config, converters, formats
-from kbackup.columns import schema_of
-from kbackup.extractors.record import RecordExtractor
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Append, cut
-from kbackup.flow.route import route
-from kbackup.flow.views import COLUMNS
-from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Append, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.views import COLUMNS
+from kbackup.pipeline.write import OpenFiles
+from kbackup.records import SCHEMA, Span, TopicPartition, schema_of
 from kbackup.runs import wiring
 from kbackup.testing import encoded
 

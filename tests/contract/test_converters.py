@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup import converters, plugins
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.protobuf_plan import planned
 from kbackup.converters import Converter
@@ -154,7 +154,7 @@ def test_what_a_json_file_holds_of_it_comes_back(converter: Converter, values: p
     if is_registered or (isinstance(converter, JsonConverter) and schema is not None):
         return  # the file has the payload, and its schema nowhere
     if schema is not None:
-        lines = json_text.encode(typed, schema).to_pylist()
+        lines = json_values.encode_json(typed, schema).to_pylist()
     elif typed.type == pa.string():
         lines = [None if text is None else json.dumps(text) for text in typed.to_pylist()]
     elif typed.type == pa.binary():

@@ -23,15 +23,14 @@ _KNOWN_PLUGINS: Final = {
     # the defaults are kbackup's choice, not a plugin's
     "config/layout.py": {"avro", "parquet", "wallclock"},
     # Connect's converters of headers, which are no plugins here
-    "config/refusals.py": {"StringConverter"},
+    "config/doubts.py": {"StringConverter"},
     # topics get their other names before anything is planned
-    "config/router.py": {"RegexRouter"},
     "config/transforms.py": {"RegexRouter", "regex_router"},
     # an encoding of values, which converters and formats share
-    "connect/avro_wire.py": {"avro"},
+    "connect/avro_walk.py": {"avro"},
     # how an answer is written, which is no file of a backup
     "cli/query.py": {"csv", "parquet"},
-    "query/answer.py": {"parquet"},
+    "inspect/query.py": {"parquet"},
 }
 """The plugins that are named elsewhere, and why they may be."""
 
@@ -41,8 +40,8 @@ _WORDS: Final = {
 }  # fmt: skip
 """Names of plugins that are words of other things too, such as types."""
 
-_HOMES: Final = (*plugins.SEAMS, *plugins.CHAINED, "registry")
-"""Where options are declared; those of several converters in `kbackup.registry`."""
+_HOMES: Final = (*plugins.SEAMS, *plugins.CHAINED, "connect/registry")
+"""Where options are declared; those of several converters in `kbackup.connect.registry`."""
 
 
 def names() -> set[str]:
@@ -96,7 +95,7 @@ def elsewhere() -> dict[str, ast.Module]:
     return {
         str(place): ast.parse(path.read_text())
         for place, path in paths.items()
-        if place.parts[0] not in _HOMES
+        if not any(place.is_relative_to(home) for home in _HOMES)
     }
 
 

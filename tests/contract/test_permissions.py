@@ -9,21 +9,21 @@ from uuid import uuid4
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.backup.findings import Finding
+from kbackup.catalog.findings import Finding
 from kbackup.clock import SystemClock
 from kbackup.doctor.store import checks
-from kbackup.flow.views import ReadOptions
+from kbackup.inspect.source import Found, Reader
 from kbackup.local.s3 import LocalS3
 from kbackup.naming import Layout
-from kbackup.query.source import Found, Reader
+from kbackup.pipeline.views import ReadOptions
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known
-from kbackup.runs.stopping import Stop
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.runs.summary import Summary
-from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
-from kbackup.stores.s3.permissions import BUCKET, NEEDS, OBJECTS, RECORDS
+from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, verify_task
 from tests.support.configurations import load

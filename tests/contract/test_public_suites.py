@@ -6,14 +6,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from kbackup import converters, extractors, formats, partitioners, plugins
+from kbackup import converters, formats, partitioners, plugins
 from kbackup.connect import schema as connect
 from kbackup.connect.protobuf_plan import planned
 from kbackup.converters import Converter
 from kbackup.converters.numbers import BooleanConverter
-from kbackup.extractors import TimestampExtractor
 from kbackup.formats import Format
-from kbackup.partitioners import Partitioner
+from kbackup.partitioners import Partitioner, extractors
+from kbackup.partitioners.extractors import TimestampExtractor
 from kbackup.testing import (
     ConverterContract,
     ExtractorContract,

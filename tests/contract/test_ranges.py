@@ -9,7 +9,7 @@ import pytest
 from kbackup.errors import CorruptObjectError, KbackupError, ObjectNotFoundError
 from kbackup.local.s3 import LocalS3
 from kbackup.stores import Store, StoreSettings, open_store
-from kbackup.stores.ranges import Ranges
+from kbackup.stores.abilities import Ranges
 
 BODY = bytes(range(256)) * 40
 

@@ -15,7 +15,7 @@ from record_samples import batch_of
 
 from kbackup.errors import BadRecordError, KbackupError, TopicChangedError
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.native.library import choose
+from kbackup.kafka.native import choose
 from kbackup.kafka.reader import Reader
 from kbackup.kafka.reader_source import BATCH_BYTES
 from kbackup.kafka.transport import LogStartMovedError

@@ -4,7 +4,7 @@ import pytest
 
 from kbackup.local.s3 import LocalS3
 from kbackup.stores import StoreSettings, open_store
-from kbackup.stores.uploads import Uploads
+from kbackup.stores.abilities import Uploads
 from tests.support.truth import client_of
 
 BUCKET = "unfinished"

@@ -162,7 +162,7 @@ def test_a_record_that_is_larger_than_the_queue_is_written(
     """
     The client has room for whatever the topic takes: it would wait for more for ever.
     """
-    monkeypatch.setattr("kbackup.kafka.writer_queue.BATCHES", 0)
+    monkeypatch.setattr("kbackup.kafka.writer.BATCHES", 0)
     rows = batch_of([{"value": b"small"}, {"value": b"x" * 90_000}, {"value": b"small"}])
     kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     writer = Writer(kafka, target, "group", exactly_once=False, max_message_bytes=100_000)

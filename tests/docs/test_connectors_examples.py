@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.registry.framing import head_of
+from kbackup.connect.registry.framing import head_of
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load

@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kbackup.backup import merging, reading
+from kbackup.catalog import merging, reading
 from kbackup.cli import root
-from kbackup.config.refusals import REFUSALS
-from kbackup.formats import record_reading, row_groups
-from kbackup.kafka import reader, writer_queue
-from kbackup.kafka.reader_objects import FETCH_BYTES
-from kbackup.kafka.reader_source import BATCH_BYTES
-from kbackup.restore.tasks import ahead
+from kbackup.config.doubts import REFUSALS
+from kbackup.formats import record_reading
+from kbackup.kafka import reader, writer
+from kbackup.kafka.reader_source import BATCH_BYTES, FETCH_BYTES
+from kbackup.restore.tasks import task
 from kbackup.restore.tasks.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob
 
@@ -253,18 +252,18 @@ def test_each_finding_is_mentioned(code: str) -> None:
         pytest.param("fetched ahead by the Kafka client | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
         pytest.param("one call to the client | {} MiB +", BATCH_BYTES / MIB, id="batch"),
         pytest.param("one call to the client | 4 MiB + {}", FETCH_BYTES / MIB, id="call"),
-        pytest.param("for each view | {} MiB and one", row_groups.BYTES / MIB, id="row group"),
+        pytest.param("for each view | {} MiB and one", record_reading.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
         pytest.param("a batch of each | {} MiB", record_reading.READ_BYTES / MIB, id="read"),
         pytest.param("headers, decoded | {} MiB", reading.HELD_BYTES / MIB, id="held"),
-        pytest.param("what is read ahead | {} \u00d7 16", ahead.DEPTH + 1, id="ahead"),
+        pytest.param("what is read ahead | {} \u00d7 16", task.DEPTH + 1, id="ahead"),
         pytest.param("what is read ahead | 3 \u00d7 {} MiB", merging.WOVEN_BYTES / MIB, id="woven"),
         pytest.param(
             "not yet acknowledged | {} MiB to one",
-            writer_queue.BATCHES * writer_queue.BATCH_BYTES / MIB,
+            writer.BATCHES * writer.BATCH_BYTES / MIB,
             id="sent",
         ),
-        pytest.param("partition, {} MiB to several", writer_queue.SPREAD_BYTES / MIB, id="spread"),
+        pytest.param("partition, {} MiB to several", writer.SPREAD_BYTES / MIB, id="spread"),
     ],
 )
 def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from backup_samples import Backup
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
+from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text()
@@ -29,7 +29,7 @@ def test_anybody_can_read_it(
     The page's example runs in a real backup's folder.
     """
     backup = Backup.in_folder(tmp_path)
-    stream = place.of_topic(backup.store, backup.layout, "orders", SystemClock())
+    stream = topic_stream(backup.store, backup.layout, "orders", SystemClock())
     stream.append(table([Entry("object", 0, 0, 9, "a-key", "record", 10, 77, "ab")], OBJECTS))
     stream.append(table([Entry("gap", 0, 10, 19)], OBJECTS))
     stream.fold(1)

@@ -9,8 +9,8 @@ from mypy_boto3_s3 import S3Client
 from s3fault import Action, Fault, S3Faults
 
 from kbackup.clock import SystemClock
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load

@@ -8,13 +8,13 @@ from backup_samples import JSON, SIBLINGS, Backup
 
 from kbackup import config
 from kbackup.cli.running import find_jvm
-from kbackup.ddl.tables import statements
-from kbackup.engine import EngineSettings
-from kbackup.engine.sql import session
 from kbackup.errors import ConfigurationError
+from kbackup.inspect.ddl import statements
+from kbackup.inspect.query import check_reads
+from kbackup.inspect.source import BackupSource
 from kbackup.naming import Layout
-from kbackup.query.ask import check_reads
-from kbackup.query.source import BackupSource
+from kbackup.spark.settings import EngineSettings
+from kbackup.spark.sql import session
 from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration

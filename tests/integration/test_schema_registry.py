@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from kbackup import converters
+from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings, connect
+from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
 from kbackup.errors import RegistryError
 from kbackup.local import LocalRegistry
-from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings, connect
-from kbackup.registry.framing import head_of
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.cluster import Record, TestCluster

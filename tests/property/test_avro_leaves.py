@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup import native_build
-from kbackup.connect import avro_columns, avro_datums, avro_leaves, avro_values, native
-from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect import avro_columns, avro_leaves, avro_reading, avro_writing, native
+from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ENUM, ConnectSchema, Type
 
 pytestmark = pytest.mark.skipif(
@@ -68,7 +68,7 @@ def test_both_ways_find_the_same(case: tuple[ConnectSchema, pa.Array], data: st.
     """
     schema, column = case
     text = json.dumps(to_avro(schema, STYLE))
-    datums = avro_datums.encode(column, schema, STYLE).to_pylist()
+    datums = avro_writing.encode_avro(column, schema, STYLE).to_pylist()
     is_damaged = data.draw(st.booleans(), "damage")
     if is_damaged:
         at = data.draw(st.integers(0, len(datums) - 1), "row")
@@ -81,7 +81,7 @@ def test_both_ways_find_the_same(case: tuple[ConnectSchema, pa.Array], data: st.
 
     found = avro_leaves.decode(rows, text)
 
-    expected, bad = avro_values.decode_each(rows, text)
+    expected, bad = avro_reading.decode_each_avro(rows, text)
     if found is not None:
         found.validate(full=True)
         assert ({}, expected.type) == (bad, found.type)

@@ -11,30 +11,27 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.columns import ENCODED, Schema
 from kbackup.connect import (
     avro_columns,
-    avro_datums,
-    avro_values,
+    avro_reading,
     avro_walk,
-    json_text,
+    avro_writing,
     json_values,
-    protobuf_files,
-    protobuf_messages,
     protobuf_plan,
+    protobuf_schema,
     protobuf_values,
 )
-from kbackup.connect.avro_schema import AvroStyle, to_avro
-from kbackup.connect.avro_schema_reading import from_avro
-from kbackup.connect.avro_wire import AVRO
-from kbackup.connect.json_schema import FORM, to_json_schema
-from kbackup.connect.json_schema_reading import from_json_schema
-from kbackup.connect.json_text import JsonStyle
+from kbackup.connect.avro_reading import from_avro
+from kbackup.connect.avro_walk import AVRO
+from kbackup.connect.avro_writing import AvroStyle, to_avro
+from kbackup.connect.json_schema import FORM, from_json_schema, to_json_schema
+from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.protobuf_schema import ProtobufStyle, from_message
 from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, UNION, ConnectSchema, Type
 from kbackup.formats import FormatOptions
 from kbackup.formats.avro import AvroFormat
 from kbackup.naming import View
+from kbackup.records import ENCODED, Schema
 
 NAMES = st.text("abcXYZ_", min_size=1, max_size=4)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -128,14 +125,14 @@ def test_avro_comes_back(case: tuple[ConnectSchema, pa.Array]) -> None:
     stored = json.loads(json.dumps(avro).replace('"logicalType"', '"no.logicalType"'))
     parsed = fastavro.parse_schema(stored)  # Python has no date before the year 1
 
-    datums = avro_datums.encode(column, schema, STYLE)
+    datums = avro_writing.encode_avro(column, schema, STYLE)
 
     assert not datums.null_count
     for datum in datums.to_pylist():
         file = io.BytesIO(datum)
         fastavro.schemaless_reader(file, parsed, None)
         assert not file.read()
-    again = avro_values.decode(b"".join(datums.to_pylist()), len(datums), json.dumps(avro))
+    again = avro_reading.decode_avro(b"".join(datums.to_pylist()), len(datums), json.dumps(avro))
     assert column.equals(again)
     assert schema == from_avro(avro)
 
@@ -150,7 +147,7 @@ def test_all_rows_at_once_are_read_as_one_by_one(
     """
     schema, column = case
     text = json.dumps(to_avro(schema, STYLE))
-    datums = avro_datums.encode(column, schema, STYLE).to_pylist()
+    datums = avro_writing.encode_avro(column, schema, STYLE).to_pylist()
     if datums and data.draw(st.booleans(), "damage"):
         at = data.draw(st.integers(0, len(datums) - 1), "row")
         start = data.draw(st.integers(0, len(datums[at])), "from")
@@ -159,7 +156,7 @@ def test_all_rows_at_once_are_read_as_one_by_one(
 
     found = avro_columns.decode(pa.array(datums, pa.binary()), text)
 
-    expected, bad = avro_values.decode_each(pa.array(datums, pa.binary()), text)
+    expected, bad = avro_reading.decode_each_avro(pa.array(datums, pa.binary()), text)
     rows = pa.array(datums, pa.binary())
     assert avro_walk.wrong(rows, text) == avro_walk.wrong_by_python(rows, text)
     if found is not None:
@@ -178,10 +175,10 @@ def test_datums_are_kept_where_their_file_reads_them_so(
     """
     schema, column = case
     theirs = AvroStyle(False, enhanced, optional_keys)
-    datums = avro_datums.encode(column, schema, theirs)
+    datums = avro_writing.encode_avro(column, schema, theirs)
     text = json.dumps(to_avro(schema, theirs))
-    under = avro_values.connect_schema(text)
-    values, _ = avro_values.decode_each(datums, text)
+    under = avro_reading.connect_schema(text)
+    values, _ = avro_reading.decode_each_avro(datums, text)
     plain = pa.record_batch([values], ["value"])
     field = Schema(text, encoding=AVRO).on(pa.field(ENCODED, pa.binary()))
 
@@ -209,7 +206,7 @@ def test_json_comes_back(case: tuple[ConnectSchema, pa.Array], numeric: bool) ->
     JSON has every value, decimals in both spellings; its schema is JSON too.
     """
     schema, column = case
-    texts = json_text.encode(column, schema, JsonStyle(numeric_decimals=numeric)).to_pylist()
+    texts = json_values.encode_json(column, schema, JsonStyle(numeric_decimals=numeric)).to_pylist()
 
     read = json_values.reader(schema)
     found = [read(json.loads(text, parse_float=Decimal if numeric else float)) for text in texts]
@@ -227,7 +224,7 @@ def test_json_under_a_json_schema_comes_back(
     """
     schema, column = case
     style = JsonStyle(numeric_decimals=numeric, form=FORM)
-    texts = json_text.encode(column, schema, style).to_pylist()
+    texts = json_values.encode_json(column, schema, style).to_pylist()
 
     found = from_json_schema(json.dumps(to_json_schema(schema)))
 
@@ -306,10 +303,10 @@ def test_messages_are_those_of_protobufs_own_library(rows: list[dict[str, Any]])
     """
     column = pa.array(rows, OUTER.arrow())
     style = ProtobufStyle(optional_by_keyword=True)
-    descriptor = protobuf_files.compiled(MESSAGE.text()).message_types_by_name["Outer"]
+    descriptor = protobuf_schema.compiled(MESSAGE.text()).message_types_by_name["Outer"]
     read = protobuf_values.reader(descriptor, from_message(descriptor, style), style)
 
-    found = protobuf_messages.encode(column, MESSAGE)
+    found = protobuf_values.encode_protobuf(column, MESSAGE)
 
     assert not found.null_count
     again = pa.array([read(body) for body in found.to_pylist()], OUTER.arrow())

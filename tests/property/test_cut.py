@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from kbackup_toys import Modulo
 from record_samples import cut_up, record_batches
 
-from kbackup.columns import Schema
-from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.rows import Rows, by_directory
-from kbackup.flow.rules import Rule
 from kbackup.partitioners import Partitioner
-from kbackup.records import record_bytes
+from kbackup.pipeline.rotate import Append, Cut, Rule, cut
+from kbackup.pipeline.rows import Rows, by_directory
+from kbackup.records import Schema, record_bytes
 
 limits = st.none() | st.integers(-1, 12)
 rules = st.builds(

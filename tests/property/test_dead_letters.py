@@ -11,23 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.backup import catalog, reading
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.objects import TopicLedger
-from kbackup.backup.ledger.rows import entries
+from kbackup.catalog import listing, reading
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import entries
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ReadOptions
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import LastObject
-from kbackup.runs.letters import DeadLetters
-from kbackup.sink.clients import Clients
+from kbackup.runs.dead_letters import DeadLetters
+from kbackup.runs.position import LastObject
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -85,14 +85,14 @@ def run_once(
 
 def stored(store: Store) -> Iterator[int]:
     """What is in the bucket; each value is its record's offset."""
-    for files in catalog.read(store, Layout(), FormatOptions()).sets.get(WHERE, []):
+    for files in listing.list_backup(store, Layout(), FormatOptions()).sets.get(WHERE, []):
         for batch in reading.read(store, files, ReadOptions()):
             yield from map(int, batch["value"].to_pylist())
 
 
 def skipped(store: Store) -> set[int]:
     """What the ledger names as left out."""
-    rows = place.of_topic(store, Layout(), "orders", SystemClock()).read().rows
+    rows = stream.topic_stream(store, Layout(), "orders", SystemClock()).read().rows
     spans = TopicLedger.of(entries(rows)).partition(0).skipped
     return {at for span in spans for at in range(span.start_offset, span.end_offset)}
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.backup.ledger import stream as streams
-from kbackup.backup.ledger.files import encoded, new_name
-from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
-from kbackup.backup.ledger.stream import Stream
+from kbackup.catalog.ledger import stream as streams
+from kbackup.catalog.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.catalog.ledger.stream import Stream, encoded, new_name
 from kbackup.errors import StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore

@@ -10,21 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
-from kbackup.backup import catalog, merging
+from kbackup.catalog import listing, merging
 from kbackup.clock import SystemClock
-from kbackup.extractors.record import RecordExtractor
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.route import route
-from kbackup.flow.rules import Rule
-from kbackup.flow.tombstones import Nulls
-from kbackup.flow.views import ReadOptions, ViewSpec
-from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.partitioners import Partitioner
 from kbackup.partitioners.default import DefaultPartitioner
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rotate import Append, Cut, Rule, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Nulls
+from kbackup.pipeline.views import ReadOptions, ViewSpec
+from kbackup.pipeline.write import OpenFiles
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
@@ -92,7 +91,7 @@ def back_up(
 
 def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """What a restore task does before the writer."""
-    found = catalog.read(store, Layout(), options.formats)
+    found = listing.list_backup(store, Layout(), options.formats)
     assert 0 == found.foreign_count
     for step in merging.steps(store, found.sets.get(WHERE, []), options):
         match step:

@@ -9,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import record_batches
 
-from kbackup.backup import catalog, reading
+from kbackup.catalog import listing, reading
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition, batch_bytes
-from kbackup.reports import LastObject, OfSink, PartitionReport
-from kbackup.sink.clients import Clients
+from kbackup.runs.position import LastObject
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -55,7 +56,7 @@ def run_once(
 
 def stored(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     """Keys, and the records below them, in restore order."""
-    found = catalog.read(store, Layout(), FormatOptions())
+    found = listing.list_backup(store, Layout(), FormatOptions())
     sets = found.sets.get(WHERE, [])
     rows = [
         row

@@ -17,14 +17,13 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 
-from kbackup.backup.ledger.files import parsed
+from kbackup.catalog.ledger.stream import parsed
 from kbackup.errors import CorruptObjectError
 from kbackup.formats.record_reading import read_records
-from kbackup.restore.tasks.ahead import Ahead
-from kbackup.runs.beats import BEAT_S, Beats
-from kbackup.runs.stopping import linked
+from kbackup.restore.tasks.task import Ahead
+from kbackup.runs.frame import BEAT_S, Beats, linked
 
-_LEFT_ALONE = ("kbackup.channel", "kbackup.engine")
+_LEFT_ALONE = ("kbackup.spark.channel", "kbackup.spark.engine")
 
 
 class Clock:

@@ -12,16 +12,15 @@ from unittest.mock import patch
 
 import pyarrow.compute as pc
 
-from kbackup.backup.file_sets import FileSet
-from kbackup.backup.ledger import stream
-from kbackup.flow.write import ClosedFile
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.listing import FileSet
+from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Span
-from kbackup.reports import Bookmark, Mark, Source
-from kbackup.restore import remaining as left
-from kbackup.restore.planning import standing
-from kbackup.restore.planning.standing import Log, Standing
-from kbackup.restore.remaining import Remaining
-from kbackup.sink import keep, planner
+from kbackup.restore.planning import resuming
+from kbackup.restore.planning import resuming as left
+from kbackup.restore.planning.resuming import Log, Remaining, Standing
+from kbackup.runs.position import Bookmark, Mark, Source
+from kbackup.sink import keep, plan
 from kbackup.stores import ObjectHead, Store
 
 Planted = Callable[[], AbstractContextManager[Any]]
@@ -43,7 +42,7 @@ def a1() -> AbstractContextManager[Any]:
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
 
-    return patch("kbackup.restore.planning.partition.remaining", without_grown)
+    return patch("kbackup.restore.planning.resuming.remaining", without_grown)
 
 
 def a2() -> AbstractContextManager[Any]:
@@ -61,7 +60,7 @@ def a3() -> AbstractContextManager[Any]:
     def trusting(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
         return Standing(bookmark)
 
-    return patch.object(standing, "_in_log", trusting)
+    return patch.object(resuming, "_in_log", trusting)
 
 
 def a6() -> AbstractContextManager[Any]:
@@ -79,12 +78,12 @@ def a6() -> AbstractContextManager[Any]:
 
 def a7() -> AbstractContextManager[Any]:
     """What expires while a first backup begins is no gap."""
-    make = planner.make
+    make = plan.make_plan
 
     def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
         return make(*given[:4], **named)
 
-    return patch.object(planner, "make", forgetful)
+    return patch.object(plan, "make", forgetful)
 
 
 def a8() -> AbstractContextManager[Any]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from kbackup.channel import Line
-from kbackup.engine import ReportingDesk, deal
 from kbackup.events import Event, Plain
-from kbackup.sink.spans.hand_out import Seat
+from kbackup.sink.spans.scheduler import Seat
+from kbackup.spark.channel import Line
+from kbackup.spark.engine import ReportingDesk, deal
 from tests.simulation.determinism import Clock, SerialBeats
 
 REQUESTS_MAX = 20_000

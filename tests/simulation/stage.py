@@ -15,12 +15,12 @@ from kbackup.events import Plain
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known, locks, wiring
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.runs.status import status
-from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
-from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
-from kbackup.sink.spans.division import EVERY
+from kbackup.sink.spans.scheduler import EVERY
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings

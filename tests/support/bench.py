@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from kbackup.clock import SystemClock
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load

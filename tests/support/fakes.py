@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from backup_samples import Backup
 
-from kbackup.channel import Line
 from kbackup.clock import SystemClock
 from kbackup.events import Event, Plain
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfSink, PartitionReport
-from kbackup.sink.clients import Clients
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
+from kbackup.spark.channel import Line
 from kbackup.stores import Store
 
 

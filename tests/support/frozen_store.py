@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from kbackup.errors import StoreError
 from kbackup.stores import StoredObject, StoreSettings
-from kbackup.stores.archive import Thaw, Tier
+from kbackup.stores.abilities import Thaw, Tier
 from kbackup.stores.memory import MemoryStore
 
 UNTIL: Final = datetime(2026, 12, 1, tzinfo=UTC)

@@ -7,9 +7,10 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from kbackup.channel import Hub, Line
-from kbackup.engine import Deal, R, ReportingDesk, Task, deal
 from kbackup.events import Event, Plain
+from kbackup.spark.channel import Hub, Line
+from kbackup.spark.engine import Deal, ReportingDesk, deal
+from kbackup.spark.settings import R, Task
 
 
 class InThreads:

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbackup.channel import Here
-from kbackup.engine import Deal, R, Task, deal
 from kbackup.events import Event, Plain
+from kbackup.spark.channel import Here
+from kbackup.spark.engine import Deal, deal
+from kbackup.spark.settings import R, Task
 
 
 class InTurn:

@@ -5,11 +5,11 @@ from typing import Any
 
 from backup_samples import RECORD, Backup
 
-from kbackup.backup.findings import Finding
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
-from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.catalog.findings import Finding
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
 from kbackup.naming import View
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.summary import Summary
@@ -33,7 +33,7 @@ def backup_with_ledger(
     """A backup of ``orders`` as a sink leaves it, and its keys."""
     backup = Backup() if into is None else into
     topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
-    place.of_topics(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
     keys = backup.put("orders", 0, *cuts, views=views, identity=ID)
     for key, cut in zip(keys, cuts, strict=True):
         enter(backup, key, cut)
@@ -50,7 +50,7 @@ def enter(backup: Backup, key: str, cut: range, *, after_ms: int = 0) -> None:
     span = Span(cut.start, cut.stop)
     view = View.RECORD if ".record." in key else View.VALUE
     row = stored(WHERE, key, view, facts, head.size, span, "r1", time_ms)
-    place.of_topic(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
+    stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
 
 
 def mending(backup: Backup) -> Mending:
@@ -81,5 +81,5 @@ def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str,
 
 def damage(backup: Backup, folder: str) -> None:
     """Overwrite every file of a part of the ledger."""
-    for entry in [*backup.store.list(place.folder(backup.layout) + folder)]:
+    for entry in [*backup.store.list(stream.folder(backup.layout) + folder)]:
         backup.store.put(entry.key, io.BytesIO(b"no Parquet"), sha256="", metadata={})

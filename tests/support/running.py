@@ -100,7 +100,8 @@ class Running:
         return [
             process
             for process, parent, words in named.values()
-            if "kbackup.worker" in words and "kbackup.worker" in named.get(parent, (0, 0, ""))[2]
+            if "kbackup.spark.worker" in words
+            and "kbackup.spark.worker" in named.get(parent, (0, 0, ""))[2]
         ]
 
     def signal(self, number: int) -> None:

@@ -23,8 +23,8 @@ from kbackup.events import Event
 from kbackup.local import LocalS3
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import wiring
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from tests.support.cluster import Record, TestCluster
 from tests.support.in_turn import InTurn

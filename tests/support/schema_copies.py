@@ -6,8 +6,8 @@ from kbackup.clock import SystemClock
 from kbackup.events import Event
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load

@@ -8,14 +8,14 @@ from typing import Any
 from backup_samples import Backup
 
 from kbackup import config
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
+from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
+from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.errors import KbackupError
 from kbackup.events import Event
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.stores import StoreSettings
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
@@ -215,7 +215,7 @@ class Standby:
         entry = TopicEntry(
             TOPIC, topic, "cluster-there", f"id-{topic}", partitions, time=self.time.ms()
         )
-        stream = place.of_topics(self.backup.store, self.backup.layout, self.time)
+        stream = topics_stream(self.backup.store, self.backup.layout, self.time)
         stream.append(table([entry], TOPICS))
 
     def _sink(self, topic: str, partition: int, cut: range) -> list[str]:
@@ -234,7 +234,7 @@ class Standby:
             where = TopicPartition(topic, partition)
             view = self.backup.layout.parse(key).view
             rows.append(stored(where, key, view, facts, head.size, cut, "r", self.time.ms()))
-        stream = place.of_topic(self.backup.store, self.backup.layout, topic, self.time)
+        stream = topic_stream(self.backup.store, self.backup.layout, topic, self.time)
         stream.append(table(rows, OBJECTS))
 
     def warned(self, code: str) -> list[str]:

@@ -8,26 +8,25 @@ import pyarrow as pa
 from backup_samples import Backup
 
 from kbackup import config
-from kbackup.backup import catalog
-from kbackup.backup.ledger.objects import TopicLedger
-from kbackup.backup.ledger.rows import Entry
+from kbackup.catalog import listing
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import KbackupError
-from kbackup.flow.views import ReadOptions
 from kbackup.kafka import NO_OTHERS, KafkaSettings, NewTopic, Position, Topic
+from kbackup.pipeline.views import ReadOptions
+from kbackup.plugins import Step, choose_topics
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
-from kbackup.restore.planning.routing import to_survey
-from kbackup.restore.planning.shares import Shares
+from kbackup.restore.planning.routing import Shares, to_survey
 from kbackup.restore.survey import survey
-from kbackup.restore.tasks.work import Work
+from kbackup.restore.tasks.task import Work
 from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
-from kbackup.steps import Step, choose_topics
+from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 from tests.support.creating import each_created
 from tests.support.fakes import SilentLine, topics_of
@@ -248,7 +247,7 @@ class Restoring:
     def plan(self, **options: Any) -> RestorePlan:
         """What a restore with these options would do."""
         settings = self.settings(**options)
-        found = catalog.read(
+        found = listing.list_backup(
             self.store, self.backup.layout, wiring.format_options(settings),
             topics=settings.topics, only_format=wiring.only_format(settings),
         )  # fmt: skip

@@ -14,11 +14,11 @@ from backup_samples import (
     Backup,
 )
 
-from kbackup.channel import Line
-from kbackup.cli.json_lines import schema
-from kbackup.flow.views import ReadOptions
+from kbackup.cli.output import schema
+from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import of_run_records
 from kbackup.runs.summary import Summary
+from kbackup.spark.channel import Line
 from kbackup.verify.run import Notes, Read, verify
 from kbackup.verify.task import VerifyJob, verify_task
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from kbackup.sink.spans import division
+from kbackup.sink.spans import scheduler
 
-small: Any = division
+small: Any = scheduler
 small.EVERY = 2_000
 
 from kbackup.cli import main  # noqa: E402  (after what it reads)

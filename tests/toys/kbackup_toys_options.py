@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from kbackup.options import integer
-from kbackup.unsupported import Unsupported, true
+from kbackup.options import Unsupported, integer, true
 
 DIRECTORIES: Final = integer("modulo.directories", "How many directories there are.", 3, ge=1)
 

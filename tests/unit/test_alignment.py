@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.alignment import pairs
+from kbackup.records import pairs
 
 sizes = st.lists(st.integers(0, 4), max_size=6)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.channel import Hub, Line
 from kbackup.events import Event
+from kbackup.spark.channel import Hub, Line
 
 
 class Said(dict[str, Any]):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from kbackup import config, expressions
+from kbackup import config
 from kbackup.errors import ConfigurationError
-from kbackup.expressions import Expression
-from kbackup.places import Place
+from kbackup.naming import expressions
+from kbackup.naming.expressions import Expression
+from kbackup.naming.places import Place
 
 
 def test_a_comma_in_a_pattern_does_not_end_an_entry() -> None:

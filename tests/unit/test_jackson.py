@@ -3,7 +3,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from kbackup import jackson
+from kbackup.java import jackson
 
 
 def canonical(*texts: bytes | None) -> list[str | None]:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.name_template import NameTemplate
 from kbackup.naming import (
     INDEX_EXTENSION,
     OFFSET_MAX,
@@ -16,6 +15,7 @@ from kbackup.naming import (
     ObjectKey,
     View,
 )
+from kbackup.naming.name_template import NameTemplate
 
 TEMPLATES = [
     "{date}/{topic}-{partition}-{offset}",

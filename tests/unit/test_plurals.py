@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.plurals import counted, form
+from kbackup.errors import counted, form
 
 
 @pytest.mark.parametrize(

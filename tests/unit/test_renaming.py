@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex.pattern import MATCH_TIMEOUT
-from kbackup.renaming import Rename, rename
+from kbackup.java.regex import MATCH_TIMEOUT
+from kbackup.naming.renaming import Rename, rename
 
 topics = st.text("abcxyzABC019._-", min_size=1, max_size=40)
 

@@ -13,18 +13,8 @@ from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.reports import (
-    Bookmark,
-    Done,
-    LastObject,
-    Mark,
-    OfRestore,
-    OfSink,
-    PartitionReport,
-    Place,
-    Source,
-    WrittenTo,
-)
+from kbackup.runs.position import Bookmark, Done, LastObject, Mark, Place, Source
+from kbackup.runs.report import OfRestore, OfSink, PartitionReport, WrittenTo
 from kbackup.sink.messages import Examined
 
 ORDERS = TopicPartition("orders", 3)

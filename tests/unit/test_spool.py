@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup import spool
+from kbackup import files
 from kbackup.errors import ConfigurationError, NoSpaceError
-from kbackup.spool import Section, Spool
+from kbackup.files import Section, Spool
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 100))
@@ -165,11 +165,11 @@ def test_a_useless_tmpdir_is_refused_not_replaced(
     monkeypatch.setenv("TMPDIR", str(tmp_path / name))
 
     with pytest.raises(ConfigurationError, match=f"TMPDIR={tmp_path}/{name} cannot be used"):
-        spool.folder()
+        files.spool_folder()
 
 
 def test_the_spool_folder_is_tmpdir(folder: Path) -> None:
     """
     What is checked at the start is what is used later.
     """
-    assert folder == spool.folder()
+    assert folder == files.spool_folder()

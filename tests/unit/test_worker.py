@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.engine.ahead import Ahead
-from kbackup.worker import SOCKET, without_archives
+from kbackup.spark.jvm import Ahead
+from kbackup.spark.worker import SOCKET, without_archives
 from tests.support.own_process import measured
 
 
@@ -40,9 +40,9 @@ def test_archives_stay_where_pyspark_is_nowhere_else() -> None:
 def prepared() -> dict[str, Any]:
     """What a process has become that is about to fork workers: threads, frozen objects, modules."""
     program = (
-        "import gc, json, os, runpy, sys, kbackup.worker\n"
+        "import gc, json, os, runpy, sys, kbackup.spark.worker\n"
         "runpy.run_module = lambda *_, **__: None\n"
-        "kbackup.worker.main()\n"
+        "kbackup.spark.worker.main()\n"
         "threads = len(os.listdir('/proc/self/task'))\n"
         "kept = [gc.isenabled(), gc.get_freeze_count() > len(gc.get_objects())]\n"
         "import pyarrow\n"
@@ -75,9 +75,9 @@ def test_a_garbage_collection_in_a_worker_does_not_copy_what_workers_share(
 
 
 _HEAPS = """\
-import ctypes, sys, threading, kbackup.worker
-kbackup.worker._USED_BY_TASKS = ()
-kbackup.worker._prepare()
+import ctypes, sys, threading, kbackup.spark.worker
+kbackup.spark.worker._USED_BY_TASKS = ()
+kbackup.spark.worker._prepare()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
 for _ in range(4):
@@ -145,7 +145,7 @@ def test_workers_do_not_share_what_few_tasks_use(prepared: dict[str, Any], libra
     ]
 
 
-DAEMON = [sys.executable, "-m", "kbackup.worker", "pyspark.worker"]
+DAEMON = [sys.executable, "-m", "kbackup.spark.worker", "pyspark.worker"]
 
 
 def forked(daemon: "subprocess.Popen[bytes]") -> int:
@@ -218,9 +218,9 @@ def test_spark_gets_its_daemon_where_the_one_started_ahead_is_gone(tmp_path: Pat
 
 
 _FIRST_CLIENT = """\
-import os, sys, kbackup.worker
-kbackup.worker._USED_BY_TASKS = ()
-kbackup.worker._prepare(["kbackup.stores.s3"])
+import os, sys, kbackup.spark.worker
+kbackup.spark.worker._USED_BY_TASKS = ()
+kbackup.spark.worker._prepare(["kbackup.stores.s3"])
 opened = []
 sys.addaudithook(lambda event, found: opened.append(str(found[0])) if event == "open" else None)
 from kbackup.stores import StoreSettings, open_store

@@ -9,35 +9,71 @@ or is refused is set aside and tried again later, while the rest goes on.
 import functools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, Unpack
 
-from kbackup import moments
+from kbackup.clock import rfc3339
 from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
-from kbackup.events import Event, Planned
+from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
-from kbackup.reports import OfRestore, PartitionReport
-from kbackup.restore import audit, news, pace
+from kbackup.plugins import choose_topics
+from kbackup.restore import audit, beginning, pace
 from kbackup.restore.account import Account
 from kbackup.restore.beginning import begin
-from kbackup.restore.follow.asides import BUCKET, Asides, Subject
-from kbackup.restore.follow.lookout import Lookout, stamps
-from kbackup.restore.follow.ready import Ready
-from kbackup.restore.follow.remarks import Remarks
-from kbackup.restore.follow.routes import Routes
-from kbackup.restore.follow.tasks import KeptTasks
-from kbackup.restore.follow.visit import VisitPlanner
+from kbackup.restore.follow.lookout import BUCKET, Asides, Lookout, Ready, Remarks, Subject, stamps
+from kbackup.restore.follow.visit import Routes, VisitPlanner
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import PlannedTopic, RestorePlan, confirm
-from kbackup.restore.planning.shares import Surveyed
+from kbackup.restore.planning.routing import Surveyed
 from kbackup.restore.survey import survey
 from kbackup.restore.tasks.task import put_back
 from kbackup.runs import known, wiring
 from kbackup.runs.frame import Frame
-from kbackup.steps import choose_topics
+from kbackup.runs.report import OfRestore, PartitionReport
+from kbackup.spark.engine import Manner
+from kbackup.spark.settings import NotBegun, R, Task
 from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTasks:
+    """Runs tasks, and hears what they say.
+
+    Attributes:
+        frame: The run's.
+        account: Takes in how far partitions are.
+    """
+
+    frame: Frame
+    account: Account
+
+    def run(
+        self, task: Task[R], units: Sequence[Any], **manner: Unpack[Manner]
+    ) -> list[R | NotBegun]:
+        """Run *task* over *units* and return all reports: `Frame.tasks`."""
+        manner["keeps"] = True
+        return self.frame.tasks(task, units, self._hear, **manner)
+
+    def reports(self, task: Task[R], units: Sequence[Any], **manner: Unpack[Manner]) -> list[R]:
+        """Run *task* over *units* and return the reports of all of them.
+
+        Raises:
+            SparkError: If a task has not begun.
+        """
+        found = self.run(task, units, **manner)
+        for each in found:
+            if isinstance(each, NotBegun):
+                raise SparkError(each.failure.what, each.failure.why)
+        return [each for each in found if not isinstance(each, NotBegun)]
+
+    def _hear(self, event: Event) -> None:
+        if event["type"] == PROGRESS:
+            self.frame.tell(self.account.progress(Progress.from_dict(event)))
+        else:
+            self.frame.show(event)
+
 
 OVERDUE_S: Final = 600.0
 """How long an object may wait to become whole until the restore no longer counts as complete."""
@@ -125,7 +161,7 @@ class Following:
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
         if self._turns == 0:
-            news.start(self._settings, self._summary, cluster, names, self._tell)
+            beginning.tell_start(self._settings, self._summary, cluster, names, self._tell)
         self._lookout.foreign(found)
         for place in self._asides.gone(names):
             self._take_up(place)
@@ -151,7 +187,7 @@ class Following:
                 "plan": self._remarks.plans(),
                 "timings": self._frame.timings.to_dict(),
                 "last_success": (
-                    None if good is None else moments.text(datetime.fromtimestamp(good, UTC))
+                    None if good is None else rfc3339(datetime.fromtimestamp(good, UTC))
                 ),
             }
 

@@ -1,21 +1,328 @@
-"""What a restore that follows sees in the bucket, each time it looks."""
+"""What a restore that follows sees in the bucket: what is whole, set aside, to be reported.
+
+A bucket that is being written to may show a part of what belongs together: one of the files of a
+cut, or values before their keys.  A restore that took that part would be past the rest when it
+comes.  The ledger says what is whole, for a sink enters a cut once all of its objects are stored;
+where it says nothing, an object is taken when it has not changed for a while.
+
+Nothing here reads a clock or talks to anybody.
+"""
 
 import hashlib
-from collections.abc import Callable, Collection
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import Any, Final
 
-from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import Catalog
+from kbackup.catalog import listing
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
 from kbackup.errors import Failure, ObjectKeyError
-from kbackup.restore.follow.asides import BUCKET
-from kbackup.restore.follow.remarks import Remarks
+from kbackup.events import Event, Tell, TopicPlanned, Warned
+from kbackup.records import TopicPartition
+from kbackup.restore.planning.plan import PlannedTopic
+from kbackup.restore.planning.resuming import LEFT_OUT
 from kbackup.runs import wiring
+from kbackup.runs.frame import growing_s
+from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.known import Known
-from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.selection import select
+from kbackup.runs.summary import Summary
 from kbackup.stores import Store
+
+UNENTERED_S: Final = 300.0
+"""How long an object stays the same that a topic's ledger should know, until it is taken."""
+
+_Seen = tuple[tuple[int, float], float]
+"""Size and time of an object, and since when it has had these by the monotonic clock."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """Remembers since when objects have been as they are, by topic and key.
+
+    Attributes:
+        interval_s: How long an object of a topic without a ledger stays the same until it is
+            taken, in seconds: the time between two listings.
+    """
+
+    interval_s: float
+    _since_of: dict[str, dict[str, _Seen]] = field(default_factory=dict)
+    _waiting: dict[str, float] = field(default_factory=dict)
+
+    def take(
+        self,
+        topics: Collection[str],
+        found: Catalog,
+        known: Known,
+        now: float,
+        clock_s: float | None = None,
+    ) -> Catalog:
+        """Return what of a listing is taken; of each partition all before what is not whole.
+
+        Args:
+            topics: The topics that were listed.
+            found: All their objects.
+            known: What the backup says of itself, read before the listing.
+            now: By the monotonic clock.
+            clock_s: The time in seconds since the epoch, to tell the age of objects by that were
+                there before the run; None where what has not been seen before is new.
+        """
+        taken = dict[TopicPartition, list[FileSet]]()
+        before = {topic: self._since_of.pop(topic, {}) for topic in topics}
+        for topic in topics:
+            self._waiting.pop(topic, None)
+        for where, sets in found.sets.items():
+            limit = first = None
+            for number, files in enumerate(sets):
+                since = self._since(files, before[where.topic], known, now, clock_s)
+                if since is None or self._is_taken(files, known, now - since):
+                    continue
+                limit = files.start_offset if limit is None else min(limit, files.start_offset)
+                first = number if first is None else first
+                self._waiting[where.topic] = min(since, self._waiting.get(where.topic, now))
+            kept = [files for files in sets if limit is None or files.start_offset < limit]
+            if sets[0].is_generic:  # they all begin at the same offset, and are in order
+                kept = list(sets[:first])
+            if kept:
+                taken[where] = kept
+        return replace(found, sets=taken)
+
+    def waits(self, topic: str) -> bool:
+        """Whether objects of *topic* were left when it was looked at."""
+        return topic in self._waiting
+
+    def longest_s(self, now: float) -> float:
+        """Return for how long an object has been waiting, in seconds; 0 where none is."""
+        return max((now - since for since in self._waiting.values()), default=0.0)
+
+    def _since(
+        self,
+        files: FileSet,
+        before: Mapping[str, _Seen],
+        known: Known,
+        now: float,
+        clock_s: float | None,
+    ) -> float | None:
+        """Return since when a set has been as it is; None where the ledger knows it as it is."""
+        topic, ledger = files.where.topic, known.ledger(files.where)
+        if known.has_ledger(topic) and all(_bytes(one, ledger) == one.size for one in files.files):
+            return None
+        mine = self._since_of.setdefault(topic, {})
+        for file in files.files:
+            stamp = file.size, file.modified
+            seen = before.get(file.key)
+            if seen is None or seen[0] != stamp:
+                age_s = 0.0
+                if seen is None and clock_s is not None:
+                    age_s = max(0.0, clock_s - file.modified)
+                seen = stamp, now - age_s
+            mine[file.key] = seen
+        return max(mine[file.key][1] for file in files.files)
+
+    def _is_taken(self, files: FileSet, known: Known, still_s: float) -> bool:
+        """Whether a set that the ledger does not know as it is has been the same long enough."""
+        if not known.has_ledger(files.where.topic):
+            return still_s >= self.interval_s
+        ledger = known.ledger(files.where)
+        reached = ledger.reached()
+        is_begun = any(file.key in ledger.objects for file in files.files)
+        if reached is not None and files.start_offset >= reached and not is_begun:
+            return False  # a sink is at it, or was killed and will store it again
+        return still_s >= UNENTERED_S
+
+
+def _bytes(file: BackupFile, ledger: PartitionLedger) -> int | None:
+    entry = ledger.objects.get(file.key)
+    return None if entry is None else entry.bytes
+
+
+LONGEST_PAUSE_S: Final = 300.0
+"""The longest pause after a fault that passes, as those of Kafka and the store do."""
+
+LONGEST_RARE_PAUSE_S: Final = 3600.0
+"""The longest after any other: a person has to mend it."""
+
+_PASSING: Final = frozenset({5, 6})
+"""Exit codes of faults that pass: Kafka's, a registry's and the store's."""
+
+Subject = str | TopicPartition
+"""What is set aside: a topic of the backup, one of its partitions, or `BUCKET`."""
+
+BUCKET: Final = ""
+"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    failures: tuple[Failure, ...]
+    count: int
+    until: float
+
+
+@dataclass(slots=True)
+class Asides:
+    """What is set aside.
+
+    Attributes:
+        first_s: The first pause, in seconds.
+    """
+
+    first_s: float
+    _held: dict[Subject, _Aside] = field(default_factory=dict)
+
+    def add(self, place: Subject, failures: Sequence[Failure], now: float, jitter: float) -> bool:
+        """Set *place* aside, for longer where it has failed before; return whether that is news.
+
+        Args:
+            place: What has failed.
+            failures: What it failed with; one or more.
+            now: By the monotonic clock.
+            jitter: 0 to 1, as `growing_s` takes it.
+        """
+        before = self._held.get(place)
+        count = 1 if before is None else before.count + 1
+        passes = all(failure.exit_code in _PASSING for failure in failures)
+        longest_s = max(self.first_s, LONGEST_PAUSE_S if passes else LONGEST_RARE_PAUSE_S)
+        pause_s = growing_s(count, self.first_s, longest_s, jitter)
+        self._held[place] = _Aside(tuple(failures), count, now + pause_s)
+        return before is None or _codes(before.failures) != _codes(failures)
+
+    def remove(self, place: Subject) -> bool:
+        """Take *place* up again; return whether it was set aside."""
+        return self._held.pop(place, None) is not None
+
+    def holds(self, place: Subject) -> bool:
+        """Whether *place* is set aside."""
+        return place in self._held
+
+    def rests(self, place: Subject, now: float) -> bool:
+        """Whether *place* is set aside and not to be tried yet."""
+        held = self._held.get(place)
+        return held is not None and now < held.until
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of *topic* that are set aside."""
+        return [at for at in self._held if isinstance(at, TopicPartition) and at.topic == topic]
+
+    def gone(self, topics: Collection[str]) -> list[Subject]:
+        """Return what is set aside of topics that are none of *topics* any more."""
+        return [at for at in self._held if _topic(at) and _topic(at) not in topics]
+
+
+def _topic(place: Subject) -> str:
+    return place.topic if isinstance(place, TopicPartition) else place
+
+
+def _codes(failures: Sequence[Failure]) -> list[str]:
+    return [failure.code for failure in failures]
+
+
+_COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
+"""Warnings that make a restore less than whole, and under what they are counted."""
+
+
+class Remarks:
+    """Reports what is new; what still holds at the end is in the summary too.
+
+    Args:
+        summary: Grows by what holds.
+        lock: Guards it: tasks change it as well.
+        tell: Takes events.
+    """
+
+    def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
+        self._summary, self._lock, self._tell = summary, lock, tell
+        self._plans: dict[tuple[str, str], TopicPlanned] = {}
+
+    def plans(self) -> list[Event]:
+        """Return the latest plan of each topic."""
+        return [plan.to_dict() for plan in self._plans.values()]
+
+    def plan(self, topic: PlannedTopic) -> None:
+        """Report what is planned for a topic where that is news, and what is odd about it."""
+        place, event = (topic.intent.source, topic.intent.target), topic.event()
+        with self._lock:
+            before = self._plans.get(place)
+            self._plans[place] = event
+        if before is None or (before.action, before.code) != (event.action, event.code):
+            self._tell(event)
+        self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
+        with self._lock:
+            said = [entry.code for entry in self._summary.remarks.values()]
+            for code, reason in _COUNTED.items():
+                if code in said:
+                    self._summary.skipped[reason] = said.count(code)
+
+    def odd(
+        self,
+        about: tuple[str, str],
+        said: Sequence[tuple[str, str]],
+        keys: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Report what is odd about something, if it is news; it replaces what was said before.
+
+        Args:
+            about: What it is about.
+            said: Codes and sentences; none where nothing is odd any more.
+            keys: The object that a sentence is about.
+
+        Returns:
+            Whether any of it is news.
+        """
+        mine = {(*about, code, text): text for code, text in said}
+        with self._lock:
+            remarks = self._summary.remarks
+            for key in [key for key in remarks if key[:2] == about and key not in mine]:
+                del remarks[key]
+            fresh = [key for key in mine if key not in remarks]
+            for key in fresh:
+                of = {} if keys is None else {"key": keys[key[3]]}
+                remarks[key] = self._event(key[2], key[3], of)
+        for key in fresh:
+            self._tell(remarks[key])
+        return bool(fresh)
+
+    def count(self, reason: str, number: int) -> None:
+        """Put into the summary how many there are of what is left out, unless there are none."""
+        with self._lock:
+            if number:
+                self._summary.skipped[reason] = number
+
+    def set_aside(self, place: Subject, failure: Failure) -> None:
+        """Report that *place* is set aside, and why."""
+        text = f"{str(place) or 'the restore'} is set aside: {failure}"
+        self._tell(self._event("set_aside", text, _placed(place)))
+
+    def goes_on(self, place: Subject) -> None:
+        """Report that *place* is no longer set aside."""
+        what = f"{place}: the restore" if place else "the restore"
+        self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
+
+    def stand(self, place: Subject, failures: Sequence[Failure]) -> None:
+        """Put into the summary why *place* is set aside: that is the reason of the exit code.
+
+        Args:
+            place: What is set aside, or is no longer.
+            failures: Why; they replace what was said before.  None where it is no longer.
+        """
+        standing = self._summary.standing
+        for number, failure in enumerate(failures):
+            standing["aside", place, number] = failure.at(**_placed(place))
+        number = len(failures)
+        while standing.pop(("aside", place, number), None) is not None:
+            number += 1
+
+    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
+        return Warned(code, text, self._summary.run, place)
+
+
+def _placed(place: Subject) -> Mapping[str, Any]:
+    if isinstance(place, TopicPartition):
+        return {"topic": place.topic, "partition": place.partition}
+    return {"topic": place} if place else {}
+
 
 FOREIGN_MOST: Final = 20
 """Foreign objects that are named; all are counted."""
@@ -49,7 +356,7 @@ class Lookout:
             StoreError: If the listing cannot be had whole.
         """
         settings = self._settings
-        return listing.read(
+        return listing.list_backup(
             self._store,
             wiring.layout(settings),
             wiring.format_options(settings),

@@ -1,13 +1,23 @@
-"""What a restore would write where: plain data, made by `planner`."""
+"""What a restore would write where, topic by topic and partition by partition: plain data."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.config import Settings
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import RestoreTopic, TopicPlanned
+from kbackup.kafka import Position, Topic
+from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import RestoreUnit
+from kbackup.restore.job import Lane, RestoreUnit
+from kbackup.restore.partition_map import PartitionMap
+from kbackup.restore.planning.inventory import Inventory, indivisible
+from kbackup.restore.planning.resuming import Log, Standing, judge, remaining, united
+from kbackup.restore.planning.routing import Shares, routed_from
 from kbackup.restore.planning.safety import Intent, Target
+from kbackup.runs.position import Bookmark, Mark, Place, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +129,306 @@ def confirm(plan: RestorePlan, agree: Callable[[str], bool] | None, *, is_agreed
             "--if-exists append needs a confirmation",
             "--yes confirms in advance",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The targets that exist.
+
+    Attributes:
+        topics: By name.
+        spans: What each of their partitions holds, open transactions included.
+        positions: The positions of each group in them, whoever committed these.
+        configs: Settings, as far as they may be read.
+    """
+
+    topics: Mapping[str, Topic]
+    spans: Mapping[TopicPartition, Span]
+    positions: Mapping[str, Mapping[TopicPartition, Position]]
+    configs: Mapping[str, Mapping[str, str]]
+
+    def log(self, where: TopicPartition) -> Log | None:
+        """Return a target partition, None where there is none yet."""
+        topic, span = self.topics.get(where.topic), self.spans.get(where)
+        return None if topic is None or span is None else Log(where, topic.topic_id, span)
+
+    def position(self, group: str, where: TopicPartition) -> Position | None:
+        """Return a group's position, None where it has none."""
+        return self.positions.get(group, {}).get(where)
+
+    def target(self, name: str, standings: Mapping[TopicPartition, Standing]) -> Target:
+        """Return a target topic as it stands, each partition of which has one source.
+
+        Args:
+            name: The topic.
+            standings: Where the restore stands in the partitions that it is to write to.
+        """
+        if name not in self.topics:
+            return Target()
+        own = {
+            where
+            for where, standing in standings.items()
+            if standing.bookmark is not None or standing.refusal is not None
+        }
+        # a partition that someone else fills matters only if this restore is to write to it
+        others = (standings.keys() if own else self._spans(name).keys()) - own
+        filled = sum(len(self.spans[where]) for where in others if where.topic == name)
+        partitions = self.topics[name].partitions
+        return Target(partitions, filled, bool(own), self.configs.get(name))
+
+    def shared_target(
+        self, name: str, standings: Collection[Standing], *, has_written: bool
+    ) -> Target:
+        """Return a target topic as it stands, whose partitions have several sources.
+
+        A restore commits all of its beginnings before its first record.  So a source without a
+        position, once records of others are there, is one whose position was lost: its own
+        records may be there too.
+
+        Args:
+            name: The topic.
+            standings: Where the restore of each partition of the backup stands.
+            has_written: Whether any of them has written records.
+        """
+        if name not in self.topics:
+            return Target()
+        known = [each.bookmark is not None or each.refusal is not None for each in standings]
+        filled = 0
+        if not all(known) and (has_written or not any(known)):
+            filled = sum(map(len, self._spans(name).values()))
+        return Target(self.topics[name].partitions, filled, any(known), self.configs.get(name))
+
+    def _spans(self, name: str) -> dict[TopicPartition, Span]:
+        """Return what the partitions of a topic hold that is there."""
+        count = self.topics[name].partitions
+        wheres = (TopicPartition(name, partition) for partition in range(count))
+        return {where: self.spans[where] for where in wheres if where in self.spans}
+
+    def bookmark(
+        self, standing: Standing, source: Source, where: TopicPartition, first_offset: int
+    ) -> Bookmark[Mark]:
+        """Return the bookmark that a restore continues from, or begins with.
+
+        Args:
+            standing: Where the restore stands.
+            source: What is restored.
+            where: The target partition.
+            first_offset: Of the backup.
+        """
+        log = self.log(where)
+        found = standing.bookmark
+        if found is None:  # what it writes comes after what the target holds
+            end = 0 if log is None else log.span.end_offset
+            topic = self.topics.get(where.topic)  # which may lack the partition still
+            target_id = "" if topic is None else topic.topic_id
+            return Bookmark(Mark(source, target_id, Span(end, end), Place(0, first_offset)))
+        if found.of.log is None and log is not None:  # an early version did not keep it
+            return replace(found, of=replace(found.of, log=log.span))
+        return found
+
+
+class Lanes:
+    """The partitions of one target, and which of the backup's go to each of them.
+
+    Args:
+        topic: The target.
+        count: How many partitions it has, or is created with.
+        held: What the targets hold.
+        partition_map: Which partitions go where.
+        sources: What is restored; where partitions share targets, all partitions of the backup.
+        layout: How objects are named.
+
+    Attributes:
+        count: How many partitions the target has, or is created with.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        count: int,
+        held: Held,
+        partition_map: PartitionMap,
+        sources: Mapping[TopicPartition, Source],
+        layout: Layout,
+    ) -> None:
+        self._topic, self.count = topic, count
+        self._held, self._map, self._sources = held, partition_map, sources
+        self._found = {where: self._judged(where, layout) for where in sources}
+        self._standings = {
+            where: united(found) if found else Standing() for where, found in self._found.items()
+        }
+
+    @property
+    def standings(self) -> Collection[Standing]:
+        """Where the restore of each partition of the backup stands."""
+        return self._standings.values()
+
+    def standing(self, where: TopicPartition) -> Standing:
+        """Return where the restore of a partition of the backup stands."""
+        return self._standings[where]
+
+    def target(self) -> Target:
+        """Return the target as it stands."""
+        found = [each for lanes in self._found.values() for each in lanes.values()]
+        if not self._map.is_same:
+            has_written = any(each.has_written for each in found)
+            return self._held.shared_target(self._topic, self.standings, has_written=has_written)
+        return self._held.target(
+            self._topic, {at: each for lanes in self._found.values() for at, each in lanes.items()}
+        )
+
+    def unit(
+        self,
+        where: TopicPartition,
+        sets: Sequence[FileSet] = (),
+        *,
+        first_offset: int = 0,
+        before: str = "",
+        max_message_bytes: int | None = None,
+        window: Window = EVERYTHING,
+    ) -> RestoreUnit:
+        """Return what a task has to do for a partition of the backup.
+
+        Args:
+            where: The partition.
+            sets: What is left of it.
+            first_offset: Of the backup.
+            before: Digest of the value sets that are done.
+            max_message_bytes: Largest record the target takes; None for what the broker says.
+            window: Which of the records are restored.
+        """
+        group, source = self._map.group_of(where.partition), self._sources[where]
+        begins = self._standings[where].bookmark is None
+        found = {} if begins else self._found[where]
+        home, *others = (
+            Lane(
+                at,
+                self._held.bookmark(found.get(at, Standing()), source, at, first_offset),
+                self._held.position(group, at),
+            )
+            for at in self._targets(where)
+        )
+        return RestoreUnit(
+            home.target, tuple(sets), home.bookmark, home.committed, begins, before,
+            max_message_bytes, window, None if self._map.is_same else group, tuple(others),
+        )  # fmt: skip
+
+    def beginnings(self, units: Collection[RestoreUnit]) -> tuple[RestoreUnit, ...]:
+        """Return the beginnings to commit before any record of *units* is written.
+
+        They are those of all partitions that share targets, with objects or without: one that gets
+        its first object later has a position then.
+        """
+        if self._map.is_same or not units:
+            return ()
+        planned = {unit.source: replace(unit, sets=()) for unit in units}
+        return tuple(
+            planned[where] if where in planned else self.unit(where)
+            for where, standing in self._standings.items()
+            if standing.bookmark is None
+        )
+
+    def _targets(self, where: TopicPartition) -> list[TopicPartition]:
+        return self._map.targets(where, self._topic, self.count)
+
+    def _judged(self, where: TopicPartition, layout: Layout) -> dict[TopicPartition, Standing]:
+        """Return where one partition's restore stands in each that it writes to and that exists."""
+        group = self._map.group_of(where.partition)
+        logs = (self._held.log(at) for at in self._targets(where))
+        return {
+            log.where: judge(
+                self._held.position(group, log.where), self._sources[where], log,
+                group=group, layout=layout,
+            )
+            for log in logs
+            if log is not None
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """What one partition adds to the plan of its topic.
+
+    Attributes:
+        sets: What of the backup is asked for.
+        unit: What of it a task has to do; None for nothing.
+        records: Records in *sets*; None where that is not known before they are read.
+        refusals: Why nothing may be written.
+        warnings: Codes and sentences.
+    """
+
+    sets: Sequence[FileSet]
+    unit: RestoreUnit | None
+    records: int | None
+    refusals: Sequence[KbackupError]
+    warnings: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlanner:
+    """Plans partitions one by one.
+
+    Attributes:
+        settings: The configuration.
+        inventory: What the backup holds.
+        window: Which of the records are asked for.
+        shares: Which topics the transforms choose, where they choose one for each record.
+    """
+
+    settings: Settings
+    inventory: Inventory
+    window: Window
+    shares: Shares | None
+
+    def plan(
+        self, where: TopicPartition, target: str, lanes: Lanes, max_message_bytes: int | None
+    ) -> PlannedPartition:
+        """Return what a partition adds to the plan of one topic.
+
+        Args:
+            where: The partition of the backup.
+            target: The topic that is written to.
+            lanes: Its partitions, and where the restore stands in them.
+            max_message_bytes: Largest record that it takes; None for what the broker says.
+        """
+        facts = self.inventory.facts
+        found = self.inventory.covered(where)
+        sets = found.sets
+        share = None if self.shares is None else self.shares.of(where, target)
+        bookmark = lanes.standing(where).bookmark
+        mark = None if bookmark is None else bookmark.of
+        begun = None if mark is None or mark.total == 0 else mark
+        reads_all = share is None or share.counts_rest or (begun is not None and begun.is_all)
+        if share is not None and not reads_all:
+            sets = self.inventory.among(where, share.sets)
+        warnings: list[tuple[str, str]] = []
+        refusals = found.refusals()
+        if share is None or share.counts_rest:
+            warnings += found.warnings()
+        records = self.inventory.records(where, sets) if share is None else share.records
+        if not self.window.is_everything:
+            records = None  # not known before they are read
+            refusals += indivisible(where, sets, self.window, facts)
+            sets = [files for files in sets if self.window.takes(files, facts(files))]
+        own = None if share is None else share.sets
+        left = remaining(self.inventory.facts_of_begun, sets, mark, self.inventory.cut_of, own)
+        if left.refusal is not None:
+            refusals.append(left.refusal)
+        unit = None
+        if left.sets:
+            unit = lanes.unit(
+                where,
+                tuple(self.inventory.digested(files) for files in left.sets),
+                first_offset=sets[0].start_offset,
+                before=left.before,
+                max_message_bytes=max_message_bytes,
+                window=self.window,
+            )
+        if unit is not None and share is not None:
+            unit = replace(
+                unit, routed_from=routed_from(self.settings, where.topic),
+                counts_rest=share.counts_rest,
+            )  # fmt: skip
+            if begun is None:
+                unit = unit.reading(is_all=reads_all)
+        return PlannedPartition(sets, unit, records, refusals, warnings)

@@ -1,29 +1,80 @@
-"""Plans a restore, with what forbids it; planning changes nothing."""
+"""Plan a restore, with what forbids it; planning changes nothing."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from kbackup.backup.frozen import frozen
+from kbackup.catalog.listing import frozen
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
 from kbackup.kafka import Cluster
+from kbackup.naming.renaming import rename
 from kbackup.records import TopicPartition
-from kbackup.renaming import rename
-from kbackup.reports import Source
+from kbackup.restore import settle
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.partition_map import ORDER, PartitionMap
-from kbackup.restore.planning import safety, soundness
-from kbackup.restore.planning.held import Held
-from kbackup.restore.planning.inventory import Inventory
-from kbackup.restore.planning.lanes import Lanes
-from kbackup.restore.planning.partition import PartitionPlanner
-from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
+from kbackup.restore.planning import safety
+from kbackup.restore.planning.inventory import (
+    PARTITIONS_BELIEVED,
+    Inventory,
+    known_gone,
+    not_stored,
+    splittable,
+    unbelievable,
+    unconvertible,
+)
+from kbackup.restore.planning.plan import Held, Lanes, PartitionPlanner, PlannedTopic, RestorePlan
+from kbackup.restore.planning.routing import Shares
 from kbackup.restore.planning.safety import Intent, Target
-from kbackup.restore.planning.shares import Shares
-from kbackup.restore.planning.sources import config_of_copy, source_of
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
+from kbackup.runs.position import Source
 from kbackup.stores import Store
+
+KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
+"""Settings of the source topic that a created target gets.  Not cleanup.policy and retention:
+nothing may be deleted before the restore has been looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """What a backup says of a topic, beyond its objects.
+
+    Attributes:
+        partitions: Their number when it was backed up; 0 where it is not known.
+        cluster_id: Of the cluster it was backed up from; empty where it is not known.
+        config: Its settings then.
+    """
+
+    partitions: int = 0
+    cluster_id: str = ""
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def source_of(known: Known, topic: str) -> SourceTopic:
+    """Return what a backup says of a topic, beyond its objects."""
+    entry = known.topics.get(topic)
+    if entry is None:
+        return SourceTopic()
+    return SourceTopic(entry.partitions or 0, entry.cluster_id, entry.config)
+
+
+def config_of_copy(
+    source: SourceTopic, given: Mapping[str, str], *, original: bool = False
+) -> dict[str, str]:
+    """Return settings of a topic to create: nothing restored may be deleted or refused.
+
+    Args:
+        source: The topic that was backed up.
+        given: The operator's settings, which win.
+        original: Take all of the source's settings that can do neither.
+    """
+    kept = {
+        name: value
+        for name, value in source.config.items()
+        if name in KEPT_CONFIG or (original and not settle.waits_for_settle(name))
+    }
+    return {**settle.COPY_CONFIG, **kept, **given}
 
 
 class Planner:
@@ -113,7 +164,7 @@ class Planner:
         """
         if self._map.is_same:
             return self._inventory.wanted(intent.source)
-        count = min(intent.partitions, soundness.PARTITIONS_BELIEVED)
+        count = min(intent.partitions, PARTITIONS_BELIEVED)
         every = {TopicPartition(intent.source, partition) for partition in range(count)}
         return sorted(every.union(self._inventory.stored(intent.source)))
 
@@ -225,16 +276,16 @@ class Planner:
         stored = sum(file.size for files in chosen for file in files.files)
         wheres = self._inventory.wanted(intent.source)
         if wheres:
-            refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
+            refusals += unbelievable(intent, wheres[-1].partition, source.partitions)
         refusals += safety.unreplicable(
             intent, target, settings.replication_factor, self._cluster.brokers
         )
         if self._shares is None or intent.target == self._shares.targets(intent.source)[0]:
             refusals += self._missing(intent)  # said once
-            own, unreadable = soundness.converted(intent.source, chosen, wiring.reading(settings))
+            own, unreadable = unconvertible(intent.source, chosen, wiring.reading(settings))
             warnings += own
             refusals += unreadable
-            warnings += soundness.lacks(
+            warnings += not_stored(
                 intent.source,
                 self._inventory.sets(intent.source),
                 self._inventory.entered,
@@ -265,9 +316,7 @@ class Planner:
         if self._settings.yes_split_on_newline:
             return []
         return [
-            refusal
-            for unit in units
-            for refusal in soundness.splittable(self._store, unit.source, unit.sets)
+            refusal for unit in units for refusal in splittable(self._store, unit.source, unit.sets)
         ]
 
     def _missing(self, intent: Intent) -> list[KbackupError]:
@@ -277,7 +326,7 @@ class Planner:
         """
         found: list[KbackupError] = []
         for where, findings in self._inventory.findings(intent.source):
-            found += soundness.gone(where, intent.target, findings, self._window)
+            found += known_gone(where, intent.target, findings, self._window)
         self.missing += [] if self._settings.behavior_on_error == "fail" else found
         return found if self._settings.behavior_on_error == "fail" else []
 

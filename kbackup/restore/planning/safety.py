@@ -17,9 +17,9 @@ from kbackup.errors import (
     RefusedError,
     RetentionError,
     TargetNotEmptyError,
+    counted,
 )
 from kbackup.naming import check_topic
-from kbackup.plurals import counted
 from kbackup.runs.selection import is_internal
 
 APPEND_TIME: Final = "append_time"

@@ -1,26 +1,65 @@
-"""Which records of a batch are written: those asked for, as the transforms leave them, if they fit.
+"""Leave out of a batch what is not to be written, and keep what could not be read.
 
 What cannot be written ends the partition or is left out, as ``behavior.on.error`` says.
+
+A record that can be read, but not be changed or converted as it is to be written, is written there
+as it was.  Of anything else the topic gets what is wrong, as JSON.  Both have headers that say what
+it is about.  Records there are dead letters: acknowledged before the position after them.
+
+Rows carry no offsets: a restore counts those that it has written, and passes over as many.  That is
+right only if they are still the same.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.backup.file_sets import FileSet
-from kbackup.errors import BadRecordError, KbackupError
-from kbackup.plurals import counted, form
-from kbackup.records import NO_TIMESTAMP, record_bytes, record_bytes_bound
-from kbackup.registry.framing import renumbered
+from kbackup.catalog.listing import FileSet
+from kbackup.connect.registry.framing import renumbered
+from kbackup.errors import BadRecordError, Failure, KbackupError, RefusedError, counted, form
+from kbackup.records import (
+    HEADER,
+    NO_TIMESTAMP,
+    SCHEMA,
+    TopicPartition,
+    record_bytes,
+    record_bytes_bound,
+)
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.tasks.offset_header import with_offset
 from kbackup.restore.tasks.transforming import Transforming
+from kbackup.runs.dead_letters import CONTEXT, with_headers
+from kbackup.runs.position import Place
+
+
+def with_offset(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """Return records of ``records.SCHEMA`` with one more header each, the last one.
+
+    Args:
+        batch: Records with the offsets that they were backed up with.
+        name: The header's; its value is the offset as decimal digits.
+    """
+    headers, count = batch["headers"], len(batch)
+    there = headers.flatten()  # of these rows only, where the batch is a slice
+    digits = batch["offset"].cast(pa.string()).cast(pa.binary())
+    new = pa.StructArray.from_arrays([pa.repeat(name, count), digits], fields=list(HEADER)).cast(
+        HEADER
+    )
+    rows = pa.concat_arrays([pc.list_parent_indices(headers), pa.array(range(count), pa.int64())])
+    order = pc.sort_indices(rows)  # which is stable: the new one comes after those of its row
+    values = pa.concat_arrays([there, new]).take(order)
+    lengths = pc.add(pc.list_value_length(headers), pa.scalar(1, pa.int32()))
+    bounds = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    field = SCHEMA.field("headers")
+    column = pa.ListArray.from_arrays(bounds, values, type=field.type)
+    return batch.set_column(batch.schema.get_field_index("headers"), field, column)
 
 
 class Count(Protocol):
-    """Adds to the counts of `kbackup.reports.Done`."""
+    """Adds to the counts of `kbackup.runs.position.Done`."""
 
     def __call__(self, **more: int) -> None:
         """Add *more*, by name."""
@@ -145,3 +184,127 @@ class Sieve:
             self._skip(error, None)
         self._count(bad_records=len(offsets))
         return batch.filter(pc.invert(is_giant))
+
+
+def malformed_records(
+    failure: Failure, where: TopicPartition, records: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Return what to write to the topic, ``records.SCHEMA``.
+
+    Args:
+        failure: What is left out, and why.
+        where: Its partition in the backup.
+        records: The records themselves; None where they cannot be read.
+    """
+    context = list(_context(failure, where))
+    if records is not None:
+        return with_headers(records, [context] * len(records))
+    key = failure.place.get("key")
+    row: dict[str, Any] = {
+        "offset": 0, "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
+        "key": None if key is None else str(key).encode(),
+        "value": orjson.dumps(failure.to_dict()), "headers": context,
+    }  # fmt: skip
+    return pa.RecordBatch.from_pylist([row], SCHEMA)
+
+
+def _context(failure: Failure, where: TopicPartition) -> Iterator[dict[str, Any]]:
+    facts: Sequence[tuple[str, object]] = (
+        ("topic", where.topic),
+        ("partition", where.partition),
+        ("offset", failure.place.get("offset")),
+        ("object", failure.place.get("key")),
+        ("exception.message", ": ".join(filter(None, (failure.what, failure.why)))),
+    )
+    for name, fact in facts:
+        if fact is not None:
+            yield {"key": CONTEXT + name, "value": str(fact).encode()}
+
+
+_DO = "restore into a new topic with --rename"
+
+
+class Begun:
+    """What has been read of one value set, compared with what an earlier run had read.
+
+    A set that a sink has named is only as long as its records, so its length is compared.  Objects
+    of any name may be replaced by anyone, so their rows are, by a digest.
+
+    Args:
+        files: The set.
+        place: Where the restore stands in it: its rows that are done, and their digest.
+    """
+
+    def __init__(self, files: FileSet, place: Place) -> None:
+        self._files, self._done, self._expected = files, place.rows, place.content
+        self._rows, self._is_compared = 0, not place.rows
+        self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()
+
+    def take(self, batch: pa.RecordBatch, end_row: int) -> str:
+        """Take rows that were read; return the digest of all so far, empty for a sink's.
+
+        Args:
+            batch: ``records.SCHEMA``, what follows the rows taken before; of a sink's set, rows
+                that nobody asked for may be left out between them.
+            end_row: Rows of the set up to the end of *batch*.
+
+        Raises:
+            RefusedError: If they are others than those that were restored.
+        """
+        self._rows = end_row
+        if not self._files.is_generic:
+            return ""
+        if not self._is_compared and self._done <= end_row:
+            self._is_compared = True
+            again = max(0, self._done - (end_row - len(batch)))
+            self._add(batch.slice(0, again))
+            if self._expected and self._digest() != self._expected:
+                count = self._done
+                first = "record" if count == 1 else f"{count} records"
+                are = form(count, "is another", "are others")
+                raise self._replaced(f"the first {first} in it {are}")
+            batch = batch.slice(again)
+        self._add(batch)
+        return self._digest()
+
+    def pass_over(self, end_row: int) -> bool:
+        """Take rows that cannot be read, up to *end_row* of the set; return whether any is new."""
+        self._rows = max(self._rows, end_row)
+        return end_row > self._done
+
+    def end(self) -> None:
+        """Note that the set has no more rows.
+
+        Raises:
+            RefusedError: If it has fewer than were restored.
+        """
+        if self._rows < self._done:
+            were = form(self._done, "was", "were")
+            held = counted(self._rows, "record")
+            raise self._replaced(f"it holds {held}, and {self._done} {were} restored")
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        for name in ("key", "value"):
+            column = batch[name]
+            lengths = pc.fill_null(pc.binary_length(column), -1)
+            width = lengths.type.bit_width // 8
+            held_in = lengths.buffers()[1].slice(lengths.offset * width, len(lengths) * width)
+            self._lengths.update(held_in)
+            held = column.drop_null()
+            if len(held):
+                rows = pa.ListArray.from_arrays(pa.array([0, len(held)], pa.int32()), held)
+                self._bytes.update(pc.binary_join(rows, b"")[0].as_buffer())
+
+    def _digest(self) -> str:
+        both = self._lengths.digest() + self._bytes.digest()
+        return hashlib.sha256(both).hexdigest()[:16]
+
+    def _replaced(self, why: str) -> RefusedError:
+        where = self._files.where
+        return RefusedError(
+            f"{self._files.id} was replaced after it was restored",
+            why,
+            _DO,
+            topic=where.topic,
+            partition=where.partition,
+        )

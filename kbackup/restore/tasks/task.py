@@ -1,24 +1,433 @@
-"""One task: partitions' objects to Kafka.
+"""One task: partitions' objects to Kafka, each record with the position that says it is there.
 
 Records are acknowledged, then the position is committed, by default both in one transaction; then
 progress is shown.
+
+Records are acknowledged, then the position is committed, by default both in one transaction; then
+progress is shown.
+
+A restore waits for Kafka to take records, and for objects to come; side by side each hides the
+other.  Decoding runs outside Python's global lock, so it uses another core where there is one.
 """
 
-from collections.abc import Iterator, Sequence
+import queue
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final
+from time import monotonic
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
 
-from kbackup.channel import Line
-from kbackup.errors import KbackupError
-from kbackup.kafka import Outage, TakenOverError, Writer
+import pyarrow as pa
+
+from kbackup.catalog import merging
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.merging import Failed, Finished, Rows, Skipped
+from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
+from kbackup.events import Warned
+from kbackup.kafka import Outage, Position, TakenOverError, Writer
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.pace import Pace, rate_of
-from kbackup.restore.tasks.joint import Fence, Joint, JointLine, Report, Turn, by_writer, fence_of
-from kbackup.restore.tasks.work import Work
-from kbackup.runs.letters import DeadLetters
+from kbackup.restore.pace import OPEN_S, Pace, rate_of
+from kbackup.restore.partition_map import spread
+from kbackup.restore.planning.resuming import chain, unfinished
+from kbackup.restore.tasks import sieve
+from kbackup.restore.tasks.sieve import Begun, Sieve
+from kbackup.restore.tasks.transaction import (
+    FIRST_BYTES,
+    TRANSACTION_RECORDS,
+    Fence,
+    Joint,
+    JointLine,
+    Positions,
+    Report,
+    Transaction,
+    Turn,
+    by_writer,
+    fence_of,
+    next_limit,
+)
+from kbackup.runs.dead_letters import DeadLetters
+from kbackup.runs.position import NOTHING, digest
+from kbackup.runs.report import OfRestore, PartitionReport
+from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
+
+Item = TypeVar("Item")
+
+DEPTH: Final = 2
+"""Items read ahead: what this adds to memory, beside the one the thread has in hand."""
+
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The source has no more items, or has failed."""
+
+    error: BaseException | None
+
+
+class Ahead(Generic[Item]):
+    """Reads a source in a thread of its own; a context manager that ends it.
+
+    Args:
+        source: Begun and exhausted in the thread.
+        depth: Items that may wait.
+    """
+
+    def __init__(self, source: Iterable[Item], depth: int = DEPTH) -> None:
+        self._source = source
+        self._read: queue.Queue[Item | _End] = queue.Queue(depth)
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+
+    def __iter__(self) -> Iterator[Item]:
+        """Yield the items; raise what the source raised."""
+        while not isinstance(found := self._read.get(), _End):
+            yield found
+        if found.error is not None:
+            raise found.error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        end = _End(None)
+        try:
+            for item in self._source:
+                if not self._put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001  (raised where the items are used)
+            end = _End(error)
+        finally:
+            if isinstance(self._source, Generator):
+                self._source.close()
+        self._put(end)
+
+    def _put(self, item: Item | _End) -> bool:
+        """Hand *item* over; False if nobody waits for it any more."""
+        while not self._left.is_set():
+            try:
+                self._read.put(item, timeout=_LOOK_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+TELL_S: Final = 0.5
+"""How often a task reports what it has sent beyond what is safe."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One unit's way through the task.
+
+    Attributes:
+        job: The run's settings.
+        unit: What to restore.
+        store: Where the backup is.
+        line: To the driver.
+        pace: How fast the task may write; None for no limit.
+        letters: Takes what is left out; None for nowhere.
+        report: How far it is; what it counts is committed.
+    """
+
+    job: RestoreJob
+    unit: RestoreUnit
+    store: Store
+    line: Line
+    pace: Pace | None = None
+    letters: DeadLetters | None = None
+    report: PartitionReport[OfRestore] = field(init=False)
+    _positions: Positions = field(init=False)
+    _open: Transaction = field(init=False)
+    _sieve: Sieve = field(init=False)
+    _values: FileSet | None = None
+    _begun: Begun | None = None
+    _left: list[Failure] = field(default_factory=list)
+    _before: str = ""
+    _limit_bytes: int = FIRST_BYTES
+    _told: float = field(default_factory=monotonic)
+
+    def __post_init__(self) -> None:
+        place = self.unit.bookmark.of.place
+        own = OfRestore(self.unit.target.topic)
+        self.report = PartitionReport(self.unit.source, place.reached, None, None, own)
+        self._positions = Positions(self.job, self.unit)
+        self._before = self.unit.before
+        self._open = Transaction(NOTHING, place)
+        self._tally()
+
+    def run(self, writer: Writer) -> None:
+        """Restore the unit.
+
+        Raises:
+            KbackupError: If it cannot be restored to its end; what is committed is safe.
+        """
+        self._sieve = Sieve(self.job, self.unit, self._count, self._skip)
+        sets = self._resume(writer)
+        if not self.unit.sets:  # nothing but its beginning was to be committed
+            return
+        mark = self._positions.mark
+        steps = merging.steps(
+            self.store,
+            sets,
+            self.job.reads(self.unit.target.topic),
+            offset=mark.place.offset,
+            identity=mark.source.identity,
+            holds_values=True,
+            wanted=self.unit.window.offset,
+        )
+        with Ahead(steps) as ahead:
+            for step in ahead:
+                for part in self._parts(step):
+                    self._take(writer, part)
+        self._commit(writer)
+
+    def _resume(self, writer: Writer) -> list[FileSet]:
+        """Begin, or continue at the committed position; return the sets that are left.
+
+        Spark tries a task again whose worker died.  What that one committed counts as done.  A run
+        that was killed may have left a commit that was completed only now, and another restore may
+        have been at work until this one's writer fenced it: this one continues after them.
+
+        Raises:
+            RefusedError: If someone else has moved the position since the run was planned, or
+                another Schema Registry is given than before.
+        """
+        unit, found = self.unit, writer.position()
+        sets = [*unit.sets]
+        if found == unit.committed:
+            if unit.begins:
+                self._commit_marks(writer)
+        else:
+            self._catch_up(writer, found)
+            sets = unfinished(self.store, sets, self._positions.mark.place.offset)
+        if any(files.is_whole for files in sets):
+            self._positions.check_ids()
+        place = self._positions.mark.place
+        at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
+        if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
+            self._values, self._begun = sets[at], Begun(sets[at], place)
+        left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
+        if self._positions.is_ours and len(left) < len(unit.sets):
+            # some were read to their ends after the last commit
+            names = {files.id for files in left}
+            ended = [files for files in unit.sets if files.id not in names]
+            size = sum(file.size for files in ended for file in files.files)
+            count = len(ended) - self._open.done.bad_objects
+            self._open.done = replace(self._open.done, objects=count, bytes_read=size)
+        self.report = replace(self.report, done=self._open.done, committed=place.reached)
+        return left
+
+    def _catch_up(self, writer: Writer, found: Position | None) -> None:
+        """Continue after what was committed since the run was planned.
+
+        Raises:
+            RefusedError: If that is not of this restore.
+        """
+        done = self._positions.catch_up(writer, found)
+        mark = self._positions.mark
+        self._open = Transaction(done, mark.place)
+        self._before = mark.place.before or ""
+        is_mapped = self.unit.group is not None  # onto other partitions than the backup's
+        if mark.log is not None and not is_mapped:
+            mine = done.records + (done.commits if self.job.exactly_once else 0)
+            own = replace(self.report.own, log_end=mark.log.end_offset - mine)
+            self.report = replace(self.report, own=own)
+
+    def _parts(self, step: merging.Step) -> Iterator[merging.Step]:
+        """Yield *step*, or parts of it that are each written within about a second."""
+        if self.pace is None or not isinstance(step, Rows):
+            yield step
+            return
+        count, batch = len(step.batch), step.batch
+        at_once = self.pace.rows(count, batch.nbytes)
+        for start in range(0, count, at_once):
+            end = min(count, start + at_once)
+            yield replace(
+                step,
+                batch=batch.slice(start, end - start),
+                end_row=step.end_row and step.end_row - (count - end),
+                duplicates=0 if start else step.duplicates,
+            )
+
+    def _take(self, writer: Writer, step: merging.Step) -> None:
+        if self.line.is_stopped():
+            self._commit(writer)
+            offset = self._open.place.reached
+            raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
+        match step:
+            case Rows():
+                self._rows(writer, step)
+            case Skipped():
+                self._pass_over(step)
+            case Finished(files):
+                self._enter(files)
+                if self._begun is not None and not files.is_whole:
+                    self._begun.end()
+                size = sum(file.size for file in files.files)
+                self._count(objects=1, bytes_read=size)
+            case Failed(files, error, unread):
+                self._enter(files)
+                self._fail(writer, files, error, unread)
+        opened = self._open
+        is_late = self.pace is not None and monotonic() - opened.begun >= OPEN_S
+        if (
+            opened.records >= TRANSACTION_RECORDS
+            or opened.bytes >= self._limit_bytes
+            or (opened.records and is_late)
+        ):
+            self._commit(writer)
+
+    def _enter(self, files: FileSet) -> None:
+        """Note that the value set *files* is at hand, and the one before it done."""
+        if files.is_whole or files == self._values:
+            return
+        if self._values is not None:
+            self._before = chain(self._before, [self._values])
+        self._values = files
+        place = self._open.place
+        place = replace(place, values=digest(files.id), rows=0, before=self._before, content="")
+        self._open.place, self._begun = place, Begun(files, place)
+
+    def _rows(self, writer: Writer, step: Rows) -> None:
+        """Write the rows that were not written yet."""
+        place, batch = self._open.place, step.batch
+        files = step.files[0]
+        if files.is_whole:
+            end = batch["offset"][len(batch) - 1].as_py() + 1
+            after = replace(place, offset=end, reached=max(place.reached, end))
+        else:
+            self._enter(files)
+            place = self._open.place
+            content = "" if self._begun is None else self._begun.take(batch, step.end_row)
+            batch = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
+            if not len(batch):
+                return
+            # of several directories each counts its own rows; a position never goes back
+            reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
+            after = replace(
+                place, rows=step.end_row, reached=reached, before=self._before, content=content
+            )
+        try:
+            good = self._sieve.sift(batch, step.files, writer.record_bytes_max)
+        except BadRecordError:
+            self._commit(writer)  # what was good until here is safe
+            raise
+        if self.pace is not None and len(good):
+            is_open = monotonic() - self._open.begun + self.pace.due_s() >= OPEN_S
+            if self._open.records and is_open:  # no transaction waits for long
+                self._commit(writer)
+            self.pace.wait(len(good), good.nbytes, self.line.is_stopped)
+        if not self._open.records:
+            self._open.begun = monotonic()
+        zeros = self._send(writer, good) if len(good) else 0
+        self._open.take(good, after, passed=len(batch) if files.is_whole else 0)
+        self._count(zero_timestamps=zeros, duplicates=step.duplicates)
+        if monotonic() - self._told >= TELL_S:
+            self._tell_progress()
+
+    def _pass_over(self, step: Skipped) -> None:
+        """Leave out rows that cannot be read, unless that was done before."""
+        self._enter(step.files)
+        if self._begun is not None and not self._begun.pass_over(step.end_row):
+            return
+        place, lost = self._open.place, step.lost
+        self._open.passed = None  # so that whoever goes on says so
+        is_asked = self.unit.window.offset.meets(lost.offset, lost.offset)
+        if is_asked and self.unit.counts_rest:
+            self._count(bad_records=lost.records)
+            self._skip(lost.error, None)
+            self._log("skipped", lost.error, step.files)
+        self._open.place = replace(
+            place,
+            rows=max(place.rows, step.end_row),
+            reached=max(place.reached, lost.end),
+            before=self._before,
+        )
+
+    def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
+        """Send records to their partitions; return how many timestamps were changed."""
+        targets = self._positions.targets
+        parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
+        zeros = 0
+        for at, part in parts:
+            zeros += writer.write(part, at)
+            self._open.send(at, len(part))
+        return zeros
+
+    def _fail(
+        self, writer: Writer, files: FileSet, error: KbackupError, unread: int | None
+    ) -> None:
+        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
+        self._commit(writer)  # what was good until here is safe
+        if self.job.on_error == "fail":
+            raise error
+        error = self.unit.left(files, error, unread)
+        self._count(bad_objects=1, bad_records=error.place.get("records", 0))
+        self._open.passed = None  # how many records it has is not known
+        self._skip(error, None)
+        self._log("bad_object", error, files)
+
+    def _log(self, code: str, error: KbackupError, files: FileSet) -> None:
+        if self.job.on_error == "log":
+            self.line.tell(Warned(code, str(error), self.job.run, {"key": files.id}))
+
+    def _count(self, **more: int) -> None:
+        self._open.count(**more)
+
+    def _skip(self, error: KbackupError, records: pa.RecordBatch | None) -> None:
+        """Report what is left out, and write it to the topic for that, if there is one."""
+        failure = error.failure()
+        if self.letters is not None:
+            self.letters.send(sieve.malformed_records(failure, self.unit.source, records))
+        self._left.append(failure)
+
+    def _commit(self, writer: Writer) -> None:
+        """Make all that was written safe, and begin anew."""
+        opened = self._open
+        if opened.records or opened.place.reached != self.report.committed:
+            opened.count(commits=len(opened.sent), records=opened.records)
+            self._positions.take(opened)
+            self._commit_marks(writer)
+            if opened.records:
+                self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
+        self.report = replace(self.report, done=opened.done, committed=opened.place.reached)
+        self._tally()
+        passed = opened.passed if opened.passed is None else 0
+        self._open = Transaction(opened.done, opened.place, passed=passed)
+        self._tell_progress()
+
+    def _commit_marks(self, writer: Writer) -> None:
+        if self.letters is not None:
+            self.letters.flush()
+        self._positions.commit(writer)
+
+    def _tally(self) -> None:
+        """Take into the report what is committed in each partition, and what was left out."""
+        skipped = (*self.report.own.skipped, *self._left)
+        self._left = []
+        own = replace(self.report.own, lanes=self._positions.written, skipped=skipped)
+        self.report = replace(self.report, own=own)
+
+    def _tell_progress(self) -> None:
+        self._told = monotonic()
+        self.line.tell(self.report.progress(self.job.run, self._open.records))
+
 
 SMALL_BYTES: Final = 2**18
 """A partition whose objects have no more shares a writer and transactions with others of its kind,

@@ -1,12 +1,237 @@
-"""What is written together and not committed yet, and how much that may be."""
+"""What is written together and not committed yet: positions, small partitions side by side.
 
+A transaction costs the broker and the client as much for one partition as for many.  So units whose
+writers would take over from each other take turns with one writer, and what they commit waits until
+all of it is committed together.
+
+A position says where the restore stands, what this run has written, and which ids the schemas have.
+All of a unit's positions are committed together.
+
+Restored records have the ids of the registry that was given then.  With another registry, the rest
+would get other ids, and nobody could read both.  Each position holds some of the ids, because the
+URL of a registry says little: it may change, and a registry may be set up anew under the same one.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Final
 
 import pyarrow as pa
 
+from kbackup.errors import RefusedError
+from kbackup.events import Plain
+from kbackup.kafka import NO_OTHERS, Position, Writer
+from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.reports import Done, Place
+from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
+from kbackup.runs.position import NOTHING, Bookmark, Done, Mark, Place
+from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
+from kbackup.spark.channel import Line
+from kbackup.spark.engine import deal
+
+Report = PartitionReport[OfRestore]
+
+Fence = tuple[str, TopicPartition]
+"""What writers share that take over from each other: a group, and what stands for partitions."""
+
+JOINT_BYTES: Final = 8 * 2**20
+"""A joint transaction is committed once it has so much, by the size in memory."""
+
+JOINT_S: Final = 10.0
+"""Or once it is open for so long: far from the five minutes that end it."""
+
+
+def fence_of(job: RestoreJob, unit: RestoreUnit) -> Fence:
+    """Return what a unit's writer is taken over by."""
+    return unit.group or job.group, job.kafka.fence(unit.target)
+
+
+def by_writer(job: RestoreJob, units: Sequence[RestoreUnit]) -> list[list[RestoreUnit]]:
+    """Return the units, those together of which only one at a time can have a writer."""
+    found: dict[Fence, list[RestoreUnit]] = {}
+    for unit in units:
+        found.setdefault(fence_of(job, unit), []).append(unit)
+    return list(found.values())
+
+
+def dealt_by_writer(
+    job: RestoreJob, units: Sequence[RestoreUnit], slots: int
+) -> list[list[RestoreUnit]]:
+    """Deal units out to tasks; each writer is one task's."""
+    together = by_writer(job, units)
+    together.sort(key=lambda share: sum(unit.size for unit in share), reverse=True)
+    return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
+
+
+class Joint:
+    """What several units have written by one writer, and what they would commit.
+
+    Args:
+        writer: Writes to all of their partitions.
+        line: To the driver, which hears of nothing that is not safe.
+
+    Attributes:
+        is_dirty: Nothing can be settled: records were written that no unit has committed, or what
+            was written could not be committed.
+        settled: What became of units all of whose commits the cluster has, by target.
+    """
+
+    def __init__(self, writer: Writer, line: Line) -> None:
+        self.writer, self.is_dirty = writer, False
+        self._found: dict[TopicPartition, Position | None] = {}
+        self._line = line
+        self._positions: dict[TopicPartition, Position] = {}
+        self._written: set[TopicPartition] = set()
+        self._events: list[Plain] = []
+        self._ended: dict[TopicPartition, Report] = {}
+        self.settled: dict[TopicPartition, Report] = {}
+        self._bytes, self._begun = 0, 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was committed should not wait any longer."""
+        is_late = bool(self._bytes) and monotonic() - self._begun >= JOINT_S
+        return self._bytes >= JOINT_BYTES or is_late
+
+    def begin(self, units: Sequence[RestoreUnit]) -> list[RestoreUnit]:
+        """Commit the beginnings of all units; return the units as they are then.
+
+        A restore that is killed leaves records of a transaction that was open.  A partition with
+        such records and without a position would be one that others have written to.
+        """
+        targets = [lane.target for unit in units for lane in unit.lanes]
+        self._found = {**self.writer.positions(targets)}
+        begun = []
+        for unit in units:
+            is_new = unit.begins and all(
+                self.position(lane.target) == lane.committed for lane in unit.lanes
+            )
+            if is_new:
+                self._positions |= {lane.target: lane.position() for lane in unit.lanes}
+            begun.append(unit.begun() if is_new else unit)
+        self._found |= self._positions
+        self.settle()
+        return begun
+
+    def position(self, where: TopicPartition) -> Position | None:
+        """Return the group's position, as it was when all units had begun."""
+        return self._found[where] if where in self._found else self.writer.position(where)
+
+    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
+        """Write records of a unit."""
+        if where in self._positions and where in self._written and not self.is_dirty:
+            self.settle()  # a unit counts its transactions, by what they leave in the log
+        if not self._bytes:
+            self._begun = monotonic()
+        self.is_dirty = True
+        self._written.add(where)
+        self._bytes += batch.nbytes
+        return self.writer.write(batch, where)
+
+    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Take in what a unit commits; it waits no longer where it is enough already.
+
+        Raises:
+            KafkaError: If the cluster refused; nothing of it is visible.
+        """
+        self._positions |= positions
+        self.is_dirty = False
+        if self.is_full:
+            self.settle()
+
+    def tell(self, event: Plain) -> None:
+        """Take in what a unit reports; the driver hears of it with the next commit."""
+        self._events.append(event)
+
+    def end(self, target: TopicPartition, report: Report) -> None:
+        """Take in what became of a unit; it is true once all that it commits is committed.
+
+        Raises:
+            KafkaError: If the cluster refused; nothing that waited is visible.
+        """
+        self._ended[target] = report
+        if self.is_full or not self._positions:
+            self.settle()
+
+    def settle(self) -> None:
+        """Commit what all units have committed.
+
+        Raises:
+            KafkaError: If the cluster refused; nothing of it is visible.
+        """
+        if self._positions:
+            (where, position), *others = self._positions.items()
+            self.is_dirty = True
+            self.writer.commit(position, dict(others), where)
+            self.is_dirty = False
+        for event in self._events:
+            self._line.tell(event)
+        self.settled |= self._ended
+        self._positions, self._events, self._ended = {}, [], {}
+        self._written, self._bytes = set(), 0
+
+
+@dataclass(slots=True)
+class Turn:
+    """One unit's writer: a `Writer` whose commits wait in the joint transaction."""
+
+    joint: Joint
+    target: TopicPartition
+    record_bytes_max: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record_bytes_max = self.joint.writer.record_bytes_max
+
+    def position(self, where: TopicPartition | None = None) -> Position | None:
+        """Return the group's committed position, as it was when all units had begun."""
+        return self.joint.position(where or self.target)
+
+    def positions(
+        self, wheres: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Position | None]:
+        """Return committed positions, as they were when all units had begun."""
+        return {where: self.joint.position(where) for where in wheres}
+
+    def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
+        """Send the records of *batch* in order."""
+        return self.joint.write(batch, where or self.target)
+
+    def commit(
+        self,
+        position: Position,
+        others: Mapping[TopicPartition, Position] = NO_OTHERS,
+        where: TopicPartition | None = None,
+    ) -> None:
+        """Have everything written so far become visible when the joint transaction does."""
+        self.joint.commit({where or self.target: position, **others})
+
+    def flush(self) -> None:
+        """Wait until the cluster has acknowledged everything written."""
+        self.joint.writer.flush()
+
+    def abort(self) -> None:
+        """Leave it to whoever has the joint transaction."""
+
+    def close(self) -> None:
+        """Leave it to whoever has the joint transaction."""
+
+
+class JointLine(Line):
+    """A unit's line to the driver; what it says waits for the joint transaction."""
+
+    def __init__(self, joint: Joint, line: Line) -> None:
+        super().__init__(None)
+        self._joint, self._line = joint, line
+
+    def tell(self, event: Plain) -> None:
+        """Send *event* once it is true."""
+        self._joint.tell(event)
+
+    def is_stopped(self) -> bool:
+        """Whether the task should end at its next safe point."""
+        return self._line.is_stopped()
+
 
 TRANSACTION_RECORDS: Final = 500_000
 TRANSACTION_BYTES: Final = 64 * 2**20
@@ -71,3 +296,173 @@ def next_limit(limit: int, seconds: float) -> int:
     if seconds > SLOW_S:
         return max(_LEAST_BYTES, limit // _FACTOR)
     return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
+
+
+_HALF: Final = 8
+"""Ids that a position holds of the lowest, and of the highest; a broker takes 4,096 bytes."""
+
+_NO_SCHEMAS: Final[Mapping[int, int]] = {}
+
+Ids = Mapping[str, Mapping[int, int]]
+"""By part, "key" or "value": the id in the target of each of the backup's."""
+
+
+def noted_ids(mark: Mark, ids: Ids | None) -> tuple[tuple[str, int, int], ...] | None:
+    """Return what a position holds of *ids*, once records were written with them: `Mark.ids`.
+
+    Args:
+        mark: The position before; what it holds, it keeps.
+        ids: Those of a topic; None where no registry is given.
+    """
+    if mark.ids or ids is None:
+        return mark.ids
+    every = sorted((part, old, new) for part, known in ids.items() for old, new in known.items())
+    return tuple(every if len(every) <= 2 * _HALF else every[:_HALF] + every[-_HALF:])
+
+
+def check_ids(mark: Mark, ids: Ids | None) -> None:
+    """Check that records which are restored from now on get the ids of those before.
+
+    Args:
+        mark: The position.
+        ids: Those of a topic; None where no registry is given.
+
+    Raises:
+        RefusedError: If they do not.
+    """
+    now = ids or {}
+    before = mark.ids
+    if before is None:  # no registry was given: records have the ids of the backup
+        has_written = mark.total is None or mark.total > 0
+        before = tuple(
+            (part, old, old) for part, known in now.items() for old in known if has_written
+        )
+    for part, old, then in before:
+        new = now.get(part, _NO_SCHEMAS).get(old, old)
+        if new != then:
+            where = mark.source.where
+            raise RefusedError(
+                f"{where}: schema {old} of the {part}s would get another id than before",
+                f"it is {then} in the records that are restored, and would be {new} in the rest",
+                "give --schema-registry-url as when this restore began, and not if it was not "
+                "given then; or restore into a new topic with --rename",
+                topic=where.topic,
+                partition=where.partition,
+            )
+
+
+class Positions:
+    """What a unit's positions say, as the last commit has it.
+
+    Args:
+        job: The run's settings.
+        unit: Whose they are; they begin as they were planned.
+    """
+
+    def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
+        self._job, self._unit = job, unit
+        self._lanes: dict[TopicPartition, Lane] = {lane.target: lane for lane in unit.lanes}
+        self._written = {at: WrittenTo(at.partition) for at in self._lanes}
+
+    @property
+    def mark(self) -> Mark:
+        """Where the restore stands."""
+        return self._home.of
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was this run that committed them."""
+        return self._home.run == self._job.committer
+
+    @property
+    def targets(self) -> list[TopicPartition]:
+        """The partitions, in order."""
+        return list(self._lanes)
+
+    @property
+    def written(self) -> tuple[WrittenTo, ...]:
+        """What this run has written to each partition."""
+        return tuple(self._written.values())
+
+    def check_ids(self) -> None:
+        """Check that the rest gets the ids of what is restored.
+
+        Raises:
+            RefusedError: If it does not: another Schema Registry is given than before.
+        """
+        check_ids(self.mark, self._ids)
+
+    def catch_up(self, writer: Writer, found: Position | None) -> Done:
+        """Take what was committed since the run was planned.
+
+        Args:
+            writer: Knows the positions.
+            found: The one in the unit's target.
+
+        Returns:
+            What of it this run has done, in a task that died.
+
+        Raises:
+            RefusedError: If that is not of this restore.
+        """
+        moved: dict[TopicPartition, Bookmark[Mark]] = {}
+        for at, lane in self._lanes.items():
+            now = found if at == self._unit.target else writer.position(at)
+            bookmark = None if now is None else Mark.read(now, Layout())
+            if bookmark is None or not bookmark.of.follows(lane.bookmark.of):
+                group = self._unit.group or self._job.group
+                raise RefusedError(
+                    f"the position of group {group} in {at} has been moved",
+                    "another restore or another tool moved it while this run was starting",
+                    "let one restore at a time write to a topic, then run the command again",
+                )
+            moved[at] = bookmark
+        self._lanes = {at: replace(lane, bookmark=moved[at]) for at, lane in self._lanes.items()}
+        if not self.is_ours:
+            return NOTHING
+        ours = {at: each.done for at, each in moved.items()}
+        self._written = {
+            at: WrittenTo(at.partition, each.records, each.commits) for at, each in ours.items()
+        }
+        return replace(
+            self._home.done,
+            records=sum(each.records for each in ours.values()),
+            commits=sum(each.commits for each in ours.values()),
+        )
+
+    def take(self, opened: Transaction) -> None:
+        """Move all of them on to where a transaction that is to be committed leads."""
+        for at, lane in self._lanes.items():
+            sent = opened.sent.get(at, 0)
+            commits = int(bool(sent))  # a transaction leaves a marker where it has written
+            before = self._written[at]
+            written = WrittenTo(at.partition, before.records + sent, before.commits + commits)
+            self._written[at] = written
+            mark = lane.bookmark.of.moved(
+                opened.place,
+                passed=opened.passed,
+                log_grew=sent + (commits if self._job.exactly_once else 0),
+            )
+            mark = replace(mark, ids=noted_ids(mark, self._ids))
+            done = replace(opened.done, records=written.records, commits=written.commits)
+            bookmark = Bookmark(mark, self._job.committer, done)
+            self._lanes[at] = replace(lane, bookmark=bookmark)
+
+    def commit(self, writer: Writer) -> None:
+        """Have the cluster keep them, with what was written.
+
+        Raises:
+            KafkaError: If it refused.
+        """
+        positions = {at: lane.position() for at, lane in self._lanes.items()}
+        writer.commit(positions.pop(self._unit.target), positions)
+
+    @property
+    def _home(self) -> Bookmark[Mark]:
+        """What the position in the unit's target says."""
+        return self._lanes[self._unit.target].bookmark
+
+    @property
+    def _ids(self) -> Ids | None:
+        """The ids of the topic's schemas in the target; None where no registry is given."""
+        return self._job.schema_ids.get(self._unit.source.topic)

@@ -12,15 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import converters
-from kbackup.columns import Column
 from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
-from kbackup.flow.rows import BadRecord
-from kbackup.flow.stretches import by_row
-from kbackup.flow.transform import Transformed, transformed
-from kbackup.flow.views import COLUMNS, ReadOptions
 from kbackup.naming import View, check_topic
-from kbackup.records import TopicPartition
+from kbackup.pipeline.convert import Transformed, transformed
+from kbackup.pipeline.rows import BadRecord, by_row
+from kbackup.pipeline.views import COLUMNS, ReadOptions
+from kbackup.records import Column, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.runs.selection import is_internal
 from kbackup.transforms.chain import Chain

@@ -42,7 +42,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kbackup.caches import user_cache
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -52,6 +51,7 @@ from kbackup.errors import (
     StoreError,
     TopicsLockedError,
 )
+from kbackup.files import user_cache
 from kbackup.naming import Layout
 from kbackup.runs.locks.file import LockFile
 from kbackup.runs.locks.object import Holder, LockObject, holders, prefix

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import orjson
 
-from kbackup import moments
+from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.naming import Layout
 from kbackup.stores import Store, put_json
@@ -97,7 +97,7 @@ class LockObject:
     ) -> None:
         self._store, self.key, self._now = store, key, now
         self._token = uuid4().hex
-        self.body = {**body, "started": moments.text(now()), "token": self._token}
+        self.body = {**body, "started": clock.rfc3339(now()), "token": self._token}
 
     def create(self) -> bool:
         """Write it if it is not there; whether it is ours now."""
@@ -137,4 +137,4 @@ class LockObject:
         return head.modified
 
     def _beat(self) -> dict[str, Any]:
-        return {**self.body, "beat": moments.text(self._now())}
+        return {**self.body, "beat": clock.rfc3339(self._now())}

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from kbackup.events import Event
 from kbackup.records import TopicPartition
-from kbackup.reports import OfSink, PartitionReport
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.messages import Examined
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import unquote
 
-from kbackup import durable
+from kbackup import files
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -35,11 +35,20 @@ from kbackup.errors import (
     StoreError,
 )
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
-from kbackup.stores.file.disk import Disk
-from kbackup.stores.file.facts import Candidates, Facts, applying
-from kbackup.stores.file.facts import read as read_facts
-from kbackup.stores.file.listing import HIDDEN, walk
-from kbackup.stores.file.status import etag, modified, refuse_link, sha256_of, status
+from kbackup.stores.file.disk import (
+    HIDDEN,
+    Candidates,
+    Disk,
+    Facts,
+    applying,
+    etag,
+    modified,
+    refuse_link,
+    sha256_of,
+    status,
+    walk,
+)
+from kbackup.stores.file.disk import read as read_facts
 
 NAME_MAX: Final = 255
 """Bytes between two slashes of a key: what Linux file systems take."""
@@ -116,7 +125,7 @@ class FileStore:
         facts = {**metadata, "sha256": sha256}
         with self._at(key, "write") as path:
             self._sweep()
-            new = _New(key, path, durable.write(self._new, body, is_synced=False), facts)
+            new = _New(key, path, files.write_synced(self._new, body, is_synced=False), facts)
             beside = None
             try:
                 if (found := sha256_of(new.body)) != sha256:
@@ -125,11 +134,11 @@ class FileStore:
                 # Whole on the disk before they have their names; what has its name on the disk
                 # before this returns is there after a power cut, whatever is committed on it.
                 if new.body.stat().st_size > _LARGE_BYTES:
-                    durable.sync(new.body)  # no round of small files waits for it
+                    files.sync(new.body)  # no round of small files waits for it
                     self._disk.sync(beside)
                 else:
                     self._disk.sync(new.body, beside)
-                moves = durable.Moves()
+                moves = files.Moves()
                 with self._exclusive():
                     done = self._move_in(new, beside, moves, if_absent, if_match)
                 if done:
@@ -145,7 +154,7 @@ class FileStore:
         self,
         new: "_New",
         beside: Path,
-        moves: durable.Moves,
+        moves: files.Moves,
         if_absent: bool,
         if_match: str | None,
     ) -> bool:
@@ -165,13 +174,13 @@ class FileStore:
                     moves.move(beside, facts_path)
             return is_same
         if before is not None and not is_same:
-            durable.move(self._written([before, new.facts]), facts_path)
-            durable.move(new.body, new.path)
+            files.move_synced(self._written([before, new.facts]), facts_path)
+            files.move_synced(new.body, new.path)
             moves.move(beside, facts_path)
             return True
         if there is not None or read_facts(facts_path, new.key):
             # The facts of another body are never left beside this one, whatever breaks.
-            durable.move(beside, facts_path)
+            files.move_synced(beside, facts_path)
         else:
             moves.move(beside, facts_path)
         try:
@@ -230,7 +239,7 @@ class FileStore:
             if status(path) is not None:
                 with self._exclusive():
                     path.unlink(missing_ok=True)
-                    durable.sync(path.parent)
+                    files.sync(path.parent)
                     self._facts_path(key).unlink(missing_ok=True)
 
     @contextmanager
@@ -280,7 +289,7 @@ class FileStore:
 
     def _written(self, facts: Candidates, *, is_synced: bool = True) -> Path:
         text = json.dumps(facts).encode()
-        return durable.write(self._new, io.BytesIO(text), is_synced=is_synced)
+        return files.write_synced(self._new, io.BytesIO(text), is_synced=is_synced)
 
     def _sweep(self) -> None:
         """Remove, once, what a killed process left behind at least a day ago."""
@@ -293,7 +302,7 @@ class FileStore:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        durable.make_folder(self._root / HIDDEN)
+        files.make_folder(self._root / HIDDEN)
         flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         lock = os.open(self._root / HIDDEN / "lock", flags, 0o666)
         try:

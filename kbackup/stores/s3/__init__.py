@@ -13,13 +13,11 @@ from typing import Any, BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
-from kbackup.stores.archive import Thaw, Tier
-from kbackup.stores.bucket_facts import BucketFacts
-from kbackup.stores.s3 import archive, bucket, outcomes, route, sources, uploads
+from kbackup.stores.abilities import BucketFacts, Thaw, Tier, UnfinishedUpload
+from kbackup.stores.s3 import bucket, outcomes, route, sources
 from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3.upload import Features, Upload
 from kbackup.stores.s3_options import PART_SIZE
-from kbackup.stores.uploads import UnfinishedUpload
 
 _log: Final = logging.getLogger(__name__)
 
@@ -47,8 +45,8 @@ class S3Store:
             ConfigurationError: With the option as ``place["property"]``.
         """
         ObjectSettings.of(options)
-        route.addressing(options)
-        route.proxies(options)
+        route.addressing_style(options)
+        route.proxies_of(options)
         sources.chosen(options)
 
     def __init__(
@@ -182,19 +180,19 @@ class S3Store:
 
     def thawed(self, key: str) -> Thaw:
         """Ask whether an archived object can be read: `Archive.thawed`."""
-        return archive.thawed(self._requests, key)
+        return bucket.thawed_object(self._requests, key)
 
     def thaw(self, key: str, days: int, tier: Tier) -> None:
         """Ask for an archived object: `Archive.thaw`."""
-        archive.thaw(self._requests, key, days, tier)
+        bucket.thaw_object(self._requests, key, days, tier)
 
     def unfinished(self, prefix: str) -> Iterator[UnfinishedUpload]:
         """List uploads that were not finished: `Uploads.unfinished`."""
-        return uploads.unfinished(self._requests, prefix)
+        return bucket.unfinished_uploads(self._requests, prefix)
 
     def abort(self, upload: UnfinishedUpload) -> None:
         """Abort one: `Uploads.abort`."""
-        uploads.abort(self._requests, upload)
+        bucket.abort_upload(self._requests, upload)
 
     def bucket_facts(self) -> BucketFacts:
         """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""

@@ -1,14 +1,16 @@
-"""Questions about a bucket itself, and an upload in parts for trial."""
+"""Questions about a bucket itself, its archived objects and its unfinished uploads."""
 
 import io
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kbackup.errors import StoreError
-from kbackup.stores.bucket_facts import BucketFacts, LifecycleRule
+from kbackup.stores.abilities import BucketFacts, LifecycleRule, Thaw, Tier, UnfinishedUpload
 from kbackup.stores.s3 import outcomes
 
 if TYPE_CHECKING:
@@ -137,3 +139,139 @@ def _rules(answer: Mapping[str, Any]) -> Iterator[LifecycleRule]:
         expire = rule.get("Expiration", {}).get("Days")
         if rule.get("Status") == "Enabled" and (abort is not None or expire is not None):
             yield LifecycleRule(rule.get("ID", "without a name"), prefix, abort, expire)
+
+
+# imports boto3
+
+_UNDER_WAY: Final = "RestoreAlreadyInProgress"
+
+
+def thawed_object(requests: "Requests", key: str) -> Thaw:
+    """Return how far an archived object has come: `Archive.thawed`."""
+    answer = requests.send("head_object", key, Key=key)
+    return read(answer.get("Restore", ""))
+
+
+def read(header: str) -> Thaw:
+    """Return what ``x-amz-restore`` says; an object without it was not asked for."""
+    if 'ongoing-request="true"' in header:
+        return Thaw("thawing")
+    if 'ongoing-request="false"' not in header:
+        return Thaw("frozen")
+    date = re.search(r'expiry-date="([^"]*)"', header)
+    try:
+        return Thaw("ready", None if date is None else parsedate_to_datetime(date[1]))
+    except ValueError:
+        return Thaw("ready")
+
+
+def thaw_object(requests: "Requests", key: str, days: int, tier: Tier) -> None:
+    """Ask for an archived object: `Archive.thaw`."""
+    request = {"Days": days, "GlacierJobParameters": {"Tier": tier}}
+    try:
+        requests.send("restore_object", key, Key=key, RestoreRequest=request)
+    except StoreError as error:
+        if error.place.get("s3_code") != _UNDER_WAY:
+            raise
+
+
+# imports boto3
+
+
+def unfinished_uploads(requests: "Requests", prefix: str) -> Iterator[UnfinishedUpload]:
+    """Yield the unfinished uploads page by page: `Uploads.unfinished`."""
+    at: dict[str, Any] = {}
+    while True:
+        page = requests.send("list_multipart_uploads", prefix, Prefix=prefix, **at)
+        for entry in page.get("Uploads", ()):
+            yield UnfinishedUpload(entry["Key"], entry["UploadId"], entry["Initiated"])
+        if not page.get("IsTruncated"):
+            return
+        following = {
+            "KeyMarker": page.get("NextKeyMarker", ""),
+            "UploadIdMarker": page.get("NextUploadIdMarker", ""),
+        }
+        if following == at or not following["KeyMarker"]:
+            raise StoreError(
+                f"s3:ListBucketMultipartUploads on {requests.resource(prefix)}",
+                "the listing is not complete: the server reports more objects, but not where "
+                "the listing continues",
+                "use another kind of bucket",
+            )
+        at = following
+
+
+def abort_upload(requests: "Requests", upload: UnfinishedUpload) -> None:
+    """Throw an upload's parts away: `Uploads.abort`."""
+    try:
+        requests.send("abort_multipart_upload", upload.key, Key=upload.key, UploadId=upload.id)
+    except StoreError as error:
+        if not outcomes.is_forgotten(error):
+            raise
+
+
+BUCKET: Final = ""
+OBJECTS: Final = "topics/*"
+RECORDS: Final = "_kbackup/*"
+"""What a permission is on: the bucket itself, the backup's objects (below ``topics.dir``), or what
+kbackup keeps beside them."""
+
+_LIST: Final = frozenset({("s3:ListBucket", BUCKET), ("s3:GetObject", RECORDS)})
+_READ: Final = _LIST | {("s3:GetObject", OBJECTS)}
+_KEEP: Final = frozenset({("s3:PutObject", RECORDS), ("s3:DeleteObject", RECORDS)})
+_EXAMINE: Final = frozenset(
+    {
+        ("s3:ListBucket", BUCKET),
+        ("s3:GetObject", OBJECTS),
+        ("s3:GetBucketVersioning", BUCKET),
+        ("s3:GetLifecycleConfiguration", BUCKET),
+        ("s3:GetBucketObjectLockConfiguration", BUCKET),
+    }
+)
+"""The last three may be missing: ``doctor`` then reports them as not checkable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a command asks for.
+
+    Attributes:
+        command: Its words, after ``kbackup``.
+        grants: Actions, each with what it is on.
+    """
+
+    command: str
+    grants: frozenset[tuple[str, str]]
+
+
+NEEDS: Final = (
+    Need(
+        "sink",
+        _READ | _KEEP | {(f"s3:{do}", OBJECTS) for do in ("PutObject", "AbortMultipartUpload")},
+    ),
+    Need("sink plan", _READ),
+    Need("sink status", _LIST),
+    Need(
+        "sink prune",
+        frozenset(
+            {("s3:ListBucketMultipartUploads", BUCKET), ("s3:AbortMultipartUpload", OBJECTS)}
+        ),
+    ),
+    Need("restore", _READ | _KEEP),
+    Need("restore --follow", _READ | _KEEP),
+    Need("restore plan", _READ),
+    Need("restore status", _LIST),
+    Need("restore topics", _LIST),
+    Need("restore query", _READ),
+    Need("restore verify", _LIST),
+    Need("restore verify --deep", _READ),
+    Need("restore verify --rebuild", _READ | {("s3:PutObject", RECORDS)}),
+    Need("restore peek", frozenset({("s3:ListBucket", BUCKET), ("s3:GetObject", OBJECTS)})),
+    Need("restore thaw", _READ | {("s3:RestoreObject", OBJECTS), ("s3:RestoreObject", RECORDS)}),
+    Need("doctor", _EXAMINE),
+    Need(
+        "doctor --write-probe",
+        _EXAMINE | _KEEP | {("s3:GetObject", RECORDS), ("s3:AbortMultipartUpload", RECORDS)},
+    ),
+)
+"""Each command, with the settings that it has if nothing else is said."""

@@ -4,9 +4,8 @@ from typing import Any, Final
 
 from botocore.exceptions import FlexibleChecksumError
 
-from kbackup.errors import CorruptObjectError, StoreError
-from kbackup.plurals import counted
-from kbackup.spool import Spool
+from kbackup.errors import CorruptObjectError, StoreError, counted
+from kbackup.files import Spool
 from kbackup.stores.s3 import errors, outcomes
 from kbackup.stores.s3.requests import Requests
 

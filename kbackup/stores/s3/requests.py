@@ -1,12 +1,14 @@
-"""One request to one bucket: the client, its credentials, its retries, its errors."""
+"""One request to one bucket: the client, its way to the server, its retries, its errors."""
 
 import logging
+import random
 import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from boto3.session import Session
@@ -17,11 +19,10 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import get_session
 
 from kbackup.errors import ConfigurationError, StoreError
+from kbackup.files import Section
 from kbackup.options import check_needs
-from kbackup.spool import Section
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import credentials, errors, route
-from kbackup.stores.s3.attempts import Attempts
 from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3_options import (
     ACCELERATE,
@@ -34,6 +35,67 @@ from kbackup.stores.s3_options import (
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+_log: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+LONGEST_WAIT_S: Final = 20.0
+"""No single wait is longer, however many attempts there were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """A budget of attempts for one request.
+
+    Attributes:
+        total: Attempts in all, 1 for no retry.
+        backoff_ms: Base of the wait: before retry *n* between half of ``backoff_ms * 2**(n - 1)``
+            and all of it.
+        sleep: Waits that many seconds.
+    """
+
+    total: int
+    backoff_ms: int
+    sleep: Callable[[float], None] = time.sleep
+
+    def run(
+        self, call: Callable[[], _T], about: str, transient: Callable[[Exception], str | None]
+    ) -> _T:
+        """Return what *call* returns, retrying while the budget lasts.
+
+        Args:
+            call: May be called several times.
+            about: What it does, for the log.
+            transient: Says in a few words why an error is worth another attempt; None: it is not.
+
+        Raises:
+            Exception: The last error of *call*.
+        """
+        attempt = 1
+        while True:
+            try:
+                return call()
+            except Exception as error:
+                why = transient(error)
+                if why is None or attempt >= self.total:
+                    raise
+                attempt = self.wait(attempt, about, why)
+
+    def wait(self, attempt: int, about: str, why: str) -> int:
+        """Log why attempt number *attempt* failed, wait, and return the number of the next."""
+        longest = min(LONGEST_WAIT_S, self.backoff_ms / 1000 * 2 ** (attempt - 1))
+        seconds = longest * random.uniform(0.5, 1)  # noqa: S311  # spreads clients, hides nothing
+        _log.warning(
+            "s3 %s on %s, attempt %d of %d in %.1fs",
+            why,
+            about,
+            attempt + 1,
+            self.total,
+            seconds,
+        )
+        self.sleep(seconds)
+        return attempt + 1
+
 
 DEFAULT_REGION: Final = "us-west-2"
 """Where neither settings nor the credential chain name one; the connectors' default."""
@@ -159,12 +221,12 @@ class Requests:
         # more threads than connections is no fault: what is over the pool's size is closed
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         options = settings.options
-        proxies = route.proxies(options)
+        proxies = route.proxies_of(options)
         config = Config(
             proxies={} if is_local and proxies is None else proxies,  # None: the environment's
             signature_version=UNSIGNED if credentials.is_anonymous(options) else None,
             s3={
-                "addressing_style": route.addressing(options, settings.endpoint_url),
+                "addressing_style": route.addressing_style(options, settings.endpoint_url),
                 "use_accelerate_endpoint": ACCELERATE.of(options),
             },
             retries={"total_max_attempts": 1},

@@ -8,7 +8,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.stores.s3_options import ACCELERATE, PATH_STYLE, PROXY_PASSWORD, PROXY_URL, PROXY_USER
 
 
-def addressing(
+def addressing_style(
     options: Mapping[str, Any], endpoint_url: str | None = None
 ) -> Literal["path", "virtual"]:
     """Return where the bucket's name stands: in the path, or in the host name.
@@ -40,7 +40,7 @@ def addressing(
     return "virtual"
 
 
-def proxies(options: Mapping[str, Any]) -> dict[str, str] | None:
+def proxies_of(options: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the proxy, by the scheme of what is asked through it; None where none is given.
 
     Raises:

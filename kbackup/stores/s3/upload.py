@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, TypedDict
 
 from kbackup.errors import StoreError
-from kbackup.spool import Section
+from kbackup.files import Section
 from kbackup.stores import ObjectHead
 from kbackup.stores.s3 import outcomes
 

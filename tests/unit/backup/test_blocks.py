@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.backup import catalog
-from kbackup.backup.file_sets import FileSet
-from kbackup.backup.merging import Failed, Rows, steps
-from kbackup.backup.window import EVERY_OFFSET, Range
-from kbackup.flow.views import ReadOptions
+from kbackup.catalog import listing
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.merging import Failed, Rows, steps
+from kbackup.catalog.reading import EVERY_OFFSET, Range
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
-from kbackup.look.peek import peek
+from kbackup.inspect.peek import peek
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -73,7 +73,7 @@ def filled(block_bytes: int = 50, edit: bytes | None = None) -> Watched:
 
 def only_set(store: MemoryStore) -> FileSet:
     """The one set of records in the store."""
-    (files,) = catalog.read(store, LAYOUT, OPTIONS).sets[TopicPartition("orders", 0)]
+    (files,) = listing.list_backup(store, LAYOUT, OPTIONS).sets[TopicPartition("orders", 0)]
     return files
 
 

@@ -4,10 +4,9 @@ import pickle
 
 import pytest
 
-from kbackup.backup.checked import Checked
-from kbackup.backup.claims import Problem
-from kbackup.engine import check_whole
+from kbackup.catalog.claims import Checked, Problem
 from kbackup.errors import StoreError
+from kbackup.spark.engine import check_whole
 
 PROBLEM = Problem("corrupt", "a", "it is cut short")
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from backup_samples import Backup
 
-from kbackup.backup.ledger import place
+from kbackup.catalog.ledger import stream
 from kbackup.clock import SystemClock
 from kbackup.errors import IncompleteBackupError, TopicChangedError
-from kbackup.flow.views import ReadOptions
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
 from kbackup.sink.entering import RunLedger, asked
-from kbackup.sink.plan import SinkPlan
-from kbackup.sink.planner import make
+from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.verify.run import Notes, verify
 from tests.support.configurations import load
 from tests.support.fakes import FakeCluster
@@ -52,7 +51,7 @@ def plan(backup: Backup, there: FakeCluster) -> SinkPlan:
     settings = load(
         "sink", bootstrap_servers="-", topics="orders,audit", store_url=backup.settings.url
     ).settings
-    return make(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
+    return make_plan(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
 def take_over(backup: Backup) -> None:
@@ -141,7 +140,7 @@ def test_a_sink_goes_on_where_it_ends(backup: Backup) -> None:
     assert (75, 20) == (first.offset, second.offset)
     gaps = known.read(backup.store, backup.layout, SystemClock()).ledger(ORDERS[1]).gaps
     assert [Span(10, 15)] == gaps
-    assert place.of_topics(backup.store, backup.layout, SystemClock()).read().is_begun
+    assert stream.topics_stream(backup.store, backup.layout, SystemClock()).read().is_begun
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])

@@ -10,10 +10,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.files import encoded
-from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing, passed
-from kbackup.backup.ledger.rows import (
+from kbackup.catalog.ledger.objects import TopicLedger, accepted, gap, missing, passed
+from kbackup.catalog.ledger.rows import (
     OBJECTS,
     TOPICS,
     Entry,
@@ -22,7 +20,15 @@ from kbackup.backup.ledger.rows import (
     table,
     topic_entries,
 )
-from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Contents, Stream
+from kbackup.catalog.ledger.stream import (
+    FOLD_AT,
+    GRACE_MS,
+    Contents,
+    Stream,
+    encoded,
+    topic_stream,
+    topics_stream,
+)
 from kbackup.errors import NewerVersionError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -63,7 +69,7 @@ class CountingStore(MemoryStore):
 
 def stream(store: MemoryStore, time: HandClock) -> Stream:
     """The stream of ``orders``."""
-    return place.of_topic(store, Layout(), "orders", time)
+    return topic_stream(store, Layout(), "orders", time)
 
 
 def row(offset: int, records: int = 10, **more: Any) -> Entry:
@@ -440,7 +446,7 @@ def test_a_topic_has_the_partitions_of_the_latest_and_never_fewer() -> None:
     ones, and its partitions the most that were seen.
     """
     store, time = CountingStore(), HandClock(NOW + DAY)
-    ledger = place.of_topics(store, Layout(), time)
+    ledger = topics_stream(store, Layout(), time)
     said = TopicEntry("topic", "orders", "a-cluster", "an-id")
     ledger.append(table([replace(said, partitions=2)], TOPICS))
     time.at_ms = NOW

@@ -7,7 +7,7 @@ import sys
 LOOK = """\
 import json, sys
 from kbackup import formats
-from kbackup.backup.ledger.rows import OBJECTS, Entry, table
+from kbackup.catalog.ledger.rows import OBJECTS, Entry, table
 from kbackup.formats import FormatOptions
 assert formats.by_extension(".nobody-reads-this", FormatOptions()) is None
 rows = table([Entry("object", 0, 0, 9, "key", records=10)] * 2, OBJECTS)

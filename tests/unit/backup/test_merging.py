@@ -9,11 +9,11 @@ from backup_samples import JSON, Backup, batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.backup import catalog
-from kbackup.backup.file_sets import FileSet
-from kbackup.backup.merging import Failed, Finished, Rows, Step, steps
+from kbackup.catalog import listing
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.merging import Failed, Finished, Rows, Step, steps
 from kbackup.errors import CorruptObjectError
-from kbackup.flow.views import ReadOptions
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.stores import Store
 from tests.support.target import Restoring
@@ -23,7 +23,7 @@ WHERE = TopicPartition("orders", 0)
 
 def found(backup: Backup) -> list[FileSet]:
     """The file sets of the partition."""
-    return catalog.read(backup.store, backup.layout, ReadOptions().formats).sets[WHERE]
+    return listing.list_backup(backup.store, backup.layout, ReadOptions().formats).sets[WHERE]
 
 
 def read(backup: Backup, *, offset: int = 0) -> list[Step]:
@@ -63,7 +63,7 @@ def test_offsets_rise_over_all_directories(
         backup.put_in(directory, "orders", 0, held)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbackup.backup.merging.WOVEN_BYTES", woven_bytes)
+        patch.setattr("kbackup.catalog.merging.WOVEN_BYTES", woven_bytes)
         done = read(backup, offset=offset)
 
     expected = sorted(at for _, held in objects for at in held if at >= offset)

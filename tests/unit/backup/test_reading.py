@@ -4,11 +4,11 @@ import pyarrow as pa
 import pytest
 from backup_samples import BYTES, JSON, OPTIONS, Backup, batch
 
-from kbackup.backup import catalog
-from kbackup.backup.reading import read
+from kbackup.catalog import listing
+from kbackup.catalog.reading import read
 from kbackup.errors import CorruptObjectError
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.naming import View
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import TopicPartition
 
 
@@ -21,7 +21,7 @@ def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() ->
     given = batch(range(100, 109)).set_column(4, "value", values)
     [key] = backup.put("orders", 0, given, views=JSON)
     options = ReadOptions(value_converter="integer")
-    found = catalog.read(backup.store, backup.layout, options.formats)
+    found = listing.list_backup(backup.store, backup.layout, options.formats)
 
     with pytest.raises(CorruptObjectError, match="record 9: ") as caught:
         [*read(backup.store, found.sets[TopicPartition("orders", 0)][0], options)]
@@ -47,7 +47,7 @@ def test_a_separator_inside_a_value_is_named_as_the_likely_cause(
     keys = backup.put("orders", 0, [0, 1], views=views)
     backup.replace(next(key for key in keys if key.endswith(name)), b"x\n" * rows, {})
     options = ReadOptions()
-    found = catalog.read(backup.store, backup.layout, options.formats)
+    found = listing.list_backup(backup.store, backup.layout, options.formats)
 
     with pytest.raises(CorruptObjectError) as caught:
         [*read(backup.store, found.sets[TopicPartition("orders", 0)][0], options)]

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from kbackup.cli import main, root
-from kbackup.cli.json_lines import schema
+from kbackup.cli.output import schema
 from kbackup.config import PROPERTIES
 from tests.support.invoked import invoke
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from kbackup.cli.json_lines import schema
+from kbackup.cli.output import schema
 from tests.support.invoked import invoke
 
 INTEROP = Path(__file__).parents[3] / ".." / "shared" / "interop" / "configs"

@@ -4,7 +4,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kbackup.cli.json_lines import json_line, schema
+from kbackup.cli.output import json_line, schema
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.lines import Lines, progress_line, start_line, warning_text
-from kbackup.cli.progress import Progress, Row
+from kbackup.cli.live import Progress, Row
+from kbackup.cli.logs import Lines, progress_line, start_line, warning_text
 
 
 def test_lines_come_at_intervals() -> None:

@@ -8,8 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from kbackup.cli.live import Live, draw
-from kbackup.cli.progress import Progress
+from kbackup.cli.live import Live, Progress, draw
 from kbackup.cli.streams import Stream
 
 

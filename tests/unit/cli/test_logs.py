@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbackup.cli.logs import Logs
-from kbackup.cli.masking import Mask
+from kbackup.cli.streams import Mask
 
 SINK = ["sink DEBUG", "sink INFO", "sink WARN"]
 

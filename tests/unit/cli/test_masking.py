@@ -1,6 +1,6 @@
 import pytest
 
-from kbackup.cli.masking import Mask
+from kbackup.cli.streams import Mask
 
 
 @pytest.mark.parametrize(

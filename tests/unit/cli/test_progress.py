@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.progress import Progress
+from kbackup.cli.live import Progress
 
 
 class Clock:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.summary_file import SummaryFile
+from kbackup.cli.output import SummaryFile
 from kbackup.errors import ConfigurationError, KbackupError
 
 RUN = "2026-11-21T02:00:00Z-7f3a"

@@ -15,8 +15,8 @@ from backup_samples import Backup
 from click.testing import CliRunner, Result
 
 from kbackup.cli import root
-from kbackup.cli.json_lines import schema
-from kbackup.cli.page import page
+from kbackup.cli.maps import page
+from kbackup.cli.output import schema
 
 LINES = jsonschema.Draft202012Validator(schema())
 STATES = [

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.config import documents
-from kbackup.config.properties_text import Entry
+from kbackup.config import files
+from kbackup.config.files import Entry
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_json_becomes_flat_text(text: str, expected: list[Entry]) -> None:
     """
     Both JSON forms of a connector's configuration are read, with values as written.
     """
-    assert expected == list(documents.parse_json(text))
+    assert expected == list(files.parse_json(text))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_yaml_becomes_flat_text(text: str, expected: list[Entry]) -> None:
     """
     YAML values are taken as written, without YAML's type guessing.
     """
-    found = list(documents.parse_yaml(text))
+    found = list(files.parse_yaml(text))
 
     assert [(e.name, e.text) for e in expected] == [(e.name, e.text) for e in found]
 
@@ -72,7 +72,7 @@ def test_yaml_lines_are_those_of_the_names() -> None:
     """
     text = "a:\n  b: 1\n\nc: 2\n"
 
-    assert [2, 4] == [entry.line for entry in documents.parse_yaml(text)]
+    assert [2, 4] == [entry.line for entry in files.parse_yaml(text)]
 
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
@@ -83,23 +83,23 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("parse", "text", "says"),
     [
-        pytest.param(documents.parse_json, '{"a": 1, "a": 2}', "twice", id="name twice"),
-        pytest.param(documents.parse_json, '{"a.b": 1, "a": {"b": 2}}', "twice", id="twice flat"),
-        pytest.param(documents.parse_json, "[1]", "mapping", id="no object"),
-        pytest.param(documents.parse_json, '{"a": NaN}', "NaN", id="not JSON"),
-        pytest.param(documents.parse_json, '{"a": }', "Expecting", id="syntax"),
-        pytest.param(documents.parse_json, '{"a":' * 90_000, "deep", id="deep"),
-        pytest.param(documents.parse_json, '{"a": ["x,y"]}', "commas", id="comma in a list"),
-        pytest.param(documents.parse_json, '{"a": [{"b": 1}]}', "commas", id="map in a list"),
-        pytest.param(documents.parse_yaml, "a: 1\na: 2", "twice", id="yaml name twice"),
-        pytest.param(documents.parse_yaml, "- a", "mapping", id="yaml list"),
-        pytest.param(documents.parse_yaml, "a: [", "expected", id="yaml syntax"),
-        pytest.param(documents.parse_yaml, BOMB, "too many", id="yaml bomb"),
-        pytest.param(documents.parse_yaml, "a: &x [*x]", "deep", id="yaml that holds itself"),
-        pytest.param(documents.parse_yaml, "a: &x {b: *x}", "deep", id="yaml map in itself"),
-        pytest.param(documents.parse_yaml, "[" * 5_000, "deep", id="yaml deep"),
-        pytest.param(documents.parse_yaml, "? [a]\n: b", "plain name", id="yaml odd name"),
-        pytest.param(documents.parse_yaml, "a: 1\n---\nb: 2", "document", id="yaml two documents"),
+        pytest.param(files.parse_json, '{"a": 1, "a": 2}', "twice", id="name twice"),
+        pytest.param(files.parse_json, '{"a.b": 1, "a": {"b": 2}}', "twice", id="twice flat"),
+        pytest.param(files.parse_json, "[1]", "mapping", id="no object"),
+        pytest.param(files.parse_json, '{"a": NaN}', "NaN", id="not JSON"),
+        pytest.param(files.parse_json, '{"a": }', "Expecting", id="syntax"),
+        pytest.param(files.parse_json, '{"a":' * 90_000, "deep", id="deep"),
+        pytest.param(files.parse_json, '{"a": ["x,y"]}', "commas", id="comma in a list"),
+        pytest.param(files.parse_json, '{"a": [{"b": 1}]}', "commas", id="map in a list"),
+        pytest.param(files.parse_yaml, "a: 1\na: 2", "twice", id="yaml name twice"),
+        pytest.param(files.parse_yaml, "- a", "mapping", id="yaml list"),
+        pytest.param(files.parse_yaml, "a: [", "expected", id="yaml syntax"),
+        pytest.param(files.parse_yaml, BOMB, "too many", id="yaml bomb"),
+        pytest.param(files.parse_yaml, "a: &x [*x]", "deep", id="yaml that holds itself"),
+        pytest.param(files.parse_yaml, "a: &x {b: *x}", "deep", id="yaml map in itself"),
+        pytest.param(files.parse_yaml, "[" * 5_000, "deep", id="yaml deep"),
+        pytest.param(files.parse_yaml, "? [a]\n: b", "plain name", id="yaml odd name"),
+        pytest.param(files.parse_yaml, "a: 1\n---\nb: 2", "document", id="yaml two documents"),
     ],
 )
 def test_what_is_no_configuration_says_so(parse, text: str, says: str) -> None:  # type: ignore[no-untyped-def]
@@ -116,7 +116,7 @@ def test_a_yaml_tag_is_refused(tag: str) -> None:
     No file can execute code, and unknown tags are refused.
     """
     with pytest.raises(ValueError, match="line 1: tags are not supported"):
-        list(documents.parse_yaml(f"a: {tag}"))
+        list(files.parse_yaml(f"a: {tag}"))
 
 
 @given(st.text())
@@ -125,7 +125,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     """
     Any file yields entries or a ValueError.
     """
-    for parse in (documents.parse_json, documents.parse_yaml):
+    for parse in (files.parse_json, files.parse_yaml):
         said = "entries"
         try:
             list(parse(text))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.config import files
-from kbackup.config.properties_text import Entry
+from kbackup.config.files import Entry
 from kbackup.errors import ConfigurationError
 
 

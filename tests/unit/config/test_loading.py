@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kbackup import config
+from kbackup.config.doubts import REFUSALS
 from kbackup.config.known import NO_EFFECT
-from kbackup.config.refusals import REFUSALS
 from kbackup.errors import ConfigurationError
 from kbackup.formats.parquet_options import CODEC
-from kbackup.renaming import Rename
+from kbackup.naming.renaming import Rename
 from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 

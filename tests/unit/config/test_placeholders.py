@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbackup import config
-from kbackup.config import placeholders
+from kbackup.config import sources
 from kbackup.errors import ConfigurationError
 
 
@@ -24,7 +24,7 @@ def test_references_are_replaced(tmp_path: Path, text: str, expected: str) -> No
     """
     (tmp_path / "s.properties").write_text("key=secret")
 
-    assert expected == placeholders.resolve(text, {"A": "x", "B": "$HOME"}, tmp_path)
+    assert expected == sources.resolve_references(text, {"A": "x", "B": "$HOME"}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_reference_to_nothing_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "s.properties").write_text("key=secret")
 
     with pytest.raises(ConfigurationError):
-        placeholders.resolve(text, {}, tmp_path)
+        sources.resolve_references(text, {}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_nobody_filled_in_is_found(name: str, text: str, expected: str | No
     """
     An unfilled template is detected, and a pattern is not mistaken for one.
     """
-    assert expected == placeholders.left_over(name, text, is_secret=False)
+    assert expected == sources.unfilled(name, text, is_secret=False)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_password_may_hold_any_character(text: str, expected: bool) -> None:
     """
     Only a secret that is a placeholder as a whole counts as one.
     """
-    found = placeholders.left_over("sasl.password", text, is_secret=True)
+    found = sources.unfilled("sasl.password", text, is_secret=True)
 
     assert expected == (found is not None)
 
@@ -111,9 +111,9 @@ def test_kafkas_providers_are_known_under_any_alias(
     (tmp_path / "s.properties").write_text("key=secret")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "key").write_text("of a file\n")
-    kind = placeholders.kind(f"org.apache.kafka.common.config.provider.{class_name}")
+    kind = sources.provider_kind(f"org.apache.kafka.common.config.provider.{class_name}")
 
-    assert expected == placeholders.resolve(text, {"A": "x"}, tmp_path, {"mine": kind})
+    assert expected == sources.resolve_references(text, {"A": "x"}, tmp_path, {"mine": kind})
 
 
 def test_a_file_names_its_providers(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.config import properties_text
-from kbackup.config.properties_text import Entry
+from kbackup.config import files
+from kbackup.config.files import Entry
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_text_reads_as_java_reads_it(text: str, expected: list[Entry]) -> None:
     """
     A connector's file means here what it meant to the connector.
     """
-    assert expected == list(properties_text.parse(text))
+    assert expected == list(files.parse_properties(text))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_bad_escape_is_an_error_with_its_line(text: str) -> None:
     What Java cannot read is named, with the line it stands on.
     """
     with pytest.raises(ValueError, match="line 2"):
-        list(properties_text.parse(text))
+        list(files.parse_properties(text))
 
 
 def _units(text: str) -> list[int]:
@@ -77,7 +77,7 @@ def test_what_is_escaped_comes_back(pairs: dict[str, str]) -> None:
         for pair in pairs.items()
     ]
 
-    assert pairs == {e.name: e.text for e in properties_text.parse("\n".join(lines))}
+    assert pairs == {e.name: e.text for e in files.parse_properties("\n".join(lines))}
 
 
 @given(st.text())
@@ -89,7 +89,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     said = "line"
     lines = [1]
     try:
-        lines += [entry.line for entry in properties_text.parse(text)]
+        lines += [entry.line for entry in files.parse_properties(text)]
     except ValueError as error:
         said = str(error)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup import config
-from kbackup.config import refusals
+from kbackup.config.doubts import REFUSALS, refusals_of
 from tests.support.configurations import JSON, SINK, Write
 
 HARMLESS = {
@@ -43,12 +43,12 @@ HARMLESS["header.converter"] = f"{_HEADERS}storage.StringConverter"
 REFUSED["header.converter"] = f"{_HEADERS}converters.ByteArrayConverter"
 HARMLESS["modulo.shuffle"] = "false"
 REFUSED["modulo.shuffle"] = "true"
-for row in refusals.REFUSALS:
+for row in REFUSALS:
     if ".converter." in row.name:
         is_on = row.name.endswith(_ON)
         HARMLESS[row.name] = "" if row.name.endswith("executors") else "true" if is_on else "false"
         REFUSED[row.name] = "false" if is_on else "true"
-NAMES = pytest.mark.parametrize("name", [refusal.name for refusal in refusals.REFUSALS])
+NAMES = pytest.mark.parametrize("name", [refusal.name for refusal in REFUSALS])
 
 
 @NAMES
@@ -56,7 +56,7 @@ def test_a_value_that_changes_something_is_refused(name: str) -> None:
     """
     What this version cannot do is not done halfway.
     """
-    (row,) = refusals.find(name)
+    (row,) = refusals_of(name)
 
     assert row.applies(REFUSED[name])
     assert row.why
@@ -68,7 +68,7 @@ def test_a_harmless_value_is_accepted(name: str) -> None:
     """
     A file that merely spells out a default is as good as one that does not.
     """
-    (row,) = refusals.find(name)
+    (row,) = refusals_of(name)
 
     assert not row.applies(HARMLESS[name])
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from kbackup.config import Command, router, transforms
+from kbackup.config import Command, transforms
 from kbackup.config.doubts import Origin, Value
 from kbackup.config.transforms import Known, steps
-from kbackup.renaming import rename
-from kbackup.steps import Step
+from kbackup.naming.renaming import rename
+from kbackup.plugins import Step
 from tests.support.configurations import Write, errors, load
 
 TYPE = "org.apache.kafka.connect.transforms.RegexRouter"
@@ -44,7 +44,7 @@ def test_a_topic_gets_the_name_the_file_says(properties: dict[str, str], expecte
     """
     Every way of configuring a rename yields the same steps.
     """
-    steps = router.chain(_given(properties)).steps
+    steps = transforms.renaming_of(_given(properties)).steps
 
     assert expected == rename("orders", steps)
 
@@ -53,7 +53,7 @@ def test_a_replaced_chain_is_said() -> None:
     """
     A file's transforms do not vanish in silence behind an option.
     """
-    doubts = router.chain(_given(ROUTER | {"rename": "z"})).doubts
+    doubts = transforms.renaming_of(_given(ROUTER | {"rename": "z"})).doubts
 
     assert [("warning", "transforms.a.type"), ("warning", "transforms.b.type")] == [
         (doubt.level, doubt.name) for doubt in doubts
@@ -79,7 +79,7 @@ def test_what_cannot_be_done_is_refused_by_name(properties: dict[str, str], name
     """
     A transform that cannot be applied to names is refused by name.
     """
-    found = router.chain(_given(properties))
+    found = transforms.renaming_of(_given(properties))
 
     assert [("error", name)] == [(doubt.level, doubt.name) for doubt in found.doubts]
 
@@ -233,7 +233,7 @@ def test_a_restore_has_the_whole_chain_and_its_renaming() -> None:
 
     assert [] == found.doubts
     assert ["name", "mask"] == [step.alias for step in found.steps]
-    assert "copy_of_orders" == rename("orders", router.chain(given).steps)
+    assert "copy_of_orders" == rename("orders", transforms.renaming_of(given).steps)
 
 
 def test_a_restore_that_only_renames_changes_no_record() -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup import native_build
-from kbackup.connect import avro_columns, avro_leaves, avro_values, avro_wire, native
+from kbackup.connect import avro_columns, avro_leaves, avro_reading, avro_walk, native
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -61,7 +61,7 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
 
     assert is_read == (found is not None)
     if found is not None:
-        assert found.equals(avro_values.decode_each(column, json.dumps(ORDER))[0])
+        assert found.equals(avro_reading.decode_each_avro(column, json.dumps(ORDER))[0])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_plain_values_are_read_by_both_ways(
     assert is_read == (found is not None)
     if found is not None:
         found.validate(full=True)
-        assert found.equals(avro_values.decode_each(column, json.dumps(PLAIN))[0])
+        assert found.equals(avro_reading.decode_each_avro(column, json.dumps(PLAIN))[0])
 
 
 @pytest.mark.parametrize("kind", ["string", "bytes", "double", "long", "boolean"])
@@ -127,7 +127,7 @@ def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
 
         assert found is not None
         found.validate(full=True)
-        assert found.equals(avro_values.decode_each(datums, text)[0])
+        assert found.equals(avro_reading.decode_each_avro(datums, text)[0])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_number_too_large_for_its_type_is_one_bad_row(decode: Decode) -> None:
     column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
 
     assert decode(column, '"int"') is None
-    values, bad = avro_values.decode_each(column, '"int"')
+    values, bad = avro_reading.decode_each_avro(column, '"int"')
     assert ([1, None, 2], [1]) == (values.to_pylist(), [*bad])
 
 
@@ -171,7 +171,7 @@ def test_an_int_of_more_than_five_bytes_is_one_bad_row(decode: Decode) -> None:
     column = pa.array([b"\x02", b"\x82\x80\x80\x80\x00", b"\x82\x80\x80\x80\x80\x00"], pa.binary())
 
     assert decode(column, '"int"') is None
-    values, bad = avro_values.decode_each(column, '"int"')
+    values, bad = avro_reading.decode_each_avro(column, '"int"')
     assert ([1, 1, None], [2]) == (values.to_pylist(), [*bad])
 
 
@@ -185,7 +185,7 @@ def test_a_fixed_without_a_size_is_no_schema(size: object) -> None:
 
     assert avro_columns.decode(column, text) is None
     with pytest.raises(ValueError, match=f"F has a size of {size!r}"):
-        avro_values.decode_each(column, text)
+        avro_reading.decode_each_avro(column, text)
 
 
 def test_only_an_int_is_a_smaller_one(decode: Decode) -> None:
@@ -197,7 +197,7 @@ def test_only_an_int_is_a_smaller_one(decode: Decode) -> None:
     found = decode(pa.array([b"\0"], pa.binary()), text)
 
     assert found is not None
-    assert (["a"], avro_values.connect_schema(text).arrow()) == (found.to_pylist(), found.type)
+    assert (["a"], avro_reading.connect_schema(text).arrow()) == (found.to_pylist(), found.type)
 
 
 @pytest.mark.parametrize(
@@ -217,4 +217,4 @@ def test_bytes_are_kept_only_where_they_mean_the_same(one: str, other: str, is_s
     """
     Bytes are passed on undecoded only if the file's schema gives them the same meaning.
     """
-    assert is_same == avro_wire.is_same(one, other)
+    assert is_same == avro_walk.is_same_on_the_wire(one, other)

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbackup import formats
-from kbackup.columns import ENCODED, Schema, schema_of
-from kbackup.connect import avro_datums, avro_values
+from kbackup.connect import avro_reading, avro_writing
 from kbackup.connect import schema as connect
-from kbackup.connect.avro_schema import AvroStyle, to_avro
-from kbackup.connect.avro_schema_reading import from_avro
-from kbackup.connect.avro_wire import AVRO
+from kbackup.connect.avro_reading import from_avro
+from kbackup.connect.avro_walk import AVRO
+from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
+from kbackup.records import ENCODED, Schema, schema_of
 
 HASH = {"type": "fixed", "name": "Hash", "namespace": "x", "size": 4}
 DOCUMENTED = {
@@ -78,8 +78,8 @@ def field(kind: Any, default: Any) -> dict[str, Any]:
 def stored(name: str, schema: dict[str, Any], datums: list[bytes]) -> list[Any]:
     """Return the rows of a file of what a producer sent, as they came beside their columns."""
     text, column = json.dumps(schema), pa.array(datums, pa.binary())
-    under = avro_values.connect_schema(text).of_column()
-    values, _ = avro_values.decode_each(column, text)
+    under = avro_reading.connect_schema(text).of_column()
+    values, _ = avro_reading.decode_each_avro(column, text)
     names = [under.on(pa.field("value", values.type))]
     names.append(Schema(text, encoding=AVRO).on(pa.field(ENCODED, pa.binary())))
     file, options = io.BytesIO(), FormatOptions()
@@ -159,10 +159,10 @@ def test_values_of_fixed_types_are_the_bytes_that_came() -> None:
     Datums that are decoded and encoded again, decimals in fixed types too, are the same.
     """
     text = json.dumps(DOCUMENTED)
-    schema, body = avro_values.connect_schema(text), datum(DOCUMENTED, ROW)
+    schema, body = avro_reading.connect_schema(text), datum(DOCUMENTED, ROW)
 
-    values, bad = avro_values.decode_each(pa.array([body], pa.binary()), text)
-    again = avro_datums.encode(values, schema, AvroStyle())
+    values, bad = avro_reading.decode_each_avro(pa.array([body], pa.binary()), text)
+    again = avro_writing.encode_avro(values, schema, AvroStyle())
 
     assert ({}, [body]) == (bad, again.to_pylist())
 
@@ -172,7 +172,7 @@ def test_parquet_has_fixed_types_of_their_length() -> None:
     ``fixed`` is FIXED_LEN_BYTE_ARRAY in Parquet, and comes back.
     """
     schema = {"type": "record", "name": "R", "fields": [{"name": "h", "type": HASH}]}
-    under = avro_values.connect_schema(json.dumps(schema))
+    under = avro_reading.connect_schema(json.dumps(schema))
     file, parquet = io.BytesIO(), formats.by_name("parquet")
     writer = parquet.writer(file, View.VALUE, FormatOptions(), under.of_column())
     values = pa.array([{"h": b"abcd"}], under.arrow())
@@ -216,7 +216,7 @@ def test_a_union_of_several_types_is_a_struct_of_which_one_field_is_set() -> Non
     rows = [{"a": value, "b": "x"} for value in BRANCHES]
     datums = pa.array([datum(SEVERAL, row) for row in rows], pa.binary())
 
-    values, bad = avro_values.decode_each(datums, text)
+    values, bad = avro_reading.decode_each_avro(datums, text)
 
     found = [
         row["a"] and {name: each for name, each in row["a"].items() if each is not None}
@@ -241,13 +241,13 @@ def test_unions_of_several_types_are_stored_and_come_back(name: str) -> None:
     """
     text = json.dumps(SEVERAL)
     datums = [datum(SEVERAL, {"a": value, "b": "x"}) for value in BRANCHES]
-    values, _ = avro_values.decode_each(pa.array(datums, pa.binary()), text)
+    values, _ = avro_reading.decode_each_avro(pa.array(datums, pa.binary()), text)
     schema = from_avro(SEVERAL)
 
     found = stored(name, SEVERAL, datums)
 
     assert with_full_names(SEVERAL) == with_full_names(to_avro(schema, AvroStyle(False)))
-    assert datums == avro_datums.encode(values, schema, AvroStyle()).to_pylist()
+    assert datums == avro_writing.encode_avro(values, schema, AvroStyle()).to_pylist()
     if name != "json":
         assert values.to_pylist() == found
     else:

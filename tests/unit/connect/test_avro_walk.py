@@ -8,8 +8,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kbackup.connect import avro_columns, avro_values, avro_walk
-from kbackup.connect.avro_values import long
+from kbackup.connect import avro_columns, avro_reading, avro_walk
+from kbackup.connect.avro_reading import long
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": []}
 WITHOUT_BYTES = [
@@ -48,7 +48,7 @@ def test_a_short_value_with_endless_items_is_one_bad_value(item: Any) -> None:
     endless = [long(2**62) + b"\0", long(-(2**62)) + b"\0\0", (long(999) * 2) + b"\0"]
     datums = pa.array([long(3) + b"\0", *endless, None, b"\0"], pa.binary())
 
-    values, bad = avro_values.decode_each(datums, lists(item))
+    values, bad = avro_reading.decode_each_avro(datums, lists(item))
 
     assert [3, None, None, None, None, 0] == [
         None if row is None else len(row) for row in values.to_pylist()
@@ -65,7 +65,7 @@ def test_items_are_counted_in_all_lists_of_a_value() -> None:
     inner = long(600) + b"\0"
     datums = pa.array([long(count) + inner * count + b"\0" for count in (1, 2)], pa.binary())
 
-    _, bad = avro_values.decode_each(datums, lists({"type": "array", "items": NOTHING}))
+    _, bad = avro_reading.decode_each_avro(datums, lists({"type": "array", "items": NOTHING}))
 
     assert [1] == [*bad]
 
@@ -80,7 +80,7 @@ def test_items_without_bytes_are_counted_beside_values_of_any_kind() -> None:
     found = avro_columns.decode(datums, text)
 
     assert found is None
-    assert [0] == [*avro_values.decode_each(datums, text)[1]]
+    assert [0] == [*avro_reading.decode_each_avro(datums, text)[1]]
 
 
 def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
@@ -145,7 +145,7 @@ def test_what_fastavro_takes_and_others_do_not_is_bad(
     text = json.dumps(schema)
     datums = pa.array([good, damaged, None, damaged, good], pa.binary())
 
-    values, bad = avro_walk.wrong(datums, text), avro_values.decode_each(datums, text)[1]
+    values, bad = avro_walk.wrong(datums, text), avro_reading.decode_each_avro(datums, text)[1]
 
     assert values == bad == avro_walk.wrong_by_python(datums, text)
     assert [(1, True), (3, True)] == [(row, why in each) for row, each in bad.items()]

@@ -3,10 +3,9 @@ from typing import Any
 
 import pytest
 
-from kbackup.connect import json_schema, json_text, json_values
-from kbackup.connect.json_schema import FORM, JsonSchemaStyle, to_json_schema
-from kbackup.connect.json_schema_reading import from_json_schema
-from kbackup.connect.json_text import JsonStyle
+from kbackup.connect import json_schema, json_values
+from kbackup.connect.json_schema import FORM, JsonSchemaStyle, from_json_schema, to_json_schema
+from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.schema import DECIMAL, TIMESTAMP, ConnectSchema, Type
 
 TEXT = ConnectSchema(Type.STRING)
@@ -151,7 +150,7 @@ def test_a_choice_is_a_struct_of_which_one_field_is_there() -> None:
     column = json_values.column([*rows, None], schema)
     assert [*values, None] == [
         json.loads(text)
-        for text in json_text.encode(column, schema, JsonStyle(form=FORM)).to_pylist()
+        for text in json_values.encode_json(column, schema, JsonStyle(form=FORM)).to_pylist()
     ]
     with pytest.raises(ValueError, match="alternatives"):
         value(schema, {"c": 1})
@@ -164,7 +163,7 @@ def test_maps_with_other_keys_than_text_are_lists_of_entries() -> None:
     schema = ConnectSchema(Type.MAP, key=ConnectSchema(Type.INT32), value=TEXT)
     column = json_values.column([[(1, "a")]], schema)
 
-    [text] = json_text.encode(column, schema, JsonStyle(form=FORM)).to_pylist()
+    [text] = json_values.encode_json(column, schema, JsonStyle(form=FORM)).to_pylist()
 
     assert '[{"key":1,"value":"a"}]' == text
     assert [(1, "a")] == value(schema, json.loads(text))

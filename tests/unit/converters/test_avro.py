@@ -8,8 +8,8 @@ import pytest
 
 from kbackup import converters
 from kbackup.connect import schema as connect
+from kbackup.connect.registry.framing import head_of
 from kbackup.errors import ConfigurationError, RegistryError
-from kbackup.registry.framing import head_of
 from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 

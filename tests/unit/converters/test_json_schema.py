@@ -6,9 +6,9 @@ import pytest
 
 from kbackup import converters
 from kbackup.connect import schema as connect
+from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
-from kbackup.registry.framing import head_of
 from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 

@@ -3,7 +3,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from kbackup.connect import json_text
+from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.converters.json_text import JsonConverter
 from kbackup.testing import decoded, encoded
@@ -143,7 +143,7 @@ def test_a_map_with_text_for_keys_is_an_object(optional: bool) -> None:
     assert ["is not an object"] == [bad.why[-16:] for bad in found.bad]
     schema = connect.of(found.schema)
     assert schema is not None
-    assert '{"k":1}' == json_text.encode(found.values, schema)[0].as_py()
+    assert '{"k":1}' == json_values.encode_json(found.values, schema)[0].as_py()
 
 
 WITH_DEFAULT = '{"type":"string","optional":true,"default":"x"}'

@@ -7,9 +7,9 @@ import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup, batch
 
 from kbackup import config
-from kbackup.cli.json_lines import schema
-from kbackup.ddl.tables import statements
+from kbackup.cli.output import schema
 from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.inspect.ddl import statements
 from kbackup.naming import Layout
 
 PLACE = {"s3_bucket_name": "lake"}

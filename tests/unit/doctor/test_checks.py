@@ -9,9 +9,9 @@ import pytest
 
 from kbackup.config import Doubt
 from kbackup.connect import native
-from kbackup.doctor import Check, avro, examination, failed, kafka
+from kbackup.doctor import Check, configuration, examination, failed, kafka
 from kbackup.errors import KafkaError
-from kbackup.kafka.native import library
+from kbackup.kafka import native as native_library
 from tests.support.examined import levels, one, settings
 from tests.unit.doctor.test_spark import Java
 
@@ -83,7 +83,9 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
     """
     Whoever installed without a compiler learns why a run is slow; whoever asked for it, nothing.
     """
-    monkeypatch.setattr(library, "_found", lambda: library.UnavailableError("no compiler"))
+    monkeypatch.setattr(
+        native_library, "_found", lambda: native_library.UnavailableError("no compiler")
+    )
     now = datetime.now(UTC)
 
     auto, python, native = (
@@ -116,7 +118,7 @@ def test_avro_without_its_library_is_worth_a_warning(
     native._found.cache_clear()
 
     try:
-        check = avro.reader()
+        check = configuration.avro_reader()
     finally:
         native._found.cache_clear()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.doctor import configuration, disk
+from kbackup.doctor import configuration
 from kbackup.errors import ConfigurationError
 from tests.support.examined import settings
 
@@ -68,7 +68,7 @@ def test_tmpdir_that_cannot_be_written_fails(
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
 
-    found = disk.space(settings())
+    found = configuration.disk_space(settings())
 
     assert ("fail", True) == (found.level, "missing" in found.text)
     assert "TMPDIR" in found.do
@@ -86,6 +86,6 @@ def test_free_space_is_measured_against_the_files_to_be(
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    found = disk.space(settings(rotate_bytes=rotate_bytes))
+    found = configuration.disk_space(settings(rotate_bytes=rotate_bytes))
 
     assert (level, True) == (found.level, str(tmp_path) in found.text)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbackup.doctor import Check, spark
-from kbackup.engine import EngineSettings
-from kbackup.engine.starting import ended
 from kbackup.errors import JavaNotFoundError
+from kbackup.spark.jvm import ended
+from kbackup.spark.settings import EngineSettings
 from tests.support.examined import levels, one
 
 

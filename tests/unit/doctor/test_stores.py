@@ -9,7 +9,7 @@ from kbackup.doctor import Check
 from kbackup.doctor import store as stores
 from kbackup.errors import StoreError
 from kbackup.stores import StoreSettings
-from kbackup.stores.bucket_facts import BucketFacts, LifecycleRule
+from kbackup.stores.abilities import BucketFacts, LifecycleRule
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
 from tests.support.examined import levels, one, settings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from kbackup.engine import EngineSettings, Jvm
-from kbackup.engine.command import _GATEWAY, direct_command, java_options
 from kbackup.local import find_java
+from kbackup.spark.java import _GATEWAY, direct_command, java_options
+from kbackup.spark.settings import EngineSettings, Jvm
 
 HOME = Path(pyspark.__file__).parent
 CONF = {"spark.master": "local[2]", "spark.driver.memory": "512m"}

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbackup.engine import java as module
-from kbackup.engine.java import Java
+from kbackup.spark import java as module
+from kbackup.spark.java import Java
 
 _SAID = struct.pack(">ii", 4711, 6) + b"secret"
 """What a JVM leaves in its folder once it listens: its port, and the word that opens it."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from kbackup.engine import jvm
 from kbackup.errors import SparkError
+from kbackup.spark import jvm
 
 
 class Dead:

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from kbackup.channel import Hub, Line
-from kbackup.engine.log_lines import logged, sent
 from kbackup.events import Event, Progress
 from kbackup.records import TopicPartition
+from kbackup.spark.channel import Hub, Line
+from kbackup.spark.log_lines import logged, sent
 
 
 def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:

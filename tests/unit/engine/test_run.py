@@ -9,9 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
-from kbackup.channel import Line
-from kbackup.engine import EngineSettings, Starting, check_whole, deal, run, translated
-from kbackup.engine.starting import ended
 from kbackup.errors import (
     ConfigurationError,
     Failure,
@@ -20,6 +17,10 @@ from kbackup.errors import (
     SparkError,
     StoppedError,
 )
+from kbackup.spark.channel import Line
+from kbackup.spark.engine import check_whole, deal, run, translated
+from kbackup.spark.jvm import Starting, ended
+from kbackup.spark.settings import EngineSettings
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))

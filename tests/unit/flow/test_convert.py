@@ -3,7 +3,7 @@
 import pyarrow as pa
 from record_samples import batch_of
 
-from kbackup.flow.header_text import headers_as_text
+from kbackup.pipeline.views import headers_as_text
 
 
 def headers(*rows: list[tuple[str, bytes | None]]) -> pa.Array:

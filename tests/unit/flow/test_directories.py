@@ -6,14 +6,13 @@ from flow_samples import WHERE
 from record_samples import batch_of
 
 from kbackup.connect.schema import DATE, ConnectSchema, Type
-from kbackup.extractors.record import RecordExtractor
-from kbackup.extractors.record_field import RecordFieldExtractor
-from kbackup.flow.affix import NO_AFFIX, Affix, AffixKind
-from kbackup.flow.route import route
-from kbackup.flow.rows import Part, Rows
 from kbackup.naming import DIRECTORY_BYTES_MAX
-from kbackup.partitioners.daily import DailyPartitioner
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors.record_field import RecordFieldExtractor
 from kbackup.partitioners.field import FieldPartitioner
+from kbackup.partitioners.time_based import DailyPartitioner
+from kbackup.pipeline.route import NO_AFFIX, Affix, AffixKind, route
+from kbackup.pipeline.rows import Part, Rows
 
 
 def by_field(*values: bytes | None, affix: Affix = NO_AFFIX) -> Rows:

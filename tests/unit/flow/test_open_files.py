@@ -5,15 +5,15 @@ import os
 from flow_samples import WHERE
 from record_samples import batch_of
 
-from kbackup.extractors.record import RecordExtractor
-from kbackup.flow.convert import Conversion
-from kbackup.flow.route import route
-from kbackup.flow.rows import Part, Rows
-from kbackup.flow.views import ViewSpec
-from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout, View
-from kbackup.partitioners.hourly import HourlyPartitioner
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.time_based import HourlyPartitioner
+from kbackup.pipeline.convert import Conversion
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Part, Rows
+from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.write import OpenFiles
 from kbackup.records import Span
 
 HOUR_MS = 3_600_000

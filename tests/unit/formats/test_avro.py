@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup import formats
-from kbackup.connect.avro_values import long
+from kbackup.connect.avro_reading import long
 from kbackup.connect.schema import ENUM, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions

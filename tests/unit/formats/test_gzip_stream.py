@@ -6,8 +6,8 @@ import zlib
 import pytest
 
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import gzip_stream
-from kbackup.formats.gzip_stream import GzipWriter, inflate
+from kbackup.formats import codecs
+from kbackup.formats.codecs import GzipWriter, inflate_gzip
 
 LINES = b"".join(b'{"id":%d,"name":"%x"}\n' % (at, at * at) for at in range(5000))
 MEMBER = gzip.compress(LINES, mtime=0)
@@ -25,16 +25,16 @@ def member(data: bytes, level: int, pieces: int = 1) -> bytes:
 
 
 def content(data: bytes) -> bytes:
-    return b"".join(inflate(io.BytesIO(data)))
+    return b"".join(inflate_gzip(io.BytesIO(data)))
 
 
 @pytest.fixture(params=["isal", "zlib"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Read and write with isal, and with what machines without it use."""
     if request.param == "zlib":
-        monkeypatch.setattr(gzip_stream, "_inflate", zlib)
-        monkeypatch.setattr(gzip_stream, "_fast", zlib)
-    elif gzip_stream._inflate is zlib:
+        monkeypatch.setattr(codecs, "_inflate", zlib)
+        monkeypatch.setattr(codecs, "_fast", zlib)
+    elif codecs._inflate is zlib:
         pytest.skip("no isal here")
     return str(request.param)
 
@@ -116,13 +116,13 @@ def test_a_bomb_is_not_unpacked(library: str) -> None:
     """
     A small file cannot fill memory or time.
     """
-    pieces = inflate(io.BytesIO(gzip.compress(bytes(100 * 2**20), 9)))
+    pieces = inflate_gzip(io.BytesIO(gzip.compress(bytes(100 * 2**20), 9)))
     sizes: list[int] = []
 
     with pytest.raises(CorruptObjectError, match="more than 1000 to one"):
         sizes.extend(map(len, pieces))
 
-    assert sum(sizes) <= gzip_stream.RATIO_FLOOR_BYTES
+    assert sum(sizes) <= codecs.RATIO_FLOOR_BYTES
 
 
 def test_pieces_are_small(library: str) -> None:
@@ -131,4 +131,4 @@ def test_pieces_are_small(library: str) -> None:
     """
     data = gzip.compress(bytes(8 * 2**20), 1)
 
-    assert max(map(len, inflate(io.BytesIO(data)))) <= gzip_stream.PIECE_BYTES
+    assert max(map(len, inflate_gzip(io.BytesIO(data)))) <= codecs.PIECE_BYTES

@@ -9,7 +9,7 @@ import pytest
 
 from kbackup import config, formats
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
-from kbackup.formats import FormatOptions, kafka_backup, kafka_backup_records
+from kbackup.formats import FormatOptions, kafka_backup
 from kbackup.formats.kafka_backup import KafkaBackupFormat
 from kbackup.naming import View
 from kbackup.records import Facts
@@ -66,7 +66,7 @@ def test_a_segment_is_read_in_batches(compression: str, monkeypatch: pytest.Monk
     """
     Memory is bounded by a batch, and a record that is larger than a batch comes alone.
     """
-    monkeypatch.setattr(kafka_backup_records, "READ_BYTES", 2**17)
+    monkeypatch.setattr(kafka_backup, "READ_BYTES", 2**17)
     monkeypatch.setattr(kafka_backup, "_PIECE_BYTES", 2**16)
     records = tuple(
         SegmentRecord(at, at, None, bytes([at % 251]) * (2**19 if at == 500 else 1000))

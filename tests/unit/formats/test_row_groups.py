@@ -1,7 +1,7 @@
 import pyarrow as pa
 from record_samples import batch_of
 
-from kbackup.formats.row_groups import RowGroups
+from kbackup.formats.record_reading import RowGroups
 
 
 def lengths(groups: RowGroups, *batches: pa.RecordBatch) -> list[int]:

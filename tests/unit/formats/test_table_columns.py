@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kbackup.connect.tables import Column
 from kbackup.errors import ConfigurationError
-from kbackup.formats import avro_table, json_table, parquet_table
-from kbackup.table_parts import Column
+from kbackup.formats import avro, json_lines, parquet
 
 
 def words(columns: tuple[Column, ...]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def test_each_type_of_parquet_has_its_word() -> None:
         "amount": "decimal(10,2)",
         "tags": "map<string,int>",
         "lines": "array<struct<`a-b`:int,c:double>>",
-    } == words(parquet_table.columns(schema))
+    } == words(parquet.table_columns(schema))
 
 
 def test_each_type_of_avro_has_its_word() -> None:
@@ -90,7 +90,7 @@ def test_each_type_of_avro_has_its_word() -> None:
         "from": "struct<zip:int>",
         "to": "struct<zip:int>",
         "tags": "map<string,array<double>>",
-    } == words(avro_table.columns(schema))
+    } == words(avro.table_columns(schema))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_avro_that_is_no_table_is_refused(schema: Any) -> None:
     What has no columns, or columns that no engine knows, is said before anything is declared.
     """
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
-        avro_table.columns(schema)
+        avro.table_columns(schema)
 
 
 def test_the_fields_of_json_are_those_of_all_lines() -> None:
@@ -127,7 +127,7 @@ def test_the_fields_of_json_are_those_of_all_lines() -> None:
         "odd": "string",
         "none": "string",
         "ok": "boolean",
-    } == words(json_table.columns(lines))
+    } == words(json_lines.table_columns(lines))
 
 
 @pytest.mark.parametrize("lines", [["1"], [], ["{}"], ['{"a":1}', '"text"']])
@@ -136,4 +136,4 @@ def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
     JSON that is not an object is refused: a table has columns.
     """
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
-        json_table.columns(lines)
+        json_lines.table_columns(lines)

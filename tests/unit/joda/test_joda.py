@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.joda import calendar, iso, names, zones
-from kbackup.joda.buckets import Buckets
-from kbackup.joda.pattern import Pattern
+from kbackup.java import joda
+from kbackup.java.joda import Pattern
+from kbackup.partitioners.time_based import Buckets
 
 MOMENT = 1_700_000_000_123
-NEW_YORK = zones.by_id("America/New_York")
-ENGLISH = names.of_locale("en")
+NEW_YORK = joda.zone_by_id("America/New_York")
+ENGLISH = joda.names_of_locale("en")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_only_a_bare_language_has_names(locale: str, expected: str) -> None:
     """
     With a region the connectors print the root locale's names, and so does kbackup.
     """
-    assert expected == Pattern("MMM/EEEE", names.of_locale(locale)).printed(MOMENT, NEW_YORK)
+    assert expected == Pattern("MMM/EEEE", joda.names_of_locale(locale)).printed(MOMENT, NEW_YORK)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_zones_have_jodas_names(name: str, id_: str, offset_s: int) -> None:
     """
     Names of the tz database and offsets, with the id that Joda prints.
     """
-    zone = zones.by_id(name)
+    zone = joda.zone_by_id(name)
 
     assert (id_, offset_s * 1000) == (zone.id, zone.offset(MOMENT))
 
@@ -101,7 +101,7 @@ def test_what_joda_does_not_know_is_no_zone(name: str) -> None:
     A zone that Joda-Time does not know is refused, even if the file system has such a file.
     """
     with pytest.raises(ValueError, match="expected a time zone"):
-        zones.by_id(name)
+        joda.zone_by_id(name)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_texts_are_read_as_iso_8601(text: str, expected: int | None) -> None:
     """
     Digits alone are milliseconds; text that is not a time has no time.
     """
-    assert expected == iso.moment(text, zones.by_id("UTC"))
+    assert expected == joda.parse_iso(text, joda.zone_by_id("UTC"))
 
 
 def test_a_text_without_offset_is_local_time() -> None:
     """
     A text without an offset is local time in the configured zone.
     """
-    assert 1427950800000 == iso.moment("2015-04-02T01:00:00", NEW_YORK)
+    assert 1427950800000 == joda.parse_iso("2015-04-02T01:00:00", NEW_YORK)
 
 
 @given(st.integers(-(10**8), 10**8))
@@ -146,7 +146,7 @@ def test_dates_and_days_are_inverse(days: int) -> None:
     """
     Every day has exactly one date, in every year.
     """
-    assert days == calendar.days(*calendar.date(days))
+    assert days == joda.days(*joda.date(days))
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=20))

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kbackup.kafka.client_log import CLIENT_LOG, QUIET_S, Folding
+from kbackup.kafka.client import CLIENT_LOG, QUIET_S, Folding
 
 RAW = (
     "FAIL [kbackup#producer-4] [thrd:127.0.0.1:1/bootstrap]: 127.0.0.1:1/bootstrap: "

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.coordinator import patience_s, patiently
+from kbackup.kafka.positions import patience_s, patiently
 
 
 class Broker:

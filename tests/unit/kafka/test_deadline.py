@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kbackup.kafka.deadline import within
+from kbackup.kafka.client import within
 
 
 def test_a_call_that_returns_in_time_is_a_call() -> None:

@@ -5,8 +5,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kbackup.kafka import KafkaSettings, TakenOverError
 from kbackup.kafka.client import Complaints
-from kbackup.kafka.lending import Lending
-from kbackup.kafka.writer_errors import meaning
+from kbackup.kafka.positions import Lending
+from kbackup.kafka.writer import meaning
 from kbackup.records import TopicPartition
 
 

@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as At
 
 from kbackup.errors import KafkaError
-from kbackup.kafka import KafkaSettings, Position, coordinator, positions
+from kbackup.kafka import KafkaSettings, Position, positions
 from kbackup.kafka.positions import Positions
 from kbackup.records import TopicPartition
-from kbackup.reports import Bookmark, LastObject
+from kbackup.runs.position import Bookmark, LastObject
 from tests.support.mock_kafka import MockKafka
 from tests.support.raw_commit import commit_as_others_do
 
@@ -25,7 +25,7 @@ _FROZEN = socket.create_server(("127.0.0.1", 0))
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
     """A group's positions, kept by a broker that is frozen, with a second's patience."""
-    monkeypatch.setattr(coordinator, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(positions, "PATIENCE_S", 1.0)
     address = f"127.0.0.1:{_FROZEN.getsockname()[1]}"
     made = Positions(KafkaSettings(address, timeout_s=1.0), "group")
     yield made

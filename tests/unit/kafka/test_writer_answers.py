@@ -9,7 +9,7 @@ from record_samples import batch_of
 
 from kbackup.errors import KafkaError
 from kbackup.kafka.client import Complaints
-from kbackup.kafka.writer_answers import Answers
+from kbackup.kafka.writer import Answers
 from kbackup.records import TopicPartition
 
 

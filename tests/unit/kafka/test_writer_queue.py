@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.kafka.writer_queue import (
+from kbackup.kafka.writer import (
     BATCH_BYTES,
     BATCHES,
     LINGER_MS,

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from kbackup.errors import ConfigurationError, LocalServiceError
-from kbackup.local import docker, ivy, kafka_jars, s3, start_kafka
-from kbackup.local.ivy import ivy_jar
+from kbackup.local import ivy, kafka, s3, start_kafka
+from kbackup.local.ivy import KAFKA_VERSION, fetch_kafka, ivy_jar
 from kbackup.local.java import Java
-from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
 
 
-@pytest.mark.parametrize("release", kafka_jars.RELEASES.values(), ids=kafka_jars.RELEASES)
-def test_every_jar_has_its_checksum(release: kafka_jars.Release) -> None:
+@pytest.mark.parametrize("release", ivy.RELEASES.values(), ids=ivy.RELEASES)
+def test_every_jar_has_its_checksum(release: ivy.Release) -> None:
     """
     The list covers the broker itself and what it logs through, each with a SHA-256.
     """
@@ -28,10 +27,10 @@ def test_the_variable_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> No
     ``KBACKUP_KAFKA`` names it; without the variable it is the newest.
     """
     monkeypatch.setenv("KBACKUP_KAFKA", "3.7")
-    assert "3.7.2" == kafka_jars.chosen().version
+    assert "3.7.2" == ivy.chosen().version
 
     monkeypatch.delenv("KBACKUP_KAFKA")
-    assert kafka_jars.NEWEST == kafka_jars.chosen()
+    assert ivy.NEWEST == ivy.chosen()
 
 
 def test_ivy_comes_with_pyspark() -> None:
@@ -102,7 +101,7 @@ def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatc
     def absent(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name="testcontainers")
 
-    monkeypatch.setattr(docker, "import_module", absent)
+    monkeypatch.setattr(kafka, "import_module", absent)
     monkeypatch.setenv("KBACKUP_KAFKA", "docker")
 
     with pytest.raises(LocalServiceError) as caught:

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.backup.file_sets import BackupFile, FileSet
-from kbackup.backup.ledger.objects import PartitionLedger
-from kbackup.backup.ledger.rows import ACCEPTED, OBJECT, Entry
-from kbackup.look.coverage import coverage
-from kbackup.look.stretches import NOTHING, PART, State, Stretch, cells, day, merged
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.inspect.map import NOTHING, PART, State, Stretch, cells, coverage, day, merged
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
 

@@ -7,15 +7,14 @@ import pytest
 from backup_samples import Backup
 from record_samples import batch_of
 
-from kbackup.backup import schemas
-from kbackup.backup.schemas import KeptSchema, SchemaUse
-from kbackup.cli.json_lines import schema
+from kbackup.catalog import schemas
+from kbackup.catalog.schemas import KeptSchema, SchemaUse
+from kbackup.cli.output import schema
+from kbackup.connect.registry import AVRO, RegisteredSchema
 from kbackup.errors import StoreError
-from kbackup.flow.views import ReadOptions
-from kbackup.look.named_schemas import NamedSchema
-from kbackup.look.peek import peek
-from kbackup.look.topics import topics
-from kbackup.registry import AVRO, RegisteredSchema
+from kbackup.inspect.peek import NamedSchema, peek
+from kbackup.inspect.topics import topics
+from kbackup.pipeline.views import ReadOptions
 
 LINES = jsonschema.Draft202012Validator(schema())
 

@@ -10,18 +10,17 @@ from backup_samples import BYTES, JSON, SIBLINGS, SNAPPY, TIME, Backup, batch
 from hypothesis import given, settings
 from record_samples import record_batches
 
-from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
-from kbackup.backup.window import Window
-from kbackup.cli.json_lines import schema
+from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.catalog.reading import Window
+from kbackup.cli.output import schema
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
     IncompleteBackupError,
     ObjectNotFoundError,
 )
-from kbackup.flow.views import ReadOptions
-from kbackup.look.kcat import render
-from kbackup.look.peek import peek
+from kbackup.inspect.peek import peek, render
+from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import Known
 
 LINES = jsonschema.Draft202012Validator(schema())

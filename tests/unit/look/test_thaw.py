@@ -7,14 +7,14 @@ import jsonschema
 import pytest
 from backup_samples import Backup
 
-from kbackup.cli.json_lines import schema
+from kbackup.cli.output import schema
 from kbackup.cli.screens import thawing
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.formats import FormatOptions
-from kbackup.look.thaw import thaw
+from kbackup.inspect.thaw import thaw
 from kbackup.naming import Layout
 from kbackup.stores import Store, StoreSettings
-from kbackup.stores.archive import Thaw
+from kbackup.stores.abilities import Thaw
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import put_bytes
 from tests.support.frozen_store import UNTIL, FrozenStore

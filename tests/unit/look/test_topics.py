@@ -8,12 +8,11 @@ import jsonschema
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 
-from kbackup.backup.ledger.objects import TopicLedger
-from kbackup.cli.json_lines import schema
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.cli.output import schema
 from kbackup.errors import IncompleteBackupError
-from kbackup.flow.views import ReadOptions
-from kbackup.look.stored import StoredPartition
-from kbackup.look.topics import topics
+from kbackup.inspect.topics import StoredPartition, topics
+from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import Known, of_run_records
 from kbackup.testing import FaultyStore
 

@@ -8,7 +8,7 @@ from io import BytesIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbackup.query import answer
+from kbackup.inspect import query
 
 ROWS = pa.table(
     {
@@ -24,7 +24,7 @@ def test_json_is_an_object_a_line() -> None:
     """
     Bytes are text where they are UTF-8, else base64; null is null.
     """
-    lines = [json.loads(line) for line in answer.as_bytes(ROWS, "json").splitlines()]
+    lines = [json.loads(line) for line in query.as_bytes(ROWS, "json").splitlines()]
 
     assert ["text", None, {"$base64": "/w=="}] == [line["value"] for line in lines]
     assert "2026-11-01T02:03:04.005Z" == lines[0]["at"]
@@ -34,7 +34,7 @@ def test_csv_keeps_null_and_empty_apart() -> None:
     """
     Null is an empty field, an empty text is quoted.
     """
-    lines = answer.as_bytes(ROWS, "csv").decode().split("\n", 3)
+    lines = query.as_bytes(ROWS, "csv").decode().split("\n", 3)
 
     assert '"offset","value","at","note"' == lines[0]
     assert '7,"text","2026-11-01T02:03:04.005Z",""' == lines[1]
@@ -46,7 +46,7 @@ def test_parquet_keeps_the_types() -> None:
     """
     A Parquet answer holds the columns as they are.
     """
-    read = pq.read_table(BytesIO(answer.as_bytes(ROWS, "parquet")))
+    read = pq.read_table(BytesIO(query.as_bytes(ROWS, "parquet")))
 
     assert ROWS["value"].to_pylist() == read["value"].to_pylist()
     assert ROWS["at"].to_pylist() == read["at"].to_pylist()
@@ -58,17 +58,17 @@ def test_columns_of_one_name_stay_apart() -> None:
     """
     twice = pa.table([pa.array([1]), pa.array([2])], names=["n", "n"])
 
-    assert {"n": 1, "n_2": 2} == json.loads(answer.as_bytes(twice, "json"))
-    assert b'"n","n_2"\n1,2\n' == answer.as_bytes(twice, "csv")
-    assert ["n", "n_2"] == pq.read_schema(BytesIO(answer.as_bytes(twice, "parquet"))).names
+    assert {"n": 1, "n_2": 2} == json.loads(query.as_bytes(twice, "json"))
+    assert b'"n","n_2"\n1,2\n' == query.as_bytes(twice, "csv")
+    assert ["n", "n_2"] == pq.read_schema(BytesIO(query.as_bytes(twice, "parquet"))).names
 
 
 def test_an_answer_without_rows_has_its_names() -> None:
     """
     A result without rows still has its header.
     """
-    assert b'"offset","value","at","note"\n' == answer.as_bytes(ROWS.slice(0, 0), "csv")
-    assert b"" == answer.as_bytes(ROWS.slice(0, 0), "json")
+    assert b'"offset","value","at","note"\n' == query.as_bytes(ROWS.slice(0, 0), "csv")
+    assert b"" == query.as_bytes(ROWS.slice(0, 0), "json")
 
 
 def test_what_json_has_no_word_for_is_text() -> None:
@@ -82,7 +82,7 @@ def test_what_json_has_no_word_for_is_text() -> None:
         }
     )
 
-    (line,) = answer.as_bytes(rows, "json").splitlines()
+    (line,) = query.as_bytes(rows, "json").splitlines()
 
     expected = {"price": "1.10", "headers": [{"key": "a", "value": {"$base64": "/w=="}}]}
     assert expected == json.loads(line)

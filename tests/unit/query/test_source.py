@@ -11,8 +11,8 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThan
 
 from kbackup.config import load
 from kbackup.errors import ConfigurationError, KbackupError
-from kbackup.query.ask import mentioned
-from kbackup.query.source import Found, Reader
+from kbackup.inspect.query import mentioned
+from kbackup.inspect.source import Found, Reader
 from kbackup.records import Facts
 from tests.support.query import SCHEMA
 

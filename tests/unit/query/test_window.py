@@ -2,11 +2,10 @@
 
 import pytest
 
-from kbackup.backup.file_sets import BackupFile, FileSet
-from kbackup.backup.window import EVERYTHING, Window
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.inspect.source import chunks_of, of_conditions
 from kbackup.naming import View
-from kbackup.query.chunks import chunks
-from kbackup.query.source import of_conditions
 from kbackup.records import Facts, TopicPartition
 
 WHERE = TopicPartition("orders", 0)
@@ -32,7 +31,7 @@ def opened(window: Window, spans: list[tuple[int, int]], *, is_known: bool = Tru
     """Return the first offsets of the objects that are read for *window*."""
     sets = [file_set(first) for first, _ in spans]
     known = facts_of(*spans) if is_known else {}
-    found = chunks({WHERE: sets}, window, lambda _, file: known.get(start_of(file)), 1)
+    found = chunks_of({WHERE: sets}, window, lambda _, file: known.get(start_of(file)), 1)
     return [files.start_offset for chunk in found for files in chunk.sets]
 
 
@@ -87,7 +86,7 @@ def test_objects_that_overlap_are_read_together() -> None:
     spans = [(0, 9), (10, 25), (20, 29), (30, 39)]
     sets, known = [file_set(first) for first, _ in spans], facts_of(*spans)
 
-    found = chunks({WHERE: sets}, EVERYTHING, lambda _, file: known.get(start_of(file)), 1)
+    found = chunks_of({WHERE: sets}, EVERYTHING, lambda _, file: known.get(start_of(file)), 1)
 
     assert [[0], [10, 20], [30]] == [[f.start_offset for f in chunk.sets] for chunk in found]
 
@@ -98,7 +97,7 @@ def test_a_partition_of_which_nothing_is_known_is_one_chunk() -> None:
     """
     sets = [file_set(first) for first in (0, 10, 20)]
 
-    found = chunks({WHERE: sets}, EVERYTHING, lambda *_: None, 1)
+    found = chunks_of({WHERE: sets}, EVERYTHING, lambda *_: None, 1)
 
     assert [[0, 10, 20]] == [[files.start_offset for files in chunk.sets] for chunk in found]
 
@@ -110,6 +109,6 @@ def test_small_objects_share_a_chunk() -> None:
     spans = [(0, 9), (10, 19), (20, 29)]
     sets, known = [file_set(first) for first, _ in spans], facts_of(*spans)
 
-    found = chunks({WHERE: sets}, EVERYTHING, lambda _, file: known.get(start_of(file)), 20)
+    found = chunks_of({WHERE: sets}, EVERYTHING, lambda _, file: known.get(start_of(file)), 20)
 
     assert [2, 1] == [len(chunk.sets) for chunk in found]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from kbackup.connect.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, connect
+from kbackup.connect.registry.client import RegistryClient
 from kbackup.errors import RegistryError
-from kbackup.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, connect
-from kbackup.registry.client import RegistryClient
 from tests.support.certificates import write_certificate
 from tests.support.registry import FakeRegistry
 

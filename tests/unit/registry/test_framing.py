@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.registry.framing import alike, framed, unframed
+from kbackup.connect.registry.framing import alike, framed, unframed
 
 
 @given(st.lists(st.none() | st.binary(max_size=8)), st.integers(0, 2**31 - 1))

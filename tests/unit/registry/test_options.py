@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from kbackup import config
+from kbackup.connect.registry import subject
+from kbackup.connect.registry.options import settings_of
 from kbackup.errors import ConfigurationError
-from kbackup.registry.options import settings_of
-from kbackup.registry.subjects import subject
 
 URL = "schema.registry.url"
 SIDES = ("key", "value")

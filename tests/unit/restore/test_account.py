@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.backup.file_sets import FileSet
+from kbackup.catalog.listing import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
-from kbackup.restore.account import Account
+from kbackup.restore.account import Account, SkipList
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.skip_list import SkipList
+from kbackup.runs.position import Bookmark, Done, Mark, Place, Source
+from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.runs.summary import Summary
 
 ORDERS = TopicPartition("orders", 0)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbackup.restore.tasks.ahead import Ahead
+from kbackup.restore.tasks.task import Ahead
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])

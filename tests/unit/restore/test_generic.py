@@ -15,10 +15,10 @@ import pytest
 from backup_samples import JSON
 
 from kbackup import config
-from kbackup.backup import catalog
+from kbackup.catalog import listing
 from kbackup.errors import CorruptObjectError, RefusedError
 from kbackup.records import TopicPartition
-from kbackup.restore.follow.ready import Ready
+from kbackup.restore.follow.lookout import Ready
 from kbackup.runs import wiring
 from kbackup.runs.known import NOTHING
 from tests.support.target import MARKER, CrashError, Restoring
@@ -53,11 +53,11 @@ class Generic(Restoring):
         """Restore, reading as the configuration says."""
         self.restore(reading=wiring.reading(self.settings()), **how)
 
-    def listed(self) -> catalog.Catalog:
+    def listed(self) -> listing.Catalog:
         """What the listing comes to."""
         settings = self.settings()
         options = wiring.format_options(settings)
-        return catalog.read(
+        return listing.list_backup(
             self.store, wiring.layout(settings), options, only_format=settings.format_class
         )
 

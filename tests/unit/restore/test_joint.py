@@ -9,14 +9,14 @@ import pytest
 
 from kbackup.errors import KafkaError
 from kbackup.events import PROGRESS
-from kbackup.flow.views import ReadOptions
 from kbackup.kafka import NO_OTHERS, Position, TakenOverError
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import pace
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.tasks import joint, task, work
+from kbackup.restore.tasks import task, transaction
+from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -294,7 +294,7 @@ def test_a_joint_transaction_has_bounds(monkeypatch: pytest.MonkeyPatch, limit: 
     """
     It is committed after so many bytes or seconds, whatever is still to come.
     """
-    monkeypatch.setattr(joint, limit, 0)
+    monkeypatch.setattr(transaction, limit, 0)
     kafka = Cluster()
     backed_up(kafka)
 
@@ -310,7 +310,7 @@ def test_a_partition_with_several_transactions_counts_each(
     """
     A small object may hold much; its partition's transactions are as large as others.
     """
-    monkeypatch.setattr(work, "TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr(task, "TRANSACTION_RECORDS", 1)
     kafka = Cluster()
     backed_up(kafka, range(5), range(5, 10), range(10, 15))
 
@@ -367,7 +367,7 @@ def test_a_partition_that_was_committed_whole_stays_whole_when_a_later_transacti
     """
     Its report says what it has, though another restore has taken over the partitions after it.
     """
-    monkeypatch.setattr(work, "TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr(task, "TRANSACTION_RECORDS", 1)
     kafka = Cluster(lost=frozenset({4}), loss=TakenOverError)
     backed_up(kafka, range(5), range(5, 10), partitions=range(0, PARTITIONS, FENCES))
 

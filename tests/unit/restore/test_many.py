@@ -11,7 +11,7 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import TopicPartition
 from kbackup.restore.beginning import begin
-from kbackup.restore.planning.shares import NOTHING, Shares
+from kbackup.restore.planning.routing import NOTHING, Shares
 from tests.support.target import FakeTarget, Restoring
 
 BY_HEADER = {

@@ -9,8 +9,8 @@ from backup_samples import BYTES, JSON, OPTIONS, RECORD, SIBLINGS, Backup, batch
 from record_samples import write
 
 from kbackup.errors import CorruptObjectError, IncompleteBackupError, RefusedError
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.naming import View
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from tests.support.target import Restoring, values
 
 KEYED_BYTES = (ViewSpec(View.KEY, "bytes", OPTIONS, "bytes"), *JSON)

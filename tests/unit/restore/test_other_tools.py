@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from kbackup import config, expressions
+from kbackup import config
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.places import Place
+from kbackup.naming import expressions
+from kbackup.naming.places import Place
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from tests.support.target import MARKER, Restoring

@@ -8,12 +8,12 @@ from backup_samples import JSON, RECORD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.kafka import KafkaSettings
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.restore import pace
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.pace import Pace, Rate
-from kbackup.restore.tasks.work import Work
+from kbackup.restore.tasks.task import Work
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -70,7 +70,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     Each record once and in order, and no transaction that waits comes near its timeout.
     """
     time, longest = Time(), [0.0]
-    monkeypatch.setattr("kbackup.restore.tasks.work.monotonic", time)
+    monkeypatch.setattr("kbackup.restore.tasks.task.monotonic", time)
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(100), range(100, 200), views=views)
     restoring.cluster.create_topic("copy_of_orders", 1, 1, {})

@@ -19,8 +19,14 @@ from kbackup.errors import (
 )
 from kbackup.records import TopicPartition
 from kbackup.restore import audit
-from kbackup.restore.murmur2 import _of_key, murmur2, partitions_of
-from kbackup.restore.partition_map import MODULO, PartitionMap, spread
+from kbackup.restore.partition_map import (
+    MODULO,
+    PartitionMap,
+    _of_key,
+    murmur2,
+    partitions_of,
+    spread,
+)
 from kbackup.restore.planning.target import asked
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, FakeTarget, Log, Restoring, values
@@ -134,7 +140,7 @@ def test_a_restore_by_key_that_died_goes_on(
     """
     At every commit, in all partitions together: each record comes once, where its key says.
     """
-    monkeypatch.setattr("kbackup.restore.tasks.work.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.tasks.task.TRANSACTION_RECORDS", 4)
     more = {} if views == "record" else {"views": views}
     restoring.backup.put("orders", 0, range(6), range(6, 12), **more)
     restoring.backup.put("orders", 1, range(20, 32), **more)

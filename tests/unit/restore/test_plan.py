@@ -12,9 +12,9 @@ from backup_samples import JSON
 from record_samples import batch_of, write
 
 from kbackup import config
-from kbackup.backup import catalog
-from kbackup.backup.ledger.objects import TopicLedger
-from kbackup.backup.ledger.rows import OBJECT, Entry, TopicEntry
+from kbackup.catalog import listing
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry
 from kbackup.errors import IncompleteBackupError
 from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
@@ -22,11 +22,10 @@ from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
-from kbackup.restore.planning.planner import Planner
-from kbackup.restore.planning.sources import SourceTopic, source_of
+from kbackup.restore.planning.planner import Planner, SourceTopic, source_of
 from kbackup.runs.known import Known, of_run_records
 from kbackup.stores import Store, StoreSettings
-from kbackup.stores.archive import Thaw
+from kbackup.stores.abilities import Thaw
 from kbackup.stores.memory import MemoryStore
 from tests.support.frozen_store import UNTIL, FrozenStore
 from tests.support.target import Restoring
@@ -101,7 +100,7 @@ def plan(
         topics=sources or {},
         ledgers={"orders": TopicLedger.of(entries)},
     )
-    found = catalog.read(store, Layout(), FormatOptions())
+    found = listing.list_backup(store, Layout(), FormatOptions())
     planner = Planner(
         settings=loaded.settings,
         cluster=cluster,  # type: ignore[arg-type]

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from backup_samples import Backup, batch
 
-from kbackup.backup import catalog
-from kbackup.backup.reading import read
+from kbackup.catalog import listing
+from kbackup.catalog.reading import read
+from kbackup.connect.registry.framing import head_of
 from kbackup.errors import RegistryError
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
-from kbackup.registry.framing import head_of
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from tests.support.registry import FakeRegistry
 from tests.support.target import MARKER, Restoring
 
@@ -109,7 +109,7 @@ def test_looking_registers_nothing(registry: FakeRegistry, backup: Backup) -> No
     Without a target, values are shown as the JSON that they are in words.
     """
     options = replace(reading(registry), topic=None)
-    [sets] = catalog.read(backup.store, backup.layout, options.formats).sets.values()
+    [sets] = listing.list_backup(backup.store, backup.layout, options.formats).sets.values()
     rows = [row for batch in read(backup.store, sets[0], options) for row in batch.to_pylist()]
 
     assert [b'{"id":0}', b'{"id":1}'] == [row["value"] for row in rows]

@@ -20,10 +20,10 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.records import TopicPartition
-from kbackup.restore.planning import shares
+from kbackup.restore.planning import routing
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, Restoring
 
@@ -309,7 +309,7 @@ def test_a_topic_for_each_record_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -
     """
     A field that differs from record to record is refused before a cluster is filled with topics.
     """
-    monkeypatch.setattr(shares, "TOPICS_MOST", 2)
+    monkeypatch.setattr(routing, "TOPICS_MOST", 2)
     found = restoring(BY_HEADER, cut((0, "a"), (1, "b")), cut((2, "c")))
 
     with pytest.raises(RefusedError, match="more than 2 topics"):

@@ -10,19 +10,19 @@ from uuid import uuid4
 import pytest
 
 from kbackup import config
-from kbackup.backup.catalog import Catalog
-from kbackup.backup.file_sets import FileSet
+from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
-from kbackup.engine import NotBegun
 from kbackup.errors import SparkError, StoreError
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import frame
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
+from kbackup.runs.position import Bookmark, Done, Mark, Place, Source
+from kbackup.runs.report import OfRestore, PartitionReport
+from kbackup.spark.settings import NotBegun
 from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore

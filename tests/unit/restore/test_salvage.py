@@ -8,10 +8,10 @@ import pytest
 from backup_samples import BYTES, JSON, JSON_GZIP, SIBLINGS, batch
 
 from kbackup.errors import CorruptObjectError
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
-from kbackup.reports import OfRestore, PartitionReport
+from kbackup.pipeline.views import ReadOptions, ViewSpec
+from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.standby import Standby
 from tests.support.target import COPY, MARKER, CrashError, Restoring
 
@@ -145,7 +145,7 @@ def test_a_restore_that_goes_on_delivers_each_good_record_once(
     """
     A restore killed at any commit goes on behind bad lines with no record lost or twice.
     """
-    monkeypatch.setattr("kbackup.restore.tasks.work.TRANSACTION_RECORDS", 3)
+    monkeypatch.setattr("kbackup.restore.tasks.task.TRANSACTION_RECORDS", 3)
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, ROWS), views=JSON)
     for key in keys:

@@ -7,8 +7,8 @@ import pytest
 from backup_samples import JSON, RECORD
 
 from kbackup.errors import KbackupError, TargetNotEmptyError, TopicChangedError
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.kafka import Position
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from tests.support.target import COPY, FakeTarget, Log, Restoring, position, values
 
 # What has become of the target

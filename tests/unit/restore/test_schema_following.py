@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.registry.framing import head_of
+from kbackup.connect.registry.framing import head_of
 from kbackup.stores import StoreSettings
 from tests.support.registry import FakeRegistry
 from tests.support.schema_copies import back_up

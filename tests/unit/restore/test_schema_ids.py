@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.backup import schemas
-from kbackup.backup.schemas import KeptSchema, SchemaUse
+from kbackup.catalog import schemas
+from kbackup.catalog.schemas import KeptSchema, SchemaUse
+from kbackup.connect.registry import AVRO, Reference, RegisteredSchema
+from kbackup.connect.registry.framing import head_of
 from kbackup.naming import Layout
-from kbackup.registry import AVRO, Reference, RegisteredSchema
-from kbackup.registry.framing import head_of
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.registry import FakeRegistry

@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.registry import AVRO, IMPORT, RegisteredSchema, RegistrySettings, connect
-from kbackup.registry.framing import head_of
+from kbackup.connect.registry import AVRO, IMPORT, RegisteredSchema, RegistrySettings, connect
+from kbackup.connect.registry.framing import head_of
 from kbackup.stores import StoreSettings
 from tests.support.registry import FakeRegistry
 from tests.support.schema_copies import Copy, back_up

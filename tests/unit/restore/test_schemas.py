@@ -5,13 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.backup import schemas
-from kbackup.backup.schemas import KeptSchema, SchemaIndex, SchemaUse
+from kbackup.catalog import schemas
+from kbackup.catalog.schemas import KeptSchema, SchemaIndex, SchemaUse
+from kbackup.connect.registry import AVRO, RegisteredSchema
+from kbackup.connect.registry.framing import head_of
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.registry import AVRO, RegisteredSchema
-from kbackup.registry.framing import head_of
-from kbackup.restore.schemas.plan import subjects
+from kbackup.restore.schemas import subjects
 from kbackup.stores import StoreSettings, open_store
 from tests.support.registry import FakeRegistry
 from tests.support.schema_copies import NAME, PERSON, Copy, back_up

@@ -8,16 +8,15 @@ from uuid import uuid4
 import pytest
 
 from kbackup import config
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import TOPIC, TOPICS, TopicEntry, table
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
 from kbackup.cli.reasons import headline
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
-from kbackup.restore.planning.sources import SourceTopic, config_of_copy
-from kbackup.restore.settle import settle
-from kbackup.restore.settling import COPY_CONFIG, changes
+from kbackup.restore.planning.planner import SourceTopic, config_of_copy
+from kbackup.restore.settle import COPY_CONFIG, settle, settled_changes
 from kbackup.runs.summary import Summary
 from kbackup.stores import StoreSettings, open_store
 from tests.support.hand_clock import HandClock
@@ -61,7 +60,7 @@ def test_only_what_differs_is_changed(
     """
     The original's settings are put, the restore's own taken off, all others left alone.
     """
-    found = changes(ORIGINAL, current)
+    found = settled_changes(ORIGINAL, current)
 
     assert (config, removed) == (dict(found.config), found.removed)
 
@@ -70,7 +69,7 @@ def test_settings_of_another_cluster_are_named_and_left() -> None:
     """
     Tiered storage and throttles mean something in the original's cluster only.
     """
-    found = changes({"remote.storage.enable": "true"}, {})
+    found = settled_changes({"remote.storage.enable": "true"}, {})
 
     assert not found
     assert ("remote.storage.enable",) == found.left
@@ -121,7 +120,7 @@ class Settling:
     def __post_init__(self) -> None:
         row = TopicEntry(TOPIC, "orders", "there", "id", 1, ORIGINAL, run="r", time=1)
         store = open_store(StoreSettings(self.url))
-        place.of_topics(store, Layout(), HandClock()).append(table([row], TOPICS))
+        stream.topics_stream(store, Layout(), HandClock()).append(table([row], TOPICS))
 
     def run(self, agree: Any = None, **options: Any) -> list[Event]:
         """Settle."""

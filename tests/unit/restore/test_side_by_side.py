@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kbackup.errors import KafkaError
-from kbackup.flow.views import ReadOptions
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.tasks import task
-from kbackup.restore.tasks.work import Work
+from kbackup.restore.tasks.task import Work
+from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
 from tests.support.target import FakeWriter, Restoring
 

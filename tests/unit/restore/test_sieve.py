@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.backup.file_sets import BackupFile, FileSet
+from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import BadRecordError, KbackupError
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.tasks.sieve import Sieve
+from kbackup.runs.position import Bookmark, Mark, Place, Source
 
 ORDERS = TopicPartition("orders", 0)
 

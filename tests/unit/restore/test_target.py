@@ -8,11 +8,11 @@ import pytest
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
 from kbackup.restore.planning.safety import Intent, Target
 from kbackup.restore.planning.target import asked, create
+from kbackup.runs.position import Bookmark, Mark, Place, Source
 from tests.support.creating import each_created
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE"})

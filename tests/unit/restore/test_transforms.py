@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 from record_samples import batch_of
 
-from kbackup.columns import Bad, Column
 from kbackup.errors import BadRecordError
-from kbackup.flow.rows import BadRecord
 from kbackup.naming import View
-from kbackup.records import TopicPartition
+from kbackup.pipeline.rows import BadRecord
+from kbackup.records import Bad, Column, TopicPartition
 from kbackup.restore.tasks.transforming import written
 from kbackup.transforms.data import Records
 from tests.support.target import MARKER, CrashError, Restoring

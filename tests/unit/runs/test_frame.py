@@ -14,9 +14,8 @@ from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, KafkaError, StoreError
 from kbackup.events import Event
 from kbackup.kafka import Cluster
-from kbackup.runs.frame import Frame
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Frame, Stop
 from kbackup.stores import Store, StoreSettings, open_store
 
 TERM = 15

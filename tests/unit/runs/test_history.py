@@ -16,7 +16,7 @@ from kbackup.errors import StoreError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
-from kbackup.runs.record import RunRecord
+from kbackup.runs.history import RunRecord
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from backup_samples import Backup
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import TOPICS, TopicEntry, table
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import TOPICS, TopicEntry, table
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
-from kbackup.flow.views import ReadOptions
-from kbackup.look.topics import topics
+from kbackup.inspect.topics import topics
+from kbackup.pipeline.views import ReadOptions
 from kbackup.runs import known
 from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -37,7 +37,7 @@ def guarded(status: int = 403) -> tuple[Backup, Guarded]:
     """A backup with a ledger, and what somebody sees of it who may not read the ledger."""
     backup = Backup(StoreSettings(f"memory://guarded-{status}"))
     rows = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
-    place.of_topics(backup.store, backup.layout, SystemClock()).append(table(rows, TOPICS))
+    stream.topics_stream(backup.store, backup.layout, SystemClock()).append(table(rows, TOPICS))
     backup.put("orders", 0, range(10))
     store = Guarded(backup.settings)
     store.status = status

@@ -5,7 +5,7 @@ from typing import Any
 from record_samples import batch_of
 
 from kbackup.records import TopicPartition
-from kbackup.runs.letters import DeadLetters
+from kbackup.runs.dead_letters import DeadLetters
 
 
 class Connection:

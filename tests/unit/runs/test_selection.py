@@ -44,7 +44,7 @@ def test_a_pattern_that_is_slow_over_many_names_is_stopped(
     What all names take together is bounded too, over all calls, and the error is one of the
     configuration.
     """
-    monkeypatch.setattr("kbackup.java_regex.pattern.ALL_TIMEOUT", 0.3)
+    monkeypatch.setattr("kbackup.java.regex.ALL_TIMEOUT", 0.3)
     names = [f"{'a' * 26}{at}!" for at in range(3000)]
 
     with pytest.raises(ConfigurationError, match="takes longer") as caught:

@@ -4,14 +4,13 @@ import time
 
 import jsonschema
 
-from kbackup.cli.json_lines import schema
+from kbackup.cli.output import schema
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.events import Progress
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import SPANS_MOST, PartitionReport
-from kbackup.reports.partition import OfSink
+from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.runs.summary import Summary
 from kbackup.sink.accounting import Account, plan_topics
 from kbackup.sink.plan import PlannedPartition, SinkPlan

@@ -3,11 +3,11 @@
 import pytest
 from backup_samples import RECORD
 
-from kbackup.flow.write import NO_RECORDS, ClosedFile, CutFacts
+from kbackup.files import Spool
+from kbackup.pipeline.write import NO_RECORDS, ClosedFile, CutFacts
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.rejects import LeftOut
-from kbackup.sink.spans.ahead import BYTES_MOST, FILES_MOST, FREE_LEAST, Ahead, ClosedCut
-from kbackup.spool import Spool
+from kbackup.sink.spans.lease import BYTES_MOST, FILES_MOST, FREE_LEAST, Ahead, ClosedCut
 
 
 def cut(files: int, *, size: int = 1) -> ClosedCut:

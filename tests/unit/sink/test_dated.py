@@ -13,21 +13,22 @@ import pyarrow as pa
 import pytest
 from backup_samples import OPTIONS, batch
 
-from kbackup.backup import catalog, siblings
-from kbackup.backup.merging import records
+from kbackup.catalog import claims, listing
+from kbackup.catalog.merging import records
 from kbackup.errors import KbackupError
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_index import BlockIndex
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import LastObject, OfSink, PartitionReport
-from kbackup.sink.clients import Clients
+from kbackup.runs.position import LastObject
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.start import Start, decide
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -102,7 +103,7 @@ def content(store: Store) -> dict[str, bytes]:
 
 def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
     """Offsets and values, as a restore reads them."""
-    found = catalog.read(store, layout, OPTIONS, topics=[WHERE.topic])
+    found = listing.list_backup(store, layout, OPTIONS, topics=[WHERE.topic])
     assert not found.foreign
     batches = records(store, found.sets.get(WHERE, ()), ReadOptions())
     return [(row["offset"], row["value"]) for each in batches for row in each.to_pylist()]
@@ -315,8 +316,8 @@ def test_a_topic_of_a_similar_name_is_another_one() -> None:
             other = key.replace("orders-7-", "orders-")
             store.put(other, body, sha256="0" * 64, metadata={})
 
-    found = catalog.read(store, LAYOUT, OPTIONS, topics=["orders-7"])
-    both = catalog.read(store, LAYOUT, OPTIONS, topics=["orders", "orders-7"])
+    found = listing.list_backup(store, LAYOUT, OPTIONS, topics=["orders-7"])
+    both = listing.list_backup(store, LAYOUT, OPTIONS, topics=["orders", "orders-7"])
 
     assert [WHERE] == list(found.sets)
     assert {"orders", "orders-7"} == set(both.topics())
@@ -350,8 +351,8 @@ def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
     run_once(batch(range(12)), FakePositions(), store, at(5))
 
     def findings() -> list[tuple[bool, str | None]]:
-        sets = catalog.read(store, LAYOUT, OPTIONS).sets[WHERE]
-        found = siblings.lacking(sets, LAYOUT, lambda _: frozenset())
+        sets = listing.list_backup(store, LAYOUT, OPTIONS).sets[WHERE]
+        found = claims.lacking_siblings(sets, LAYOUT, lambda _: frozenset())
         return [(one.is_error, one.text) for one in found]
 
     assert [] == findings()

@@ -7,24 +7,23 @@ from uuid import uuid4
 import pytest
 from record_samples import batch_of
 
-from kbackup.backup.findings import Finding
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.objects import TopicLedger
-from kbackup.backup.ledger.rows import entries
+from kbackup.catalog.findings import Finding
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import entries
+from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError
-from kbackup.flow.rows import BadRecord
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.rows import BadRecord
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import known, wiring
-from kbackup.runs.letters import CONTEXT
+from kbackup.runs.dead_letters import CONTEXT
 from kbackup.runs.summary import Summary
-from kbackup.sink.dead_letters import with_context
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.rejects import ErrorPolicy
+from kbackup.sink.rejects import ErrorPolicy, with_context
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.run import Notes, verify
@@ -63,7 +62,7 @@ def kafka() -> FakeKafka:
 
 
 def ledger(store: StoreSettings) -> list[Span]:
-    stream = place.of_topic(open_store(store), Layout(), "orders", SystemClock())
+    stream = topic_stream(open_store(store), Layout(), "orders", SystemClock())
     return TopicLedger.of(entries(stream.read().rows)).partition(0).skipped
 
 

@@ -8,22 +8,21 @@ import orjson
 import pytest
 from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
-from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.catalog.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.catalog.ledger.stream import folder, topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError, TopicChangedError
-from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
 from kbackup.naming import View
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark, LastObject
 from kbackup.runs import known
 from kbackup.runs.known import Known
+from kbackup.runs.position import Bookmark, LastObject
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.plan import SinkPlan
-from kbackup.sink.planner import make
+from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.testing import FaultyStore
 from tests.support.configurations import WHOLE, load
 from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
@@ -48,7 +47,7 @@ def cluster(end: int = 0, topic_id: str = "id", **topics: int) -> FakeCluster:
 def plan(backup: Backup, there: FakeCluster, **options: object) -> SinkPlan:
     """The plan of a sink."""
     settings = load("sink", **{**WHOLE, **options}).settings
-    return make(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
+    return make_plan(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
 def begin(backup: Backup, there: Any, run: str = RUN, **options: object) -> None:
@@ -74,7 +73,7 @@ def read(backup: Backup) -> Known:
 
 def partition(backup: Backup) -> PartitionLedger:
     """What the ledger says of ``orders``, partition 0."""
-    found = place.of_topic(backup.store, backup.layout, "orders", SystemClock()).read()
+    found = topic_stream(backup.store, backup.layout, "orders", SystemClock()).read()
     return TopicLedger.of(entries(found.rows)).partition(0)
 
 
@@ -289,7 +288,7 @@ def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
     row = {"topic": "orders", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
     record(backup, RUN, {"orders": {"topic_id": "id", "partitions": 1, "config": {}}}, [row])
     backup.store.delete(keys[1])
-    gap = "_kbackup/gaps/orders/0+40+50." + place.folder(backup.layout)[-9:-1] + ".json"
+    gap = "_kbackup/gaps/orders/0+40+50." + folder(backup.layout)[-9:-1] + ".json"
     backup.store.put(gap, io.BytesIO(b"{}"), sha256="", metadata={})
 
     begin(backup, cluster(100))
@@ -302,7 +301,7 @@ def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
     }
     assert [(10, 19)] == [(entry.first, entry.last) for entry in found.missing({*keys})]
     assert [Span(40, 50)] == found.gaps
-    assert 1 == place.of_topic(backup.store, backup.layout, "orders", SystemClock()).read().loose
+    assert 1 == topic_stream(backup.store, backup.layout, "orders", SystemClock()).read().loose
 
 
 def test_topics_that_this_sink_does_not_back_up_stay_with_their_run_records() -> None:
@@ -366,7 +365,7 @@ def test_a_run_folds_what_many_parts_were_added_to() -> None:
     """
     backup = Backup()
     ledger = RunLedger(backup.store, backup.layout, RUN, SystemClock())
-    stream = place.of_topic(backup.store, backup.layout, "orders", SystemClock())
+    stream = topic_stream(backup.store, backup.layout, "orders", SystemClock())
     for at in range(70):
         stream.append(table([Entry("object", 0, at, at, f"k{at}")], OBJECTS))
         ledger.note("orders")

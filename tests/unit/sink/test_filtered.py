@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.flow.rows import Part, Rows
+from kbackup.pipeline.rows import Part, Rows
 from kbackup.sink.rejects import Filtered
 
 BATCHES = st.lists(st.lists(st.booleans(), min_size=1, max_size=6), max_size=8)

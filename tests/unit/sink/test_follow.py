@@ -11,19 +11,17 @@ import psutil
 import pytest
 from backup_samples import RECORD
 
-from kbackup.channel import Hub, Line
 from kbackup.errors import BadRecordError, KafkaError, SparkError, StoreError
-from kbackup.flow.rules import Rule
-from kbackup.flow.schedule import Schedule
 from kbackup.kafka import Position
 from kbackup.naming import Layout
+from kbackup.pipeline.rotate import Rule, Schedule
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import GAPS_MOST, OfSink, PartitionReport
-from kbackup.sink.follow import Following, Share, deal, follow
+from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
+from kbackup.sink.follow import Following, Share, Watch, deal, follow
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import Adopt, GaveUp
-from kbackup.sink.watch import Watch
+from kbackup.spark.channel import Hub, Line
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine

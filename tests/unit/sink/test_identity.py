@@ -7,10 +7,9 @@ from kbackup.clock import SystemClock
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark, LastObject
+from kbackup.runs.position import Bookmark, LastObject
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.plan import PlannedPartition
-from kbackup.sink.planner import make
+from kbackup.sink.plan import PlannedPartition, make_plan
 from tests.support.configurations import WHOLE, load
 from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
 
@@ -21,7 +20,7 @@ OLD = TopicIdentity("cluster-1", "old-id")
 def planned(backup: Backup, cluster: FakeCluster) -> PlannedPartition:
     """What a sink of ``orders`` would do with partition 0."""
     settings = load("sink", **WHOLE).settings
-    return make(settings, cluster, backup.store, SystemClock()).partitions[0]  # type: ignore[arg-type]
+    return make_plan(settings, cluster, backup.store, SystemClock()).partitions[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("end", [100, 300, 5000], ids=["shorter", "as long", "longer"])

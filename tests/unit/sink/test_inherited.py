@@ -7,15 +7,14 @@ import jsonschema
 import pytest
 from backup_samples import JSON, Backup, batch
 
-from kbackup.cli.json_lines import schema
+from kbackup.cli.output import schema
 from kbackup.clock import SystemClock
 from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import LastObject
+from kbackup.runs.position import LastObject
 from kbackup.sink.accounting import plan_partitions
-from kbackup.sink.plan import PlannedPartition, SinkPlan
-from kbackup.sink.planner import make
+from kbackup.sink.plan import PlannedPartition, SinkPlan, make_plan
 from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import SINK, load
 from tests.support.fakes import FakeCluster
@@ -50,7 +49,7 @@ def planned(
     positions = {} if committed is None else {WHERE: Position(committed)}
     cluster = FakeCluster({"orders": "id"}, {WHERE: log}, positions)
     settings = load("sink", config, **options).settings
-    return make(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
+    return make_plan(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
 def outcome(at: PlannedPartition) -> tuple[int, list[str], list[Span]]:
@@ -156,9 +155,9 @@ def test_what_was_counted_is_not_counted_again(config: Path) -> None:
     cluster = FakeCluster({"orders": "id"}, {WHERE: Span(0, 90)}, {WHERE: position})
     settings = load("sink", config).settings
 
-    (again,) = make(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
+    (again,) = make_plan(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
     backup.store.delete(KEY.format(0))
-    (emptied,) = make(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
+    (emptied,) = make_plan(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
 
     assert (3, KEY.format(0)) == (position.offset, LastObject.read(position.metadata).of.key)  # type: ignore[union-attr]
     assert (3, True, None) == (again.start.offset, again.seen.is_confirmed, again.seen.inherited)  # type: ignore[union-attr]
@@ -203,7 +202,7 @@ def test_a_newest_object_that_may_not_be_read_stops_its_partition_alone(
     cluster = FakeCluster({"orders": "id"}, {WHERE: LOG, other: LOG}, positions)
     settings = load("sink", config).settings
 
-    plan = make(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
+    plan = make_plan(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
 
     refused, goes_on = plan.partitions
     assert isinstance(refused.refusal, StoreError)

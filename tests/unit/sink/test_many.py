@@ -11,7 +11,7 @@ from kbackup.clock import SystemClock
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.sink import accounting, planner
+from kbackup.sink import accounting, plan
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakeCluster
@@ -41,7 +41,7 @@ def test_a_plan_grows_with_the_number_of_partitions_and_no_faster(topics: int) -
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     begin = time.process_time()
 
-    found = planner.make(settings, Even(names, logs), store, SystemClock())  # type: ignore[arg-type]
+    found = plan.make_plan(settings, Even(names, logs), store, SystemClock())  # type: ignore[arg-type]
     units, lines = found.units(), list(accounting.plan_topics(found, Layout()))
 
     assert (MANY, topics) == (len(units), len(lines))

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import FakePositions, SilentLine

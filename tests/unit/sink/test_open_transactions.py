@@ -5,14 +5,14 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.doctor.retention import LogState, lines
+from kbackup.doctor.kafka import LogState, retention_checks
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import HeldUp
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, status
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
+from kbackup.runs.report import HeldUp
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
@@ -186,7 +186,7 @@ def test_doctor_names_what_a_transaction_holds_up() -> None:
     held_up = HeldUp.of(Span(0, 100), 5100, clock.now().timestamp())
     assert held_up is not None
     log = LogState("orders", 10**9, {}, is_pending=True, held_up={3: held_up})
-    (check, retention) = lines([log], {"orders": clock.now()}, clock.now())
+    (check, retention) = retention_checks([log], {"orders": clock.now()}, clock.now())
 
     assert ("warn", True) == (check.level, "holds partition 3 up at offset 100" in check.text)
     assert "nothing new" not in retention.text

@@ -6,7 +6,7 @@ import pytest
 
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, Done, LastObject
+from kbackup.runs.position import Bookmark, Done, LastObject
 from kbackup.sink.plan import PlannedPartition
 from kbackup.sink.start import Evidence, decide
 

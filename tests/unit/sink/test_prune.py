@@ -8,15 +8,15 @@ from uuid import uuid4
 import jsonschema
 import pytest
 
-from kbackup.cli.json_lines import schema
+from kbackup.cli.output import schema
 from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError
 from kbackup.naming import Layout
 from kbackup.runs.summary import Summary
 from kbackup.sink.prune import prune
 from kbackup.stores import StoreSettings
+from kbackup.stores.abilities import UnfinishedUpload
 from kbackup.stores.memory import MemoryStore
-from kbackup.stores.uploads import UnfinishedUpload
 
 LINES = jsonschema.Draft202012Validator(schema())
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

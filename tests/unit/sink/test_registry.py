@@ -11,18 +11,18 @@ import pytest
 from backup_samples import batch
 
 from kbackup.clock import SystemClock
+from kbackup.connect.registry.framing import head_of
 from kbackup.errors import KbackupError, RegistryError
-from kbackup.flow.rules import Rule
-from kbackup.flow.schemas import Compatibility
-from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.pipeline.convert import Compatibility
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.registry.framing import head_of
-from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore

@@ -14,9 +14,9 @@ from kbackup.errors import ConfigurationError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.runs.known import read
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
 from kbackup.sink.repair import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store

@@ -5,16 +5,16 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.backup import catalog
+from kbackup.catalog import listing
 from kbackup.clock import SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import known
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
-from kbackup.sink import planner as planning
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
+from kbackup.sink import plan as planning
 from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.configurations import load
@@ -48,7 +48,7 @@ def sink(kafka: FakeKafka, place: StoreSettings, **options: object) -> dict[str,
 
 def stored(store: Store) -> dict[str, int]:
     """The records of each stored topic, by what its objects say."""
-    found = catalog.read(store, Layout(), FormatOptions())
+    found = listing.list_backup(store, Layout(), FormatOptions())
     return {
         topic: sum(len(found.sets[where]) for where in found.partitions(topic))
         for topic in found.topics()
@@ -171,10 +171,10 @@ def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_bein
     router = {**ROUTER, "transforms.copy.regex": "(.-).*", "transforms.copy.replacement": "$1"}
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics_regex": ".*", **router}
     settings = load("sink", **given).settings
-    first = planning.make(settings, kafka, store, SystemClock())  # type: ignore[arg-type]
+    first = planning.make_plan(settings, kafka, store, SystemClock())  # type: ignore[arg-type]
     kafka.create("a-y", 10)
     kafka.create("b-y", 10)
-    more = planning.more(
+    more = planning.plan_more(
         settings, kafka, store, SystemClock(),  # type: ignore[arg-type]
         {at.where: at.identity for at in first.partitions},
     )  # fmt: skip

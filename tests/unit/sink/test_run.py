@@ -15,11 +15,11 @@ from kbackup.errors import BadRecordError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.reports import held_up
-from kbackup.runs import frame, history, status
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
-from kbackup.sink import follow, newcomers, watch
+from kbackup.runs import frame, history, report, status
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
+from kbackup.sink import follow
+from kbackup.sink import following as sink_newcomers
 from kbackup.sink import run as running
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
@@ -80,9 +80,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "POLL_S", 0.02)
     monkeypatch.setattr(follow, "REPORT_S", 0.05)
     monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
-    monkeypatch.setattr(newcomers, "NEWCOMERS_S", 0.05)
+    monkeypatch.setattr(sink_newcomers, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(frame, "RECORD_S", 0.05)
-    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(follow, "FIRST_PAUSE_S", 0.05)
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_sink_that_follows_counts_what_is_held_up(
     """
     A transaction that opens while a run follows is lag, and the backup is not complete any more.
     """
-    monkeypatch.setattr(held_up, "LONG_S", 0.3)
+    monkeypatch.setattr(report, "LONG_S", 0.3)
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     with following(kafka, store, topics="orders") as sink:

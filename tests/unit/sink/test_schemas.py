@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 from backup_samples import batch
 
-from kbackup import registry as registries
-from kbackup.backup import schemas
-from kbackup.backup.schemas import SchemaIndex, SchemaUse
+from kbackup.catalog import schemas
+from kbackup.catalog.schemas import SchemaIndex, SchemaUse
 from kbackup.clock import SystemClock
+from kbackup.connect import registry as registries
+from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings
+from kbackup.connect.registry.framing import head_of
 from kbackup.naming import Layout
 from kbackup.records import SCHEMA, TopicPartition
-from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings
-from kbackup.registry.framing import head_of
 from kbackup.runs import wiring
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.run import SinkRun
 from kbackup.sink.schemas import SchemaKeeper, begin
 from kbackup.stores import Store, StoreSettings, open_store

@@ -11,17 +11,18 @@ from backup_samples import JSON, RECORD, batch
 
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
-from kbackup.flow.write import CutFacts
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
+from kbackup.pipeline.write import CutFacts
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.reports import LastObject, OfSink, PartitionReport
-from kbackup.sink.clients import Clients
+from kbackup.runs.position import LastObject
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.start import decide
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore

@@ -8,20 +8,20 @@ from uuid import uuid4
 import pytest
 from backup_samples import batch
 
-from kbackup.channel import Address, Line
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
 from kbackup.events import Event
-from kbackup.flow.rows import BadRecord, Rows
 from kbackup.kafka import Position
+from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.records import TopicPartition
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.sink.rejects import ErrorPolicy, Rejects
 from kbackup.sink.run import SinkRun
-from kbackup.sink.spans.hand_out import Seat
-from kbackup.sink.spans.turn import DroppedError
+from kbackup.sink.spans.lease import DroppedError
+from kbackup.sink.spans.scheduler import Seat
 from kbackup.sink.task import back_up
+from kbackup.spark.channel import Address, Line
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka

@@ -9,11 +9,10 @@ import pytest
 from kbackup.errors import StoppedError, StoreError
 from kbackup.events import Event, Plain, Progress
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Done, OfSink, PartitionReport
+from kbackup.runs.position import Done
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.spans.division import SPANS_MOST, divide
-from kbackup.sink.spans.hand_out import HandOut, Seat
 from kbackup.sink.spans.messages import (
     DROP,
     NONE,
@@ -25,6 +24,7 @@ from kbackup.sink.spans.messages import (
     SpanName,
     Waits,
 )
+from kbackup.sink.spans.scheduler import PARTS_MOST, HandOut, Seat, divide
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("others", 0)
@@ -75,7 +75,7 @@ def test_a_sparse_log_is_divided_into_few_spans() -> None:
     """
     (spans,) = divide([unit(5, 10**9)], 2, 10).divided
 
-    assert len(spans) <= SPANS_MOST + 1
+    assert len(spans) <= PARTS_MOST + 1
     assert all(each.span.end_offset % 10 == 0 for each in spans[:-1])
     assert [each.span.end_offset for each in spans[:-1]] == [
         each.span.start_offset for each in spans[1:]

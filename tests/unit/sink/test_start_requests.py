@@ -7,7 +7,7 @@ import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.records import TopicPartition
-from kbackup.sink import planner
+from kbackup.sink.plan import make_plan
 from kbackup.stores import ObjectHead, StoredObject
 from kbackup.stores.memory import MemoryStore
 from tests.support.bench import Bench
@@ -48,7 +48,7 @@ def test_a_partition_that_is_confirmed_costs_one_request(format_class: str | Non
         bench.kafka.append(TopicPartition("orders", at), 2)
     store = Counted(bench)
 
-    plan = planner.make(load("sink", **given).settings, bench.kafka, store, SystemClock())  # type: ignore[arg-type]
+    plan = make_plan(load("sink", **given).settings, bench.kafka, store, SystemClock())  # type: ignore[arg-type]
 
     assert PARTITIONS // 2 == len(plan.units())
     assert {"LIST": PARTITIONS} == +store.requests

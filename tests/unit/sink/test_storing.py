@@ -7,17 +7,17 @@ from uuid import uuid4
 import pytest
 from backup_samples import batch
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import entries
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import entries
 from kbackup.errors import KafkaError, StoreError
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfSink, PartitionReport
-from kbackup.sink import clients, task
+from kbackup.runs.report import OfSink, PartitionReport
+from kbackup.sink import storing, task
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -60,7 +60,7 @@ class Group(FakePositions):
         """Move the group on."""
         self.requests += 1
         for topic in {where.topic for where in positions}:
-            found = place.of_topic(self._store, Layout(), topic, HandClock()).read()
+            found = stream.topic_stream(self._store, Layout(), topic, HandClock()).read()
             known = {entry.partition for entry in entries(found.rows)}
             mine = {where.partition for where in positions if where.topic == topic}
             self.early += len(mine - known)
@@ -100,7 +100,7 @@ class Backing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = Watched()
         self.group = Group(self.store)
-        monkeypatch.setattr(clients, "open_store", lambda _: self.store)
+        monkeypatch.setattr(storing, "open_store", lambda _: self.store)
 
     def reports(self, rule: Rule, count: int = FEW) -> list[PartitionReport[OfSink]]:
         """What the task reports."""

@@ -12,12 +12,13 @@ import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.events import ObjectStored, Plain
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
-from kbackup.kafka import KafkaSettings, coordinator
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka import positions as group_positions
 from kbackup.local.process import free_ports
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import back_up
@@ -29,7 +30,7 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     """
     Each unit says so in its own name, and a hundred of them do not wait a hundred times.
     """
-    monkeypatch.setattr(coordinator, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(group_positions, "PATIENCE_S", 2.0)
     kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=2.0)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     job = SinkJob(

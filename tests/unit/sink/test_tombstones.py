@@ -5,20 +5,20 @@ from typing import Any, Final
 
 import pytest
 
-from kbackup.backup.catalog import Catalog
-from kbackup.backup.catalog import read as listed
+from kbackup.catalog.listing import Catalog
+from kbackup.catalog.listing import list_backup as listed
 from kbackup.clock import SystemClock
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.inspect.peek import peek
 from kbackup.kafka import Position
-from kbackup.look.peek import peek
 from kbackup.records import TopicPartition
-from kbackup.restore.planning.soundness import lacks
+from kbackup.restore.planning.inventory import not_stored
 from kbackup.runs import wiring
+from kbackup.runs.environment import World
+from kbackup.runs.frame import Stop
 from kbackup.runs.known import Known
 from kbackup.runs.known import read as known_of
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
 from kbackup.verify.run import Notes
 from tests.support.configurations import load
@@ -237,8 +237,8 @@ def test_tombstones_of_a_connector_are_restored_with_a_warning() -> None:
     sets = bench.listed().sets[WHERE]
     facts = bench.known().facts
 
-    ours = lacks("kv", sets, lambda files: facts(WHERE, files.main) if files.main else None)
-    theirs = lacks("kv", sets, lambda _: None)
+    ours = not_stored("kv", sets, lambda files: facts(WHERE, files.main) if files.main else None)
+    theirs = not_stored("kv", sets, lambda _: None)
 
     assert ["no_headers", "no_timestamps"] == [code for code, _ in ours]
     assert ["no_headers", "no_timestamps", "order"] == [code for code, _ in theirs]

@@ -6,10 +6,10 @@ import pytest
 
 from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError, StoreError
 from kbackup.records import UNKNOWN, Span, TopicPartition
-from kbackup.reports import NOTHING, Done
+from kbackup.runs.position import NOTHING, Done
+from kbackup.sink.follow import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, SILENCE_S, Watch, pause_s
+from kbackup.sink.following import Look, changed
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.look import Look, changed
-from kbackup.sink.watch import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, SILENCE_S, Watch, pause_s
 
 WHERE = TopicPartition("orders", 0)
 IDLE_S = 5.0

@@ -1,6 +1,6 @@
 import pytest
 
-from kbackup.stores.s3.attempts import LONGEST_WAIT_S, Attempts
+from kbackup.stores.s3.requests import LONGEST_WAIT_S, Attempts
 
 
 def failing(times: int) -> list[Exception | str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.stores.s3.route import addressing, proxies
+from kbackup.stores.s3.route import addressing_style, proxies_of
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_proxy_is_named_by_its_url(options: dict[str, str], expected: str) -> 
     """
     The same for what is asked with and without TLS.
     """
-    assert {"http": expected, "https": expected} == proxies(options)
+    assert {"http": expected, "https": expected} == proxies_of(options)
 
 
 @pytest.mark.parametrize("url", ["[", "http://[x]:1", "http://proxy:x", "ftp://proxy", "http://"])
@@ -32,7 +32,7 @@ def test_what_is_no_proxy_is_refused(url: str) -> None:
     A proxy URL that is none is refused by the property's name, without a traceback.
     """
     with pytest.raises(ConfigurationError, match=r"s3\.proxy\.url"):
-        proxies({"s3.proxy.url": url})
+        proxies_of({"s3.proxy.url": url})
 
 
 def test_only_amazons_servers_have_accelerate_endpoints() -> None:
@@ -40,6 +40,6 @@ def test_only_amazons_servers_have_accelerate_endpoints() -> None:
     Beside another server's URL, acceleration is refused before anything is sent.
     """
     with pytest.raises(ConfigurationError, match="accelerate endpoints"):
-        addressing({"s3.wan.mode": True}, "http://minio:9000")
+        addressing_style({"s3.wan.mode": True}, "http://minio:9000")
 
-    assert "virtual" == addressing({"s3.wan.mode": True})
+    assert "virtual" == addressing_style({"s3.wan.mode": True})

@@ -6,14 +6,13 @@ import pytest
 from record_samples import batch_of
 
 from kbackup import converters
-from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.rows import Rows
-from kbackup.flow.tombstones import Nulls
-from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
+from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.rows import Nulls, Rows
+from kbackup.pipeline.views import ViewSpec
+from kbackup.plugins import Condition, Step
 from kbackup.records import TopicPartition
-from kbackup.steps import Condition, Step
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
 

@@ -7,17 +7,17 @@ from uuid import uuid4
 from record_samples import batch_of
 
 from kbackup.clock import SystemClock
-from kbackup.flow.rules import Rule
-from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.pipeline.rotate import Rule
+from kbackup.pipeline.views import ViewSpec
+from kbackup.plugins import Condition, Step
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfSink, PartitionReport
-from kbackup.sink.clients import Clients
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.storing import Clients
 from kbackup.sink.work import Work
-from kbackup.steps import Condition, Step
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine

@@ -8,7 +8,7 @@ from backup_samples import JSON, Backup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.verify.share import Share
+from kbackup.verify.run import Share
 from tests.support.verified import Verified
 
 

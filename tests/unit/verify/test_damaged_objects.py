@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from backup_samples import JSON, JSON_GZIP, Backup
 
-from kbackup.backup import catalog
-from kbackup.backup.file_sets import FileSet
-from kbackup.channel import Line
-from kbackup.flow.views import ReadOptions
+from kbackup.catalog import listing
+from kbackup.catalog.listing import FileSet
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
+from kbackup.spark.channel import Line
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.support.verified import LAYOUTS, Verified, offsets
@@ -392,7 +392,7 @@ def _unreadable_set(folder: Path) -> tuple[StoreSettings, FileSet]:
     path.parent.mkdir(parents=True)
     path.write_bytes(unreadable())
     settings = StoreSettings(folder.as_uri())
-    found = catalog.read(open_store(settings), Layout(), FormatOptions())
+    found = listing.list_backup(open_store(settings), Layout(), FormatOptions())
     return settings, found.sets[TopicPartition("orders", 0)][0]
 
 

@@ -3,12 +3,12 @@
 import pytest
 from backup_samples import Backup, batch
 
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
 from kbackup.errors import ConfigurationError
 from kbackup.events import Warned
-from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, Span
 from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
@@ -51,8 +51,8 @@ def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -
     key = backup.put_blocks("2026/01/01", "orders", 0, [b"1", b"2"])
     row = stored(WHERE, key, View.VALUE, Facts(0, 1, 2, None, None, ""), 9, Span(0, 2), "r1", 0)
     topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
-    place.of_topics(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
-    place.of_topic(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
+    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
     backup.layout = Layout(is_dated=True, template="{date}/{topic}_{partition}_{offset}")
     backup.put_blocks("2026-02-01", "orders", 0, [b"1"])
     notes = Notes(known.read(backup.store, backup.layout, CLOCK))
@@ -230,7 +230,7 @@ def test_what_an_earlier_version_lost_is_accepted_too() -> None:
     list(mending(backup).accept(Acceptance.parse(["orders:0:10-19"], None)))
 
     assert 0 == verified(backup)[0]
-    found = place.of_topic(backup.store, backup.layout, "orders", CLOCK).read()
+    found = stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).read()
     assert {"accepted", "missing", "object"} == {entry.kind for entry in entries(found.rows)}
 
 

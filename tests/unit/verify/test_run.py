@@ -6,11 +6,11 @@ from typing import Any
 
 from backup_samples import Backup
 
-from kbackup.backup.checked import Checked
-from kbackup.engine import NotBegun
+from kbackup.catalog.claims import Checked
 from kbackup.errors import Failure
-from kbackup.flow.views import ReadOptions
+from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
+from kbackup.spark.settings import NotBegun
 from kbackup.verify.run import Notes
 from tests.support.verified import LINES, NOW, Verified, here
 

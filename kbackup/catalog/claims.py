@@ -1,0 +1,417 @@
+"""What objects say of themselves, compared with their names, their siblings and their contents.
+
+An object says it in its user metadata and, where its format has room, in the file too.  Copies
+under another name, another topic's object, or a name that was altered contradict themselves; that
+is known before the first row is read.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from kbackup import formats
+from kbackup.catalog.findings import Finding
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.errors import CorruptObjectError, Failure, counted, form
+from kbackup.naming import Layout, ObjectKey, View
+from kbackup.pipeline.write import siblings_of
+from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.stores import Store
+
+_NUMBERS: Final = ("first-offset", "last-offset", "records")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one file says about itself; None, or not known, where it does not say.
+
+    Attributes:
+        file: The object.
+        facts: By the object's metadata.
+        identity: Of the topic, by the object's metadata.
+        partition: It was written for, by the object's metadata.
+        siblings: The parts of its records that are in objects beside it, by its metadata.
+        where: The partition it was written for, by the file's own metadata.
+        numbers: First offset, last offset and records, by the file's own metadata.
+        own_identity: Of the topic, by the file's own metadata.
+    """
+
+    file: BackupFile
+    facts: Facts | None = None
+    identity: TopicIdentity = UNKNOWN
+    where: TopicPartition | None = None
+    numbers: tuple[int, int, int] | None = None
+    own_identity: TopicIdentity = UNKNOWN
+    partition: int | None = None
+    siblings: frozenset[View] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One contradiction.
+
+    Attributes:
+        code: ``wrong_topic``, ``count_mismatch``, ``corrupt`` or ``unsupported_object``, as
+            findings have it.
+        key: The object.
+        text: What is wrong.
+    """
+
+    code: str
+    key: str
+    text: str
+
+
+def claims_of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
+    """Return what *file* says about itself; leaves *body* at its start.
+
+    A damaged file yields nothing here: reading its rows reports the damage.
+    """
+    facts, identity = Facts.from_metadata(metadata), TopicIdentity.from_metadata(metadata)
+    own = _own(file, body)
+    where = numbers = None
+    try:
+        if "topic" in own and "partition" in own:
+            where = TopicPartition(own["topic"], int(own["partition"]))
+        if all(name in own for name in _NUMBERS):
+            first, last, records = (int(own[name]) for name in _NUMBERS)
+            numbers = first, last, records
+    except ValueError:
+        pass  # reading the rows says so
+    own_identity = TopicIdentity.from_metadata(own)
+    return Claim(
+        file, facts, identity, where, numbers, own_identity, partition_of(metadata),
+        siblings_of(metadata),
+    )  # fmt: skip
+
+
+def partition_of(metadata: Mapping[str, str]) -> int | None:
+    """Return which partition an object says it was written for; None where it does not."""
+    said = metadata.get("partition", "")
+    return int(said) if said.isdecimal() else None
+
+
+def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
+    try:
+        return formats.by_name(file.format).own_metadata(body)
+    finally:
+        body.seek(0)
+
+
+def contradictions(
+    files: FileSet, claims: Sequence[Claim], identity: TopicIdentity = UNKNOWN
+) -> Iterator[Problem]:
+    """Yield what the objects of a set claim that contradicts their names or each other.
+
+    Args:
+        files: The set.
+        claims: What each of its objects says.
+        identity: Which topic they are of, as far as that is known.
+    """
+    for claim in claims:
+        yield from _alone(files, claim)
+        if identity.conflicts(claim.identity) or identity.conflicts(claim.own_identity):
+            text = "it belongs to another topic, judging by the topic's id"
+            yield Problem("wrong_topic", claim.file.key, text)
+    said = [claim for claim in claims if claim.facts is not None]
+    for claim in said[1:]:
+        yield from _beside(said[0], claim)
+
+
+def _alone(files: FileSet, claim: Claim) -> Iterator[Problem]:
+    key, facts, start = claim.file.key, claim.facts, files.start_offset
+    if claim.where is not None and claim.where != files.where:
+        text = f"it was written as partition {claim.where.partition} of {claim.where.topic}"
+        yield Problem("wrong_topic", key, text)
+    elif claim.partition not in (None, files.where.partition):
+        yield Problem("wrong_topic", key, f"it was written as partition {claim.partition}")
+    if claim.identity.conflicts(claim.own_identity):
+        yield Problem("wrong_topic", key, "the ids of its topic in file and metadata differ")
+    if facts is not None and facts.first_offset != start:
+        text = f"it was stored with first offset {facts.first_offset}, its name says {start}"
+        yield Problem("corrupt", key, text)
+    elif claim.numbers is not None and claim.numbers[0] != start:
+        text = f"its first record has offset {claim.numbers[0]}, its name says {start}"
+        yield Problem("corrupt", key, text)
+    elif facts is not None and claim.numbers is not None:
+        yield from _counts(key, facts, *claim.numbers[1:])
+
+
+def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Problem]:
+    if records != facts.records:
+        were = form(facts.records, "was", "were")
+        text = f"it holds {counted(records, 'record')}; {facts.records} {were} stored"
+        yield Problem("count_mismatch", key, text)
+    elif last != facts.last_offset:
+        text = f"its last record has offset {last}; it was stored with {facts.last_offset}"
+        yield Problem("count_mismatch", key, text)
+
+
+def _beside(first: Claim, other: Claim) -> Iterator[Problem]:
+    mine, its = first.facts, other.facts
+    if mine is None or its is None:
+        return
+    key, beside = other.file.key, first.file.key
+    if (mine.records, mine.last_offset) != (its.records, its.last_offset):
+        text = (
+            f"it was stored with {counted(its.records, 'record')} up to offset {its.last_offset}, "
+            f"{beside} with {mine.records} up to {mine.last_offset}"
+        )
+        yield Problem("count_mismatch", key, text)
+    if first.identity.conflicts(other.identity):
+        yield Problem("wrong_topic", key, f"it belongs to another topic than {beside}")
+
+
+_VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
+
+
+def lacking_siblings(
+    sets: Sequence[FileSet], layout: Layout, promised: Callable[[FileSet], frozenset[View]]
+) -> Iterator[Finding]:
+    """Name value objects whose sibling is missing, and siblings without their value object.
+
+    Only an object itself says that it was stored with siblings: they can be switched on later, or
+    off.
+
+    Args:
+        sets: Of one partition, by start offset.
+        layout: How objects are named.
+        promised: Returns which siblings a set says it has; asked where others have some that it
+            lacks, or none has any.
+    """
+    values = [files for files in sets if not files.is_whole]
+    complete = [files for files in values if files.main is not None]
+    for view, name in _VIEWS:
+        mains = [files for files in complete if view is View.HEADERS or not files.is_tombstones]
+        having = [at for at, files in enumerate(mains) if _sibling(files, view) is not None]
+        without = [at for at, files in enumerate(mains) if _sibling(files, view) is None]
+        extension = _sibling(mains[having[0]], view) if having else None
+        if not having and not (mains and view in promised(mains[0])):
+            continue  # where one has none, and the others neither, none was stored
+        broken = [at for at in without if view in promised(mains[at])]
+        for at in broken:
+            yield _without_sibling(mains[at], layout, view, name, extension)
+        quiet = len(without) - len(broken)
+        if quiet and having:
+            have = form(quiet, "has", "have")
+            text = f"{counted(quiet, 'value object')} {have} no {name} object"
+            yield Finding("missing_object", values[0].where, text=text, is_error=False)
+    for files in values:
+        if files.main is None:
+            yield from _without_value(files, values, layout)
+    if layout.is_dated:
+        yield from _without_index(complete)
+
+
+def _without_index(sets: Sequence[FileSet]) -> Iterator[Finding]:
+    """Count objects without their index: nothing is lost, but they can only be read whole."""
+    lone = [files for files in sets if files.index is None]
+    if lone:
+        more = f", and {len(lone) - 1} more" if len(lone) > 1 else ""
+        text = f"{lone[0].id}{more}: no index, so it is restored but can only be read whole"
+        yield Finding("missing_object", lone[0].where, text=text, is_error=False)
+
+
+def _sibling(files: FileSet, view: View) -> BackupFile | None:
+    return files.keys if view is View.KEY else files.headers
+
+
+def _without_sibling(
+    files: FileSet, layout: Layout, view: View, name: str, pattern: BackupFile | None
+) -> Finding:
+    assert files.main is not None  # noqa: S101  (callers chose such sets)
+    text = f"the {name} object of {files.main.key} is missing"
+    key = files.main.key if pattern is None else key_of(files, layout, view, pattern.extension)
+    offsets = (files.start_offset, files.start_offset)
+    return Finding("missing_object", files.where, key, offsets, text)
+
+
+def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) -> Iterator[Finding]:
+    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss.
+
+    In the directory of tombstones their keys stand for the value.
+    """
+    beside = [each for each in values if each.encoded_partition == files.encoded_partition]
+    patterns = [each.main for each in beside if each.main is not None]
+    if not patterns:
+        return  # a directory of keys alone is where a connector puts tombstones
+    found = files.files[0].key
+    if files.start_offset > max(each.start_offset for each in beside if each.main is not None):
+        text = "its value object is not there: a run was interrupted, the next one completes it"
+        yield Finding("missing_object", files.where, found, text=text, is_error=False)
+        return
+    key = key_of(files, layout, patterns[0].view, patterns[0].extension)
+    offsets = (files.start_offset, files.start_offset)
+    text = f"{found} is there, its value object is missing"
+    yield Finding("missing_object", files.where, key, offsets, text)
+
+
+def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:
+    """Return the key of an object of *files*' place."""
+    where = files.where
+    return layout.key(
+        ObjectKey(
+            where.topic,
+            where.partition,
+            files.start_offset,
+            files.encoded_partition,
+            extension,
+            view,
+        )
+    )
+
+
+_CHUNK: Final = 1 << 20
+
+
+def claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
+    """Return what an object says about itself; leaves *body* at its start.
+
+    Raises:
+        CorruptObjectError: If it says nothing, and is not the object that the ledger knows.
+    """
+    metadata: Mapping[str, str] | None = getattr(body, "metadata", None)
+    if metadata is None:  # this store learns it in another request
+        head = store.head(file.key)
+        metadata = {} if head is None else head.metadata
+    claim = claims_of(file, metadata, body)
+    if claim.facts is None and file.sha256 not in ("", sha256_of(body)):
+        text = "it is not the object that was stored: its sha256 differs"
+        raise contradiction("corrupt", file.key, text)
+    return claim
+
+
+def sha256_of(body: BinaryIO) -> str:
+    """Return the sha256 of a whole file, in hexadecimal; leaves it at its start."""
+    digest = hashlib.sha256(usedforsecurity=False)
+    while chunk := body.read(_CHUNK):
+        digest.update(chunk)
+    body.seek(0)
+    return digest.hexdigest()
+
+
+def check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity) -> None:
+    """Compare what the objects of a set say with their names, with each other and with *identity*.
+
+    Raises:
+        CorruptObjectError: If they contradict.
+    """
+    for problem in contradictions(files, found, identity):
+        raise contradiction(problem.code, problem.key, problem.text)
+
+
+def check_offsets(batch: pa.RecordBatch, start: int, last: int | None, file: BackupFile) -> None:
+    """Check that *batch* begins where the file's name says, or after *last*, the row before it.
+
+    Raises:
+        CorruptObjectError: If it does not.
+    """
+    first = batch["offset"][0].as_py()
+    if last is None and first != start:
+        text = f"its first record has offset {first}, its name says {start}"
+        raise contradiction("corrupt", file.key, text)
+    if last is not None and first <= last:
+        text = f"offset {first} follows offset {last} in it"
+        raise contradiction("corrupt", file.key, text)
+
+
+def check_rows(
+    claim: Claim,
+    rows: int,
+    last: int | None,
+    *,
+    may_be_empty: bool = False,
+    is_alone: bool = False,
+) -> None:
+    """Compare what was read with what was stored; *last* is None where rows have no offsets.
+
+    Args:
+        claim: What the object says of itself.
+        rows: How many were read.
+        last: Offset of the last one.
+        may_be_empty: No sink has written it, so it may hold none.
+        is_alone: It is read beside no other, so rows are right though some are missing, unless two
+            may have become one.
+
+    Raises:
+        CorruptObjectError: If rows are missing, or too many.
+    """
+    key, stored = claim.file.key, claim.facts
+    if not rows and not may_be_empty:
+        raise contradiction("corrupt", key, "it holds no records")
+    if stored is None:
+        return
+    if rows != stored.records:
+        text = f"it holds {counted(rows, 'record')}; {stored.records} "
+        text += f"{form(stored.records, 'was', 'were')} stored{splits(claim.file)}"
+        error = contradiction("count_mismatch", key, text)
+        is_right = rows < stored.records and is_alone and not splits(claim.file)
+        error.is_doubtful = not is_right
+        raise error
+    if last is not None and last != stored.last_offset:
+        text = f"its last record has offset {last}; it was stored with {stored.last_offset}"
+        raise contradiction("count_mismatch", key, text)
+
+
+def check_most(claim: Claim, rows: int) -> None:
+    """Compare what was read so far with what was stored: no more of it needs to be read then.
+
+    Raises:
+        CorruptObjectError: If there are too many rows already.
+    """
+    if claim.facts is not None and rows > claim.facts.records:
+        check_rows(claim, rows, None)
+
+
+def contradiction(code: str, key: str, why: str) -> CorruptObjectError:
+    """Return the error of an object that is not what it should be: *code* as findings have it.
+
+    Whatever was read of it may be anything.
+    """
+    do = (
+        "it may be a copy under a wrong name: find the right object, or back these offsets up again"
+    )
+    return CorruptObjectError(key, why, do, key=key, problem=code).doubting()
+
+
+def splits(file: BackupFile) -> str:
+    """Return the likely cause if *file* has more rows than it should; empty without one."""
+    name = formats.by_name(file.format).splits_at
+    return f"; what contains the separator ({name}) comes back as several rows" if name else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One set that was read to its end, or that could not be.
+
+    Attributes:
+        id: The set's `FileSet.id`.
+        objects: How many objects it has.
+        bytes_read: Their bytes.
+        records: Records read.
+        first: Offset of the first record, None where none was read.
+        last: That of the last one; None where it is not known.
+        unchecked: Keys of objects in which a flipped bit would go unnoticed.
+        sha256: Of the main object, as far as it is known.
+        problems: What is wrong with it.
+        is_same: The records that it has in common with the sets that follow agree; None where it
+            reaches into no other set.
+        repeated: How many of its records are in one of those sets too.
+        failure: Why it could not be read; nothing else is known then.
+    """
+
+    id: str
+    objects: int = 0
+    bytes_read: int = 0
+    records: int = 0
+    first: int | None = None
+    last: int | None = None
+    unchecked: tuple[str, ...] = ()
+    sha256: str | None = None
+    problems: tuple[Problem, ...] = ()
+    is_same: bool | None = None
+    repeated: int = 0
+    failure: Failure | None = None

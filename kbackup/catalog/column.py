@@ -1,0 +1,378 @@
+"""Read a file of the connectors' layout, or one that no sink has named, as a column of bytes.
+
+Its rows are values, or hold whole records.  With ``file.metadata.headers.enable`` each gets headers
+that describe the object; their names are those that Kafka Connect's sources of files use.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import BinaryIO, TypeVar
+
+import pyarrow as pa
+
+from kbackup import clock, converters, formats, plugins
+from kbackup.catalog import claims
+from kbackup.catalog.claims import claim_of, splits
+from kbackup.catalog.listing import BackupFile
+from kbackup.converters import Converter
+from kbackup.errors import CorruptObjectError, counted
+from kbackup.naming import View
+from kbackup.pipeline.views import COLUMNS, HEADERS_AS_TEXT, ReadOptions, assemble
+from kbackup.records import Bad, schema_of
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file.
+
+    Attributes:
+        values: One for each row; anything where the row is bad.
+        bad: Why rows cannot be read, by their numbers in *values*.
+    """
+
+    values: pa.Array
+    bad: Mapping[int, CorruptObjectError] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def slice(self, start: int, length: int | None = None) -> "Part":
+        """Return the rows from *start* on, *length* of them or all."""
+        values = self.values.slice(start, length)
+        bad = {row - start: why for row, why in self.bad.items() if 0 <= row - start < len(values)}
+        return Part(values, bad)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows of a value set that cannot be read.
+
+    Attributes:
+        offset: Of the first of them.
+        end: The offset behind the last.
+        records: How many they are.
+        error: Why the first cannot be read; it names the offset.
+    """
+
+    offset: int
+    end: int
+    records: int
+    error: CorruptObjectError
+
+
+def runs(
+    start: int, rows: int, bad: Mapping[int, CorruptObjectError]
+) -> Iterator[tuple[int, int] | Lost]:
+    """Yield the runs of good rows, each by its first row and its length, and what is between them.
+
+    Args:
+        start: The offset of the first row.
+        rows: How many rows there are.
+        bad: Why others than the good ones cannot be read, by their numbers.
+    """
+    first = 0
+    for row in sorted(bad):
+        if row >= rows:
+            break
+        if row > first:
+            yield first, row - first
+        bad[row].place["offset"] = start + row
+        yield Lost(start + row, start + row + 1, 1, bad[row])
+        first = row + 1
+    if first < rows:
+        yield first, rows - first
+
+
+class Column:
+    """One open file, read row by row beside its siblings.
+
+    Args:
+        store: Where it is.
+        file: The file.
+        options: How to read it, and what makes Kafka's bytes of its rows.
+        body: A part of the file to read instead of all of it; it is closed too.
+
+    Attributes:
+        damage: What keeps `take` from reading on, once it has returned the rows before.
+
+    Raises:
+        ObjectNotFoundError: If it has gone since it was listed.
+        CorruptObjectError: If it is not the object that was stored.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        file: BackupFile,
+        options: ReadOptions,
+        body: BinaryIO | None = None,
+    ) -> None:
+        self.file = file
+        self._body = store.open(file.key) if body is None else body
+        self.claim = claim_of(store, file, self._body)
+        self._view = file.view
+        form = formats.by_name(file.format)
+        read = getattr(form, "salvage", form.read)
+        batches = read(self._body, file.view, file.extension, options.formats)
+        self._batches = named(batches, file)
+        self._converter = _converter(file, options)
+        self._salvages = options.salvages
+        self._rest: Part | None = None
+        self._read = 0  # rows of the batches before the one at hand
+        self.damage: CorruptObjectError | None = None
+
+    def next(self) -> Part | None:
+        """Return the next rows, None at the end.
+
+        Raises:
+            CorruptObjectError: If the file cannot be read further, or a row of it cannot where
+                none are left out.
+        """
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            return rest
+        for batch in self._batches:
+            part = self._bad(batch) if isinstance(batch, Bad) else self._encode(batch)
+            if len(part):
+                self._read += len(part)
+                return part
+        return None
+
+    def take(self, rows: int, main: BackupFile) -> Part:
+        """Return *rows* rows, those beside as many of *main*; fewer up to where it is damaged.
+
+        Raises:
+            CorruptObjectError: If the file has fewer, or is damaged and nothing is left out.
+        """
+        parts: list[Part] = []
+        missing = rows
+        while missing:
+            try:
+                part = self.next()
+            except CorruptObjectError as error:
+                if not self._salvages:
+                    raise
+                self.damage = error
+                break
+            if part is None:
+                raise CorruptObjectError(
+                    self.file.key,
+                    f"it ends {counted(missing, 'row')} before its value object{splits(main)}",
+                    "rows are never paired by guess; back these offsets up again",
+                    key=self.file.key,
+                ).doubting()
+            if len(part) > missing:
+                self._rest = part.slice(missing)
+                part = part.slice(0, missing)
+            parts.append(part)
+            missing -= len(part)
+        return _joined(parts)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._body.close()
+
+    def _encode(self, batch: pa.RecordBatch) -> Part:
+        name = COLUMNS[self._view]
+        column, schema = batch[name], schema_of(batch.schema.field(name))
+        if self._converter is None:
+            return Part(column)
+        made = self._converter.encode(column, *(() if schema is None else (schema,)))
+        bad = {
+            each.row: _at(each, self.file, f"record {self._read + each.row + 1}: ")
+            for each in (made.bad if self._salvages else made.bad[:1])
+        }
+        return self._judged(Part(made.values, bad))
+
+    def _bad(self, row: Bad) -> Part:
+        return self._judged(Part(pa.nulls(1), {0: _at(row, self.file)}))
+
+    def _judged(self, part: Part) -> Part:
+        if part.bad and not self._salvages:  # an object is read whole then, or not at all
+            raise next(iter(part.bad.values()))
+        return part
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    """Return the rows of all *parts*; those of a bad row alone have no type."""
+    if len(parts) == 1:
+        return parts[0]
+    kind = next((part.values.type for part in parts if part.values.type != pa.null()), pa.null())
+    values = [
+        pa.nulls(len(part), kind) if part.values.type == pa.null() else part.values
+        for part in parts
+    ]
+    starts = accumulate((len(part) for part in parts), initial=0)
+    bad = {
+        start + row: why
+        for start, part in zip(starts, parts, strict=False)
+        for row, why in part.bad.items()
+    }
+    return Part(pa.concat_arrays(values) if values else pa.nulls(0), bad)
+
+
+def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
+    """Return what makes Kafka's bytes of a column, None where they are bytes.
+
+    Looking at a backup registers no schema: what would be registered is shown as the format's
+    files are without a converter.
+    """
+    if file.view is View.HEADERS:
+        return None
+    given = given_converter(options, file.view)
+    if given is not None and options.topic is None and converters.registers(given):
+        given = None
+    if given is not None and not reads(given, file.format):
+        given = None
+    name = given or formats.by_name(file.format).assumed.get(file.view)
+    if name is None:
+        return None
+    properties = options.properties.get(file.view) if given else None
+    part = "key" if file.view is View.KEY else "value"
+    return converters.by_name(name, properties, topic=options.topic, part=part)
+
+
+def given_converter(options: ReadOptions, view: View) -> str | None:
+    """Return the configured converter of a part of the records."""
+    return options.key_converter if view is View.KEY else options.value_converter
+
+
+def reads(converter: str, form: str) -> bool:
+    """Whether a converter makes Kafka's bytes of what a format's files hold.
+
+    One that writes under a schema cannot where the files keep none.
+    """
+    found = formats.by_name(form)
+    if found.takes.isdisjoint(plugins.load("converters", converter).gives):
+        return False
+    return not converters.registers(converter) or keeps_schemas(form)
+
+
+def keeps_schemas(form: str) -> bool:
+    """Whether files of a format hold the schema of what is in them."""
+    return bool(getattr(formats.by_name(form), "needs_schema", False))
+
+
+Rows = TypeVar("Rows")
+
+
+def named(batches: Iterator[Rows], file: BackupFile) -> Iterator[Rows]:
+    """Put the object's key into errors of its format, which does not know it."""
+    try:
+        yield from batches
+    except CorruptObjectError as error:
+        raise _at(error, file) from error
+
+
+def _at(error: CorruptObjectError | Bad, file: BackupFile, place: str = "") -> CorruptObjectError:
+    """Return *error* as one of *file*, *place* saying where in it."""
+    why = place + (error.what if not error.why else f"{error.what}: {error.why}")
+    kind = type(error) if isinstance(error, CorruptObjectError) else CorruptObjectError
+    found = kind(
+        file.key,
+        why,
+        error.do or "back these offsets up again, or skip it with behavior.on.error=log",
+        key=file.key,
+    )
+    is_doubtful = isinstance(error, CorruptObjectError) and error.is_doubtful
+    return found.doubting() if is_doubtful else found
+
+
+def read_generic(
+    store: Store, file: BackupFile, start: int, options: ReadOptions
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Read an object, lazily; it may hold no record.
+
+    What it says of a place that a sink has given it counts for nothing, but its number of records
+    and its checksum do.  What is lost comes in its place, where the options salvage the rest.
+
+    Raises:
+        CorruptObjectError: If it is damaged, or a row does not hold what it should.
+        ObjectNotFoundError: If it has gone since it was listed.
+    """
+    options = replace(options, formats=replace(options.formats, is_ended=False))
+    column = Column(store, file, options)
+    first = start
+    try:
+        while (rows := column.next()) is not None:
+            for run in runs(start, len(rows), rows.bad):
+                if isinstance(run, Lost):
+                    yield run
+                else:
+                    values = rows.values.slice(*run)
+                    yield from _opened(file, start + run[0], values, options)
+            start += len(rows)
+            claims.check_most(column.claim, start - first)
+        claims.check_rows(column.claim, start - first, None, may_be_empty=True, is_alone=True)
+    finally:
+        column.close()
+
+
+def _opened(
+    file: BackupFile, start: int, rows: pa.BinaryArray, options: ReadOptions
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Yield the records of some rows, and what is lost where the options salvage the rest.
+
+    Raises:
+        CorruptObjectError: If a row does not hold what it should, and nothing is left out.
+    """
+    try:
+        found = _records(file, start, rows, options)
+    except CorruptObjectError as error:
+        if not options.salvages:
+            raise
+        if len(rows) == 1:
+            yield from (each for each in runs(start, 1, {0: error}) if isinstance(each, Lost))
+            return
+        half = len(rows) // 2
+        yield from _opened(file, start, rows.slice(0, half), options)
+        yield from _opened(file, start + half, rows.slice(half), options)
+    else:
+        yield found
+
+
+def _records(
+    file: BackupFile, start: int, rows: pa.BinaryArray, options: ReadOptions
+) -> pa.RecordBatch:
+    """Return the records of some rows of *file*, ``records.SCHEMA``.
+
+    Args:
+        file: The object.
+        start: The number of the first row.
+        rows: The rows as bytes.
+        options: Whether they hold whole records, and get headers.
+
+    Raises:
+        CorruptObjectError: If a row does not hold what it should.
+    """
+    headers = _headers(file, len(rows)) if options.file_headers else None
+    if options.envelope is None:
+        return assemble(start, rows, None, headers)
+    try:
+        found = options.envelope.opened(rows, start)
+    except CorruptObjectError as error:
+        why = f"{error.what}: {error.why}"
+        raise CorruptObjectError(file.key, why, error.do, key=file.key) from None
+    if headers is None:
+        return found
+    described = assemble(start, rows, None, headers)["headers"].to_pylist()
+    both = [mine + more for mine, more in zip(found["headers"].to_pylist(), described, strict=True)]
+    at = found.schema.get_field_index("headers")
+    return found.set_column(at, found.schema.field(at), pa.array(both, found.schema.field(at).type))
+
+
+def _headers(file: BackupFile, rows: int) -> pa.Array:
+    """Return what describes *file* for each of *rows* records, `HEADERS_AS_TEXT`."""
+    modified = datetime.fromtimestamp(file.modified, UTC)
+    pairs = {
+        "file.name": file.key.rpartition("/")[2],
+        "file.path": file.key,
+        "file.last.modified": clock.rfc3339_ms(modified),
+        "file.length": str(file.size),
+    }
+    headers = [{"key": name, "value": text} for name, text in pairs.items()]
+    one = pa.array([headers], HEADERS_AS_TEXT)
+    return one.take(pa.repeat(pa.scalar(0, pa.int32()), rows))

@@ -1,0 +1,226 @@
+"""What covers a partition's offsets, by what ledger, listing and objects say."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kbackup.catalog.coverage import Coverage, Dispute, Holding, Read, Rotation, Said, cover
+from kbackup.catalog.findings import APART, Finding
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import Entry, is_main
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.merging import BAD
+from kbackup.catalog.reading import read
+from kbackup.errors import KbackupError, RefusedError, counted, form
+from kbackup.pipeline.views import ReadOptions
+from kbackup.pipeline.write import CutFacts
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.stores import Store
+
+_THREADS: Final = 16
+
+_NAMED: Final = 3
+
+_NOTHING_DECIDED: Final = Coverage()
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What to read of a partition.
+
+    Attributes:
+        where: The partition.
+        sets: What to read, in order, so that each record comes once.
+        coverage: What decided it.
+    """
+
+    where: TopicPartition
+    sets: Sequence[FileSet]
+    coverage: Coverage = _NOTHING_DECIDED
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what is disputed, as errors, and what is left out, as notes."""
+        for dispute in self.coverage.disputes:
+            others = f"{_named(dispute.keys[:-1])}: " if dispute.keys[1:] else ""
+            offsets = dispute.span.start_offset, dispute.span.end_offset - 1
+            text = f"{others}{dispute.why}"
+            yield Finding("overlap", self.where, dispute.keys[-1], offsets, text)
+        inside = [one for one in self.coverage.repeats if one.of is None]
+        for one in self.coverage.repeats:
+            if one.of is not None:
+                text = f"it is a copy of {one.of}, which is read"
+                yield Finding("overlap", self.where, one.holding.key, text=text, is_error=False)
+        if inside:
+            number = len(inside)
+            text = f"{counted(number, 'value object')} {form(number, 'is', 'are')} beside whole "
+            text += "records, which are used instead"
+            yield Finding("overlap", self.where, None, text=text, is_error=False)
+
+    def warnings(self) -> Iterator[tuple[str, str]]:
+        """Yield codes and sentences about what is left out."""
+        shadowed = sum(one.of is None for one in self.coverage.repeats)
+        if shadowed:
+            text = f"{self.where}: {counted(shadowed, 'value object')} "
+            text += f"{form(shadowed, 'is', 'are')} in the whole-record objects too"
+            yield "shadowed", text
+        copies = [one for one in self.coverage.repeats if one.of is not None]
+        if copies:
+            text = (
+                f"{self.where}: {counted(len(copies), 'object')} {form(len(copies), 'is', 'are')} "
+            )
+            text += f"left out as a copy of another: {_named([one.holding.key for one in copies])}"
+            yield "copy_left_out", text
+
+    def refusals(self) -> list[KbackupError]:
+        """Return why it cannot be restored: what is disputed."""
+        return [
+            RefusedError(
+                f"{self.where}: {_named(one.keys)}",
+                f"{one.why} (offsets {one.span.start_offset} to {one.span.end_offset - 1}), so a "
+                "restore would lose records or write them twice",
+                APART,
+                topic=self.where.topic,
+                partition=self.where.partition,
+            )
+            for one in self.coverage.disputes
+        ]
+
+
+def _named(keys: Sequence[str]) -> str:
+    rest = len(keys) - _NAMED
+    return ", ".join(keys[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def covered(
+    store: Store,
+    where: TopicPartition,
+    sets: Sequence[FileSet],
+    ledger: PartitionLedger,
+    options: ReadOptions,
+    *,
+    identity: TopicIdentity = UNKNOWN,
+    counts: Mapping[str, int] = {},
+) -> Covered:
+    """Return what to read of a partition.
+
+    Full records alone are merged as they are read, and objects of any name have no offsets that
+    mean anything: there nothing is asked.  Else it costs a HEAD for each set without a row in the
+    ledger, and opens the few objects whose rows decide: at most one for each directory, as a rule.
+
+    Args:
+        store: Where they are.
+        where: The partition.
+        sets: All of its sets, by start offset.
+        ledger: What is known of it.
+        options: How objects are read.
+        identity: Which topic it is of, as far as that is known.
+        counts: How many rows sets have that were read already, by `FileSet.id`.
+    """
+    values = [files for files in sets if not files.is_whole and files.main is not None]
+    if not values or any(files.is_generic for files in values):
+        return Covered(where, sets)
+    mains = [files for files in sets if files.main is not None]
+    rotations = _rotations(ledger)
+    by_key = {files.id: files for files in mains}
+
+    def holding(files: FileSet) -> Holding | None:
+        found = _entered(files, ledger, rotations)
+        found = _asked(store, files) if found is None else found
+        return None if found is None else replace(found, counted=counts.get(files.id))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        holdings = {one.key: one for one in pool.map(holding, mains) if one is not None}
+    alone = [files for files in sets if files.id not in holdings]  # refused as they are read
+    said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
+    found = cover(holdings.values(), said, identity)
+    if found.asks:
+        for ask in found.asks:
+            rows = _rows(store, by_key[ask.key], options, identity)
+            holdings[ask.key] = replace(holdings[ask.key], counted=rows)
+        found = cover(holdings.values(), said, identity)
+    unread = tuple(
+        Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")
+        for one in found.asks
+    )
+    found = replace(found, disputes=(*found.disputes, *unread), asks=())
+    kept = [*found.reads, *map(Read, found.foreign)]
+    chosen = [(read.start, replace(by_key[read.holding.key], only=read.only)) for read in kept]
+    chosen += [(files.start_offset, files) for files in alone]
+    chosen.sort(key=lambda at: (at[0], at[1].encoded_partition))
+    return Covered(where, [files for _, files in chosen], found)
+
+
+def _rotations(ledger: PartitionLedger) -> Mapping[Span, Rotation]:
+    """Return what the ledger knows to have been closed together, by the offsets.
+
+    Of offsets that several runs closed it does not say how many files belong together: the objects
+    do.
+    """
+    runs: defaultdict[Span, set[str | None]] = defaultdict(set)
+    files: Counter[Span] = Counter()
+    for entry in ledger.objects.values():
+        if entry.cut_start is not None and entry.next_offset is not None and is_main(entry):
+            span = Span(entry.cut_start, entry.next_offset)
+            runs[span].add(entry.run)
+            files[span] += 1
+    return {span: Rotation(span, files[span]) for span, of in runs.items() if len(of) == 1}
+
+
+def _entered(
+    files: FileSet, ledger: PartitionLedger, rotations: Mapping[Span, Rotation]
+) -> Holding | None:
+    """Return what the ledger says of a set; None where it says too little, or of another object."""
+    assert files.main is not None  # noqa: S101  (the caller has chosen)
+    entry: Entry | None = ledger.objects.get(files.main.key)
+    if entry is None or entry.bytes != files.main.size or entry.last is None:
+        return None
+    rotation = None
+    if entry.cut_start is not None and entry.next_offset is not None:
+        rotation = rotations.get(Span(entry.cut_start, entry.next_offset))
+        if rotation is None:
+            return None
+    return replace(
+        _unsaid(files), last=entry.last, records=entry.records, sha256=entry.sha256 or "",
+        rotation=rotation,
+    )  # fmt: skip
+
+
+def _asked(store: Store, files: FileSet) -> Holding | None:
+    """Return what an object says of itself; None where its name is not its own."""
+    assert files.main is not None  # noqa: S101  (the caller has chosen)
+    head, unsaid = store.head(files.main.key), _unsaid(files)
+    if head is None:
+        return unsaid
+    facts, cut = Facts.from_metadata(head.metadata), CutFacts.from_metadata(head.metadata)
+    unsaid = replace(unsaid, identity=TopicIdentity.from_metadata(head.metadata))
+    if facts is None:
+        return unsaid
+    if facts.first_offset != files.start_offset:
+        return None
+    rotation = None if cut is None else Rotation(cut.span, cut.files)
+    return replace(
+        unsaid, last=facts.last_offset, records=facts.records, sha256=facts.sha256,
+        rotation=rotation,
+    )  # fmt: skip
+
+
+def _unsaid(files: FileSet) -> Holding:
+    """Return what the name says of a set."""
+    return Holding(
+        files.id, files.encoded_partition, files.start_offset, files.is_whole,
+        is_tombstones=files.is_tombstones,
+    )  # fmt: skip
+
+
+def _rows(
+    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity
+) -> int | None:
+    """Count the rows of values; None where they cannot be read."""
+    try:
+        lone = replace(files, keys=None, headers=None)
+        rows = read(store, lone, replace(options, wants_siblings=False), identity)
+        return sum(len(batch) for batch in rows)
+    except BAD:
+        return None

@@ -1,0 +1,399 @@
+"""Judge one partition of a backup, and its objects beside what the ledger says was stored.
+
+The listing says which of them are worth a request: those of another size, and those stored long
+after their rows.  A run may have put more of the same records in an object's place, so growth alone
+is no damage; but then the object agrees with itself, and a row of the ledger follows.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kbackup.catalog import claims, judging
+from kbackup.catalog.claims import Checked, Problem
+from kbackup.catalog.covered import covered
+from kbackup.catalog.findings import TEMPLATES, Finding, Verdict
+from kbackup.catalog.judging import Extent, Recorded
+from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.errors import CorruptObjectError, Failure, ObjectNotFoundError, counted, form
+from kbackup.naming import NOT_OF_TEMPLATE, Layout, View
+from kbackup.pipeline.views import ReadOptions
+from kbackup.pipeline.write import siblings_of
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.stores import ObjectHead, Store
+
+_THREADS: Final = 16
+
+_LATER_MS: Final = 3_600_000
+"""How much younger than its row an object may be before it must have been stored again."""
+
+_SKEW_MS: Final = 900_000
+"""S3 refuses requests whose clock is further off."""
+
+_DO: Final = "if it is right, enter it with kbackup restore verify --rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """An object to ask about.
+
+    Attributes:
+        files: Its set.
+        file: The object.
+        row: The ledger's row.
+    """
+
+    files: FileSet
+    file: BackupFile
+    row: Entry
+
+
+def altered(
+    store: Store,
+    sets: Sequence[FileSet],
+    ledger: PartitionLedger,
+    identity: TopicIdentity = UNKNOWN,
+) -> Iterator[Finding]:
+    """Name objects that are not what was stored.
+
+    Costs a request for each object whose size or time differs from its row, and reads those that
+    have grown.
+
+    Args:
+        store: Where they are.
+        sets: Of one partition.
+        ledger: What was stored of it.
+        identity: Which topic it is of, as far as that is known.
+    """
+    doubts = [
+        _Doubt(files, file, row)
+        for files in sets
+        for file in files.files
+        if (row := ledger.objects.get(file.key)) is not None
+        and row.bytes is not None
+        and (file.size != row.bytes or file.modified * 1000 > row.time + _LATER_MS)
+    ]
+    if not doubts:
+        return
+    newest = max(row.time for row in ledger.objects.values())
+    rows = {row.sha256: key for key, row in ledger.objects.items() if row.sha256 is not None}
+
+    def judged(doubt: _Doubt) -> Finding | None:
+        head = store.head(doubt.file.key)
+        return None if head is None else _judged(store, doubt, head, identity, newest, rows)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from (found for found in pool.map(judged, doubts) if found is not None)
+
+
+def _judged(
+    store: Store,
+    doubt: _Doubt,
+    head: ObjectHead,
+    identity: TopicIdentity,
+    newest: int,
+    rows: dict[str, str],
+) -> Finding | None:
+    problem = _by_head(doubt, head, identity)
+    if problem is not None:
+        return _finding(doubt, problem)
+    there, stored = Facts.from_metadata(head.metadata), doubt.row.facts
+    if there is None or stored is None or there == stored:
+        return None
+    key = doubt.file.key
+    if (other := rows.get(there.sha256, key)) != key:
+        return _finding(doubt, Problem("corrupt", key, f"it is a copy of {other}"))
+    problem = next(_by_itself(store, doubt, head, identity), None)
+    if problem is not None:
+        return _finding(doubt, problem)
+    text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
+    if head.modified.timestamp() * 1000 + _SKEW_MS < newest:
+        text += f"; runs since then have not entered it: {_DO}"
+        return _finding(doubt, Problem("count_mismatch", key, text))
+    text += "; the run that stored it, or the next one, enters it"
+    return _finding(doubt, Problem("count_mismatch", key, text), is_error=False)
+
+
+def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Problem | None:
+    """Return how an object's metadata differs from the stored object, or that one grown."""
+    key, row, stored = doubt.file.key, doubt.row, doubt.row.facts
+    there = Facts.from_metadata(head.metadata)
+    if identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
+        return Problem("wrong_topic", key, "it belongs to another topic, judging by the topic's id")
+    partition = claims.partition_of(head.metadata)
+    if partition not in (None, doubt.files.where.partition):
+        return Problem("wrong_topic", key, f"it was written as partition {partition}")
+    if there is not None and stored is not None and there != stored:
+        return _by_facts(key, there, stored)
+    if head.size == row.bytes:
+        return None
+    code = "count_mismatch" if there is None else "corrupt"
+    were = form(row.bytes, "was", "were")
+    return Problem(code, key, f"it has {counted(head.size, 'byte')}; {row.bytes} {were} stored")
+
+
+def _by_facts(key: str, there: Facts, stored: Facts) -> Problem | None:
+    if there.first_offset != stored.first_offset:
+        text = f"it starts at offset {there.first_offset}; it was stored with {stored.first_offset}"
+        return Problem("corrupt", key, text)
+    if not there.covers(stored):
+        text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
+        return Problem("count_mismatch", key, text)
+    if (there.records, there.last_offset) == (stored.records, stored.last_offset):
+        text = "it is not the object that was stored: its sha256 differs"
+        return Problem("corrupt", key, text)
+    return None
+
+
+def _by_itself(
+    store: Store, doubt: _Doubt, head: ObjectHead, identity: TopicIdentity
+) -> Iterator[Problem]:
+    """Yield what a grown object claims about itself that is not true."""
+    try:
+        with store.open(doubt.file.key) as body:
+            claim = claims.claims_of(doubt.file, head.metadata, body)
+    except ObjectNotFoundError:
+        return  # gone since it was asked about: the next listing misses it
+    except CorruptObjectError as error:
+        yield Problem("corrupt", doubt.file.key, error.why or error.what)
+    else:
+        yield from claims.contradictions(doubt.files, [claim], identity)
+
+
+def _counted(facts: Facts) -> str:
+    return f"{counted(facts.records, 'record')} up to offset {facts.last_offset}"
+
+
+def _finding(doubt: _Doubt, problem: Problem, *, is_error: bool = True) -> Finding:
+    offsets = (doubt.row.first, doubt.row.span.end_offset - 1)
+    where = doubt.files.where
+    return Finding(problem.code, where, problem.key, offsets, problem.text, is_error)
+
+
+@dataclass(slots=True)
+class JudgedPartition:
+    """All that is known about one partition.
+
+    Attributes:
+        where: The partition.
+        sets: Its sets, by start offset.
+        entries: What run records say was stored, of a topic that is not in the ledger.
+        gaps: Offsets known to have expired before they were backed up.
+        reports: What tasks say of the sets they read, by `FileSet.id`.
+        is_deep: Whether objects were to be read.
+        ledger: What the ledger says was stored.
+        identity: Which topic it is of, as far as that is known.
+        present: Keys of the listing, also those of objects that are not judged here; None: those
+            of *sets*.
+    """
+
+    where: TopicPartition
+    sets: Sequence[FileSet]
+    entries: Sequence[Recorded]
+    gaps: Sequence[Span]
+    reports: Mapping[str, Checked]
+    is_deep: bool
+    ledger: PartitionLedger = NOTHING
+    identity: TopicIdentity = UNKNOWN
+    present: Container[str] | None = None
+
+    def findings(self, store: Store, layout: Layout, pattern: FileSet | None) -> Iterator[Finding]:
+        """Yield what is wrong, and what is worth knowing.
+
+        Args:
+            store: Asked where sets end, if runs and names disagree.
+            layout: How objects are named.
+            pattern: Any set of the topic, for the names of what is missing.
+        """
+        lone = list(claims.lacking_siblings(self.sets, layout, partial(self._siblings, store)))
+        yield from lone
+        extents = [self._extent(files) for files in self.sets]
+        missed: list[Finding] = []
+        begun = [finding.offsets[0] for finding in lone if finding.offsets is not None]
+        for entry in self.entries:
+            among = extents[entry.among(self.sets)]
+            if judging.lost(entry, among):
+                among = _with_ends(store, among)
+                known = sum(entry.first <= start <= entry.last for start in begun)
+                near = next((each.files for each in among), pattern)
+                found = judging.missing(self.where, entry, among, known, layout, near)
+                said = {finding.offsets for finding in missed}
+                missed += [finding for finding in found if finding.offsets not in said]
+        named = {finding.key for finding in lone}
+        missed += [one for one in self._missing(layout) if one.key is None or one.key not in named]
+        yield from missed
+        changed = list(altered(store, self.sets, self.ledger, self.identity))
+        yield from changed
+        known_of = {(finding.code, finding.key) for finding in changed}
+        for extent in extents:
+            report = self._report(extent.files)
+            if report is None:
+                yield from judging.empty(extent.files)
+            for problem in () if report is None else report.problems:
+                if (problem.code, problem.key) in known_of:
+                    continue
+                start = extent.files.start_offset
+                offsets = (start, start if extent.last is None else max(start, extent.last))
+                yield Finding(problem.code, self.where, problem.key, offsets, problem.text)
+        yield from judging.left_out(self.where, self.ledger.skipped)
+        yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
+
+    def _siblings(self, store: Store, files: FileSet) -> frozenset[View]:
+        """Return which siblings an object of values says it has; the ledger names its own."""
+        if files.main is None or files.main.key in self.ledger.objects:
+            return frozenset()
+        head = store.head(files.main.key)
+        return frozenset() if head is None else siblings_of(head.metadata)
+
+    def overlaps(
+        self, store: Store, options: ReadOptions, findings: Sequence[Finding]
+    ) -> Iterator[Finding]:
+        """Yield where objects hold the same offsets, of those that nothing is wrong with.
+
+        Args:
+            store: Asked for what the ledger does not say.
+            options: How objects are read.
+            findings: All that `findings` yielded.
+        """
+        bad = {finding.key for finding in findings if finding.is_error}
+        yield from covered(
+            store,
+            self.where,
+            [files for files in self.sets if files.id not in bad],
+            self.ledger,
+            options,
+            identity=self.identity,
+            counts={key: report.records for key, report in self.reports.items()},
+        ).findings()
+
+    def _missing(self, layout: Layout) -> Iterator[Finding]:
+        """Name what the ledger says was stored and is not there.
+
+        Of what was stored under another template nobody knows: it was not looked for.
+        """
+        mine = {file.key for files in self.sets for file in files.files}
+        for entry in self.ledger.missing(mine if self.present is None else self.present):
+            offsets = (entry.first, entry.span.end_offset - 1)
+            more = {"by": entry.run}
+            is_unread = bool(entry.key and layout.template) and not layout.knows(entry.key or "")
+            text = f"not looked for: {NOT_OF_TEMPLATE}" if is_unread else None
+            do = TEMPLATES if is_unread else ""
+            yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
+
+    def failures(self) -> Iterator[Failure]:
+        """Yield why sets could not be read that are not known to be damaged."""
+        for files in self.sets:
+            report = self.reports.get(files.id)
+            if report is not None and report.failure is not None:
+                yield report.failure
+
+    def verdict(self, findings: Sequence[Finding]) -> Verdict:
+        """Return what to conclude from *findings*, which are all that `findings` yielded."""
+        reports = [report for files in self.sets if (report := self._report(files)) is not None]
+        listed = sum(len(files.files) for files in self.sets)
+        objects = sum(report.objects for report in reports) if self.is_deep else listed
+        unchecked = [key for report in reports for key in report.unchecked]
+        records: int | None
+        if self.is_deep:
+            state = _deep_state(objects, listed, len(unchecked)) if listed else "nothing stored"
+            records = sum(report.records - report.repeated for report in reports)
+        else:
+            state = self._shallow_state(listed)
+            records = self.records()
+        if any(finding.is_error for finding in findings):
+            is_damaged = any(finding.is_damage for finding in findings)
+            state = "damaged" if is_damaged else "not supported"
+        return Verdict(
+            where=self.where,
+            objects=objects,
+            listed=listed,
+            first=self.sets[0].start_offset if self.sets else None,
+            last=self.last(),
+            records=records,
+            bytes=sum(file.size for files in self.sets for file in files.files),
+            bytes_read=sum(report.bytes_read for report in reports),
+            not_checkable=len(unchecked),
+            state=state,
+        )
+
+    def records(self) -> int | None:
+        """Return the number of records, None where neither ledger nor run records tell.
+
+        Records that two objects hold are counted once; where it is not known how many they are,
+        the number is not known either.
+        """
+        mains = [files.main for files in self.sets if files.main is not None]
+        entries = [entry for main in mains if (entry := self.ledger.objects.get(main.key))]
+        counts = [entry.records for entry in entries if entry.records is not None]
+        if len(counts) < len(self.sets):
+            return judging.record_count(self.sets, self.entries)
+        repeated = judging.repeated(self.sets, entries)
+        return None if repeated is None else sum(counts) - repeated
+
+    def last(self) -> int | None:
+        """Return the offset of the last record, by what was read, else by ledger or run records."""
+        ends = [self._extent(files).last for files in self.sets]
+        known = [end for end in ends if end is not None]
+        if ends and len(known) == len(ends):
+            return max(known)
+        final = None if not ends else ends[-1]
+        return judging.last_offset(self.sets, self.entries) if final is None else final
+
+    def _report(self, files: FileSet) -> Checked | None:
+        report = self.reports.get(files.id)
+        return None if report is None or report.failure is not None else report
+
+    def _extent(self, files: FileSet) -> Extent:
+        report = self._report(files)
+        if report is not None:
+            return Extent(files, report.last, report.is_same)
+        entry = None if files.main is None else self.ledger.objects.get(files.main.key)
+        return Extent(files) if entry is None else Extent(files, entry.last)
+
+    def _shallow_state(self, listed: int) -> str:
+        at = {
+            number
+            for entry in self.entries
+            for number in range(len(self.sets))[entry.among(self.sets)]
+        }
+        vouched = sum(
+            number in at or file.key in self.ledger.objects
+            for number, files in enumerate(self.sets)
+            for file in files.files
+        )
+        if vouched == listed:
+            return "all there" if listed else "nothing stored"
+        if vouched:
+            return f"all there, {counted(listed - vouched, 'object')} not checkable"
+        return "not checkable"
+
+
+def _deep_state(read: int, listed: int, unchecked: int) -> str:
+    if not read:
+        return "not read"
+    if unchecked == read:
+        return "not checkable"
+    parts = ["ok"]
+    if read < listed:
+        parts.append(f"{read} of {counted(listed, 'object')} read")
+    if unchecked:
+        parts.append(f"{unchecked} not checkable")
+    return ", ".join(parts)
+
+
+def _with_ends(store: Store, extents: Sequence[Extent]) -> list[Extent]:
+    """Ask the store where sets end that were not read."""
+
+    def asked(extent: Extent) -> Extent:
+        if extent.last is not None or extent.files.main is None:
+            return extent
+        head = store.head(extent.files.main.key)
+        facts = None if head is None else Facts.from_metadata(head.metadata)
+        return extent if facts is None else Extent(extent.files, facts.last_offset)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(asked, extents))

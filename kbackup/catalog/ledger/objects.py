@@ -1,0 +1,249 @@
+"""What the ledger says of one topic's objects, and of the offsets that are not in any."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kbackup.catalog.ledger.rows import (
+    ACCEPTED,
+    GAP,
+    MAIN_VIEWS,
+    MISSING,
+    OBJECT,
+    PASSED,
+    SKIPPED,
+    Entry,
+    names,
+)
+from kbackup.catalog.ledger.stream import Damage
+from kbackup.records import Facts, Span, TopicPartition, joined, without
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLedger:
+    """What is known of one partition.
+
+    Attributes:
+        objects: Every object ever stored, by key.
+        gaps: Offsets that had expired before they were backed up.
+        lost: Offsets that an earlier version's run records speak of, and that were gone already
+            when the ledger was begun.
+        accepted: What an operator declared to be removed on purpose.
+        skipped: Offsets of records that were left out because they do not fit the layout.
+        passed: Offsets without anything to store, such as markers of transactions.
+    """
+
+    objects: dict[str, Entry] = field(default_factory=dict)
+    gaps: list[Span] = field(default_factory=list)
+    lost: list[Entry] = field(default_factory=list)
+    accepted: list[Entry] = field(default_factory=list)
+    skipped: list[Span] = field(default_factory=list)
+    passed: list[Span] = field(default_factory=list)
+
+    def missing(self, present: Container[str]) -> list[Entry]:
+        """Return what was stored and is not there, nor accepted as removed, in offset order.
+
+        An object whose offsets were backed up again, under other keys, is not missing, and what
+        was gone when the ledger was begun is not once a run has backed it up again.
+
+        Args:
+            present: The keys of a listing that was made after the ledger was read.
+        """
+        gone = [entry for key, entry in self.objects.items() if key not in present]
+        there = self._unbroken(present) if gone else {}
+        gone = [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
+        again = self._unbroken(present, since=True) if self.lost else {}
+        stored = [span for view in MAIN_VIEWS for span in again.get(view, ())]
+        lost = [entry for entry in self.lost if not _is_within(entry, stored)]
+        agreed = defaultdict(list)
+        for one in self.accepted:
+            agreed[one.key].append(one)
+
+        def is_accepted(entry: Entry) -> bool:
+            ranges = agreed[None] if entry.key is not None else ()
+            return any(_accepts(one, entry) for one in (*agreed[entry.key], *ranges))
+
+        lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
+        return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
+
+    def _unbroken(
+        self, present: Container[str], *, since: bool = False
+    ) -> dict[str | None, list[Span]]:
+        """Return, for each view, the ranges of which the objects that are there hold each offset.
+
+        An object says that of itself where it has as many records as offsets.
+
+        Args:
+            present: The keys of a listing.
+            since: Only of objects that a run has entered since the ledger was begun.
+        """
+        found: dict[str | None, list[Span]] = {}
+        for key, one in sorted(self.objects.items(), key=lambda pair: pair[1].first):
+            if key not in present or one.last is None or one.records != len(one.span):
+                continue
+            if since and not one.run:
+                continue
+            spans = found.setdefault(one.view, [])
+            if spans and one.first <= spans[-1].end_offset:
+                end = max(spans[-1].end_offset, one.span.end_offset)
+                spans[-1] = Span(spans[-1].start_offset, end)
+            else:
+                spans.append(one.span)
+        return found
+
+    def reached(self) -> int | None:
+        """Return the offset before which everything was stored once, or had expired.
+
+        Objects that were there and have gone since count too.  None where nothing is known.
+        """
+        return self._end(one.next_offset for one in self.objects.values())
+
+    def end(self, present: Container[str]) -> int | None:
+        """Return where the backup continues if its position is lost.
+
+        That is after the last cut of which every object is there, or after the last gap: what is
+        before the end of a gap has expired; or where a run had come to without anything to store.
+        None where nothing of that is known.
+        """
+        broken = {one.next_offset for key, one in self.objects.items() if key not in present}
+        cuts = {one.next_offset for one in self.objects.values()}
+        return self._end(cuts - broken)
+
+    def kept(self, present: Container[str]) -> tuple[Span, ...]:
+        """Return the offsets of which nothing is missing that was ever there, in order.
+
+        They are those of the cuts of which every object is there, and the gaps that are known.
+
+        Args:
+            present: The keys of a listing that was made after the ledger was read.
+        """
+        whole: list[Span] = []
+        broken: list[Span] = []
+        for key, one in self.objects.items():
+            if one.cut_start is not None and one.next_offset is not None:
+                cuts = whole if key in present else broken
+                cuts.append(Span(one.cut_start, one.next_offset))
+        known = joined([*whole, *self.gaps, *self.passed])
+        return tuple(part for span in known for part in without(span, broken))
+
+    def _end(self, cuts: Iterable[int | None]) -> int | None:
+        """Return the highest of the ends of *cuts* and of what no object holds."""
+        known = (end for end in cuts if end is not None)
+        return max((*known, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
+
+
+NOTHING: Final = PartitionLedger()
+"""What is known of a partition that is not in the ledger; never added to."""
+
+
+def _accepts(one: Entry, entry: Entry) -> bool:
+    """Whether the row *one* says that what *entry* is about was removed on purpose.
+
+    It names the row that it is about.  Those of earlier versions name an object or a range, of
+    which they accept what had been entered by then, by the clocks of those who wrote.
+    """
+    if one.covers is not None:
+        is_about = one.key == entry.key and (one.key is not None or one.span == entry.span)
+        return is_about and names(one, entry.run, entry.counter)
+    is_older = entry.counter is None and one.time >= entry.time  # else it came after it
+    return is_older and (one.key is not None or _is_within(entry, [one.span]))
+
+
+def _is_within(entry: Entry, spans: Sequence[Span]) -> bool:
+    """Whether one of *spans* holds all offsets of an object."""
+    return entry.last is not None and any(
+        span.start_offset <= entry.first and entry.span.end_offset <= span.end_offset
+        for span in spans
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLedger:
+    """What is known of one topic.
+
+    Attributes:
+        partitions: By number, those of which anything is known.
+        damage: Files of the ledger that cannot be read.
+        unknown: How many rows are of kinds that this version does not know; they say nothing here.
+    """
+
+    partitions: Mapping[int, PartitionLedger] = field(default_factory=dict)
+    damage: Sequence[Damage] = ()
+    unknown: int = 0
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry], damage: Sequence[Damage] = ()) -> "TopicLedger":
+        """Return the ledger that *entries*, one about each thing, make up."""
+        found: defaultdict[int, PartitionLedger] = defaultdict(PartitionLedger)
+        unknown = 0
+        for entry in entries:
+            at = found[entry.partition]
+            if entry.kind == GAP:
+                at.gaps.append(entry.span)
+            elif entry.kind == MISSING:
+                at.lost.append(entry)
+            elif entry.kind == ACCEPTED:
+                at.accepted.append(entry)
+            elif entry.kind == PASSED:
+                at.passed.append(entry.span)
+            elif entry.kind == SKIPPED:
+                at.skipped.append(entry.span)
+            elif entry.kind == OBJECT and entry.key is not None:
+                at.objects[entry.key] = entry
+            else:
+                unknown += 1
+        for one in found.values():
+            one.gaps.sort()
+            one.skipped[:] = joined(one.skipped)
+        return cls(dict(found), damage, unknown)
+
+    def partition(self, number: int) -> PartitionLedger:
+        """Return what is known of a partition."""
+        return self.partitions.get(number, NOTHING)
+
+    def facts(self, partition: int, key: str) -> Facts | None:
+        """Return what is known of the records in an object; None where nothing is."""
+        entry = self.partition(partition).objects.get(key)
+        return None if entry is None else entry.facts
+
+
+def gap(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
+    """Return the row of offsets that expired before they were backed up."""
+    last = span.end_offset - 1
+    return Entry(GAP, where.partition, span.start_offset, last, run=run, time=time_ms)
+
+
+def passed(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
+    """Return the row of offsets in which there was nothing to store."""
+    last = span.end_offset - 1
+    return Entry(PASSED, where.partition, span.start_offset, last, run=run, time=time_ms)
+
+
+def skipped(where: TopicPartition, span: Span, records: int, run: str, time_ms: int) -> Entry:
+    """Return the row of records that were left out because they do not fit the layout.
+
+    Args:
+        where: Their partition.
+        span: Their offsets, from the first to the last.
+        records: How many there are.
+        run: The run that left them out.
+        time_ms: When, in ms since the epoch.
+    """
+    return Entry(
+        SKIPPED, where.partition, span.start_offset, span.end_offset - 1, records=records,
+        run=run, time=time_ms,
+    )  # fmt: skip
+
+
+def accepted(entry: Entry, run: str, time_ms: int) -> Entry:
+    """Return the row that says that *entry*'s object was removed on purpose."""
+    return Entry(
+        ACCEPTED, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,
+        covers=entry.run or "",
+    )  # fmt: skip
+
+
+def missing(where: TopicPartition, first: int, last: int, run: str, time_ms: int) -> Entry:
+    """Return the row of offsets that an earlier version stored, and that are gone."""
+    return Entry(MISSING, where.partition, first, last, run=run, time=time_ms)

@@ -1,0 +1,432 @@
+"""A stream of the ledger: a folder of small files to which any process may append.
+
+A snapshot holds every row of the parts whose time is at most its *watermark*, which its name
+carries, and of those newer ones that it names.  So a reader lists until it has passed the
+watermark of the newest snapshot, and opens that and the parts that it does not hold.
+
+Nothing is ever replaced or deleted, and no writer waits for another.  A file's time is that of its
+writer's clock or, where files are there that are named later, just after theirs: so it is also a
+counter, which each row carries, and what was written by a host whose clock is behind still comes
+after what its writer could see.
+
+What keeps a part from being overlooked is this: a snapshot's watermark is `GRACE_MS` before the
+listing it was made from and before the newest part in it, and an append is good only if its file
+was there half of that after it was named, else it is made again under a new name.  That leaves the
+other half for clocks of writers that cannot see each other's files yet.
+
+::
+
+    8204999999999-5f3a9c1e2b7d4a60.parquet                          a part: rows of one append
+    8204999999000-0c11d2aa93e8b754.1795000001000.snapshot.parquet   all that was there before
+
+A name begins with the time it was made, counted downwards, so that the newest file is listed
+first.  A snapshot's name carries its *watermark*: `stream` says what that means.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kbackup import __version__
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Form
+from kbackup.clock import Clock
+from kbackup.errors import CorruptObjectError, NewerVersionError, ObjectNotFoundError, StoreError
+from kbackup.naming import Layout
+from kbackup.stores import Store
+
+VERSION: Final = 1
+"""Of the files; a reader refuses a later one."""
+
+_TOP: Final = 9_999_999_999_999
+_NAME: Final = re.compile(
+    r"(?P<down>\d{13})-[0-9a-f]{16}(?:\.(?P<watermark>\d{13})\.snapshot)?\.parquet", re.ASCII
+)
+_PART_CODEC: Final = "snappy"
+_SNAPSHOT_CODEC: Final = "zstd"
+"""In a column of a few rows, zstd's frames cost more bytes than it saves, and half the time."""
+
+_VERSION_KEY: Final = b"kbackup.ledger"
+_WRITER_KEY: Final = b"kbackup.version"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A file's name, in parts; *watermark* is None for a part."""
+
+    text: str
+    time_ms: int
+    watermark: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> "Name | None":
+        """Return the parts of a file's name; None if it is foreign."""
+        match = _NAME.fullmatch(text)
+        if match is None:
+            return None
+        watermark = match["watermark"]
+        return cls(text, _TOP - int(match["down"]), None if watermark is None else int(watermark))
+
+
+def stamped(rows: pa.Table, counter: int) -> pa.Table:
+    """Return *rows* with *counter*."""
+    at = rows.schema.get_field_index("counter")
+    return rows.set_column(
+        at, rows.schema.field(at), pa.repeat(pa.scalar(counter, pa.int64()), len(rows))
+    )
+
+
+def new_name(time_ms: int, watermark: int | None = None) -> str:
+    """Return a name that no other file has: of a snapshot with a watermark, of a part without."""
+    snapshot = "" if watermark is None else f".{watermark:013d}.snapshot"
+    return f"{_TOP - time_ms:013d}-{secrets.token_hex(8)}{snapshot}.parquet"
+
+
+def encoded(
+    rows: pa.Table,
+    schema: pa.Schema,
+    metadata: Mapping[bytes, str],
+    *,
+    is_snapshot: bool = False,
+) -> bytes:
+    """Return the bytes of a file that holds *rows*, cast to *schema*, and *metadata*."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression=_SNAPSHOT_CODEC if is_snapshot else _PART_CODEC,
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+    ) as writer:  # fmt: skip  (half the bytes of a part would be what is left out)
+        writer.write_table(_as(rows, schema))
+        writer.add_key_value_metadata(
+            {_VERSION_KEY: str(VERSION), _WRITER_KEY: __version__, **metadata}
+        )
+    return sink.getvalue()
+
+
+def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """Return the rows of a file, and its metadata.
+
+    Args:
+        key: For errors.
+        body: The whole file.
+        schema: Of the rows to return; other columns are left out.
+
+    Raises:
+        NewerVersionError: If it is of a later version.
+        ArrowException: If it is damaged; or `OSError`, `KeyError` or `ValueError`.
+    """
+    file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
+    metadata = file.metadata.metadata or {}
+    if (found := int(metadata[_VERSION_KEY])) > VERSION:
+        writer = metadata.get(_WRITER_KEY, b"").decode(errors="replace")
+        raise NewerVersionError.of(key, found, VERSION, writer, key=key)
+    if file.schema_arrow.equals(schema):
+        return file.read(use_threads=False), metadata
+    rows = file.read(columns=schema.names, use_threads=False)
+    for later in schema:
+        if later.nullable and later.name not in rows.column_names:  # an earlier version wrote it
+            rows = rows.append_column(later, pa.nulls(len(rows), later.type))
+    return _as(rows.select(schema.names), schema), metadata
+
+
+def damaged(key: str, error: Exception) -> CorruptObjectError:
+    """Return the error of a file that cannot be read, with the first line of why."""
+    why = str(error).splitlines() or [repr(error)]
+    return CorruptObjectError(key, f"it is damaged: {why[0]}", key=key)
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return *rows* as they are where they fit already: a cast looks at each column."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
+
+
+_log: Final = logging.getLogger(__name__)
+
+GRACE_MS: Final = 3_600_000
+"""How far a snapshot's watermark is behind; half for slow writes, half for wrong clocks."""
+
+FOLD_AT: Final = 64
+"""How many parts a reader may have to open before they are folded."""
+
+_THREADS: Final = 16
+_TRIES: Final = 5
+_HOLDS_KEY: Final = b"kbackup.holds"
+_DAMAGED_KEY: Final = b"kbackup.damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file of the ledger that cannot be read.
+
+    Attributes:
+        name: Its key; that of the folder where none of it may be read.
+        why: What is wrong with it.
+        do: What the operator can do.
+    """
+
+    name: str
+    why: str
+    do: str = "kbackup restore verify --rebuild rebuilds it"
+
+    @property
+    def text(self) -> str:
+        """Say all of it in one sentence."""
+        return f"{self.name}: {self.why}; {self.do}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a stream holds.
+
+    Attributes:
+        rows: The rows that count.
+        damage: Files whose rows are lost.
+        loose: How many parts had to be opened beside the snapshot.
+        is_begun: Whether there is any file at all.
+    """
+
+    rows: pa.Table
+    damage: tuple[Damage, ...] = ()
+    loose: int = 0
+    is_begun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The snapshot a reader begins with; the empty one where there is none."""
+
+    rows: pa.Table
+    watermark: int = -1
+    holds: frozenset[str] = frozenset()
+    damage: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one listing showed, and what the files in it hold."""
+
+    contents: Contents
+    watermark: int
+    newer: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream, as its readers, writers and folders see it.
+
+    Attributes:
+        store: Where it is.
+        prefix: Its folder; ends with ``/``.
+        form: What its files look like.
+        clock: The time.
+    """
+
+    store: Store
+    prefix: str
+    form: Form
+    clock: Clock
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows; when this returns, every later reader sees them.
+
+        Args:
+            rows: Of the form's schema.  All are seen at once, or none.
+
+        Raises:
+            StoreError: If they cannot be stored, or never in time.
+        """
+        for _ in range(_TRIES):
+            wall, steady = self.clock.ms(), self.clock.steady_s()
+            counter = self._next(wall)
+            body = encoded(stamped(rows, counter), self.form.schema, {})
+            self._put(new_name(counter), body)
+            took_ms = max(self.clock.ms() - wall, (self.clock.steady_s() - steady) * 1000)
+            if took_ms <= GRACE_MS / 2:
+                return
+            _log.warning("%s: a write took %.0f s; repeating it", self.prefix, took_ms / 1000)
+        raise StoreError(
+            f"{self.prefix} cannot be written in time",
+            f"{_TRIES} writes of {len(body)} bytes took more than {GRACE_MS // 2000} s each",
+            "check the store, and what pauses this process",
+        )
+
+    def read(self) -> Contents:
+        """Return what the stream holds.
+
+        Costs one listing, of as many pages as files were written since the last fold or in the
+        last hour, and a read of the newest snapshot and of each part beside it.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        return self._look().contents
+
+    def fold(self, at_least: int = FOLD_AT) -> bool:
+        """Write a snapshot of all there is, if a reader has to open *at_least* parts beside it.
+
+        Any number of folders may work at once: whichever snapshot is found first is right.
+
+        Returns:
+            Whether one was written.
+        """
+        wall = self.clock.ms()
+        if self._is_folded(at_least):
+            return False
+        look = self._look()
+        if look.contents.loose < at_least:
+            return False
+        self._write_snapshot(look.contents.rows, look.contents.damage, look, wall)
+        return True
+
+    def rewrite(self, make: Callable[[Contents], pa.Table]) -> None:
+        """Write a snapshot of other rows: what was there before counts no more.
+
+        What is appended meanwhile still counts.
+
+        Args:
+            make: Takes what was there, and returns the rows to write.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        wall = self.clock.ms()
+        look = self._look()
+        self._write_snapshot(make(look.contents), (), look, wall)
+
+    def _write_snapshot(
+        self, rows: pa.Table, damage: Sequence[Damage], look: _Look, wall: int
+    ) -> None:
+        newest = max((name.time_ms for name in look.newer), default=0)
+        watermark = max(_watermark(wall, newest), look.watermark, 0)
+        holds = [name.text for name in look.newer if name.time_ms > watermark]
+        metadata = {
+            _HOLDS_KEY: json.dumps(holds),
+            _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
+        }
+        body = encoded(self.form.merged(rows), self.form.schema, metadata, is_snapshot=True)
+        self._put(new_name(max(self._next(self.clock.ms()), watermark), watermark), body)
+
+    def _next(self, wall: int) -> int:
+        """Return the time to name a file by: later than those of all files that are there."""
+        newest = next(self._names(), None)
+        return wall if newest is None else max(wall, newest.time_ms + 1)
+
+    def _is_believed(self, watermark: int) -> bool:
+        """Whether a snapshot may be used: one from the future would hide what is yet to come."""
+        return watermark <= self.clock.ms() + GRACE_MS // 2
+
+    def _is_folded(self, at_least: int) -> bool:
+        """Whether fewer parts than that came after the newest snapshot, judging by names alone."""
+        newer = 0
+        for name in self._names():
+            if name.watermark is None:
+                newer += 1
+            elif self._is_believed(name.watermark):
+                return True
+            if newer >= at_least:
+                return False
+        return True
+
+    def _look(self) -> _Look:
+        base: _Snapshot | None = None
+        newer: list[Name] = []
+        damage: list[Damage] = []
+        for name in self._names():
+            if base is not None and name.time_ms <= base.watermark:
+                break
+            if name.watermark is None:
+                newer.append(name)
+            elif base is None and self._is_believed(name.watermark):
+                try:
+                    base = self._snapshot(name, name.watermark)
+                except CorruptObjectError as error:
+                    damage.append(Damage(self.prefix + name.text, error.why))
+        is_begun = bool(base or newer or damage)
+        base = base or _Snapshot(self.form.schema.empty_table())
+        loose = [name for name in newer if name.text not in base.holds]
+        tables = [base.rows]
+        with ThreadPoolExecutor(min(_THREADS, len(loose)) or 1) as pool:
+            for found in pool.map(self._part, loose):
+                if isinstance(found, Damage):
+                    damage.append(found)
+                else:
+                    tables.append(found)
+        rows = self.form.merged(pa.concat_tables(tables)) if loose else base.rows
+        lost = {one.name: one for one in (*base.damage, *damage)}
+        contents = Contents(rows, tuple(lost.values()), len(loose), is_begun)
+        return _Look(contents, base.watermark, tuple(newer))
+
+    def _names(self) -> Iterator[Name]:
+        """Yield what is there, the newest first; foreign files are left out."""
+        for entry in self.store.list(self.prefix):
+            name = Name.parse(entry.key.removeprefix(self.prefix))
+            if name is not None:
+                yield name
+
+    def _part(self, name: Name) -> pa.Table | Damage:
+        try:
+            return self._rows(name)[0]
+        except CorruptObjectError as error:
+            return Damage(self.prefix + name.text, error.why)
+
+    def _snapshot(self, name: Name, watermark: int) -> _Snapshot:
+        rows, metadata = self._rows(name)
+        try:
+            holds = json.loads(metadata[_HOLDS_KEY])
+            damaged = json.loads(metadata[_DAMAGED_KEY])
+            damage = tuple(Damage(str(key), str(why)) for key, why in damaged)
+            return _Snapshot(rows, watermark, frozenset(holds), damage)
+        except (KeyError, ValueError, TypeError) as error:
+            raise damaged(self.prefix + name.text, error) from error
+
+    def _rows(self, name: Name) -> tuple[pa.Table, dict[bytes, bytes]]:
+        """Read a file; rows of the form's columns, and the file's metadata.
+
+        Raises:
+            CorruptObjectError: If it is gone, or damaged.
+            NewerVersionError: If it is of a later version.
+        """
+        key = self.prefix + name.text
+        try:
+            with self.store.open(key) as body:
+                return parsed(key, body.read(), self.form.schema)
+        except ObjectNotFoundError as error:
+            raise CorruptObjectError(key, "it has disappeared since it was listed") from error
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise damaged(key, error) from error
+
+    def _put(self, name: str, body: bytes) -> None:
+        digest = hashlib.sha256(body).hexdigest()
+        self.store.put(self.prefix + name, io.BytesIO(body), sha256=digest, metadata={})
+
+
+def _watermark(wall_ms: int, newest_ms: int) -> int:
+    return min(wall_ms, newest_ms) - GRACE_MS
+
+
+def folder(layout: Layout) -> str:
+    """Return the ledger's folder; ends with ``/``."""
+    digest = hashlib.sha256(layout.topics_dir.encode()).hexdigest()[:8]
+    return f"{layout.records_prefix()}ledger/{digest}/"
+
+
+def topics_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
+    """Return the stream about all topics, and about the sinks that back them up."""
+    return Stream(store, f"{folder(layout)}topics/", TOPICS, clock)
+
+
+def topic_stream(store: Store, layout: Layout, topic: str, clock: Clock) -> Stream:
+    """Return the stream about one topic's objects."""
+    return Stream(store, f"{folder(layout)}objects/{topic}/", OBJECTS, clock)

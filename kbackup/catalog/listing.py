@@ -1,0 +1,486 @@
+"""One listing of a backup: its objects as file sets, by topic and partition, in offset order."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Final
+
+from kbackup import clock, formats
+from kbackup.errors import (
+    IncompleteBackupError,
+    KbackupError,
+    ObjectKeyError,
+    RefusedError,
+    counted,
+    form,
+)
+from kbackup.formats import FormatOptions
+from kbackup.naming import (
+    INDEX_EXTENSION,
+    NOT_MATCHED,
+    RECORDS_FOLDER,
+    UPLOAD_DATE,
+    Layout,
+    ObjectKey,
+    View,
+)
+from kbackup.records import Span, TopicPartition
+from kbackup.stores import Store, StoredObject
+from kbackup.stores.abilities import ARCHIVED, Archive, Thaw
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """One object of a backup.
+
+    Attributes:
+        key: As listed: open it by this.
+        view: The part of the records it holds.
+        extension: Dot first.
+        format: Name of the format's plugin.
+        size: Bytes.
+        modified: When it was stored, seconds since the epoch.
+        storage_class: What the store calls the way it is kept; empty where there is only one.
+        sha256: What the ledger says was stored under this key, in hexadecimal; empty where it was
+            not asked, or does not know.
+        records: How many the ledger says were stored in it; None where it was not asked, or does
+            not know.
+        etag: The store's own mark of the content, of objects that no sink has named; empty for
+            others.
+    """
+
+    key: str
+    view: View
+    extension: str
+    format: str
+    size: int
+    modified: float
+    storage_class: str = ""
+    sha256: str = ""
+    etag: str = ""
+    records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """The objects that hold the same records: one of whole records, or a value with siblings.
+
+    Attributes:
+        where: Topic and partition, from the name.
+        start_offset: Offset of the first record, from the name.
+        encoded_partition: The directory; where it is a date of upload, which says nothing of the
+            records, `kbackup.naming.UPLOAD_DATE`.
+        main: The whole-record or the value object, or of tombstones the keys object; None where
+            only siblings were found.
+        keys: The keys object beside the values, None if there is none.
+        headers: The headers object, None if there is none.
+        index: Key of the index beside the value object; None if there is none, which loses nothing.
+        is_generic: An expression over keys has found it, so its records have no offsets that mean
+            anything, unless the expression has read the first one, and what it says of itself is
+            about another place.
+        only: Of values, only these offsets: full records hold the others.  None for all.
+    """
+
+    where: TopicPartition
+    start_offset: int
+    encoded_partition: str
+    main: BackupFile | None = None
+    keys: BackupFile | None = None
+    headers: BackupFile | None = None
+    index: str | None = None
+    is_generic: bool = False
+    only: Span | None = None
+
+    @property
+    def files(self) -> list[BackupFile]:
+        """All objects of the set."""
+        return [file for file in (self.main, self.keys, self.headers) if file is not None]
+
+    def known_by(self, told: Callable[[BackupFile], BackupFile]) -> "FileSet":
+        """Return the set with what the ledger says of each object."""
+        main, keys, headers = (
+            None if file is None else told(file) for file in (self.main, self.keys, self.headers)
+        )
+        return replace(self, main=main, keys=keys, headers=headers)
+
+    def before(self, moment: float) -> "FileSet | None":
+        """Return its objects stored before *moment*, in s since the epoch; None where none was."""
+        kept = [
+            None if file is None or file.modified >= moment else file
+            for file in (self.main, self.keys, self.headers)
+        ]
+        if not any(kept):
+            return None
+        main, keys, headers = kept
+        return replace(self, main=main, keys=keys, headers=headers)
+
+    @property
+    def id(self) -> str:
+        """The key that stands for the set."""
+        return self.files[0].key
+
+    @property
+    def is_tombstones(self) -> bool:
+        """Whether it holds records without a value."""
+        return self.main is not None and self.main.view is View.KEY
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds whole records."""
+        return self.main is not None and self.main.view is View.RECORD
+
+
+_log = logging.getLogger(__name__)
+
+OTHER_FORMAT: Final = "other_format_objects"
+"""Under what objects are counted that are left out because another format was asked for."""
+
+NAMED_MOST: Final = 1000
+"""Foreign keys kept by name; all are counted."""
+
+
+@dataclass(slots=True)
+class Catalog:
+    """A listing, sorted out.
+
+    Attributes:
+        sets: The file sets of each partition, by start offset as a number.
+        foreign: Keys below ``topics.dir`` that are not ours, up to `NAMED_MOST`.
+        foreign_count: How many of them there are.
+        ignored: Objects of ours with an extension that was not asked for.
+        keys: Of all objects of ours, those not asked for too.
+        unmatched: Objects of a generic layout that no expression matches.
+    """
+
+    sets: dict[TopicPartition, list[FileSet]] = field(default_factory=dict)
+    foreign: list[tuple[str, str]] = field(default_factory=list)
+    foreign_count: int = 0
+    ignored: int = 0
+    keys: set[str] = field(default_factory=set)
+    unmatched: int = 0
+
+    def left_out(self) -> list[tuple[str, str]]:
+        """Return codes and sentences about the objects that were not asked for."""
+        found = []
+        if self.ignored:
+            text = f"{counted(self.ignored, 'object')} of another format than the one asked for "
+            text += f"{form(self.ignored, 'is', 'are')} left out"
+            found.append(("other_format", text))
+        if self.unmatched:
+            text = f"objects that match no expression of topic.regex.list: {self.unmatched}"
+            found.append(("unmatched_objects", text))
+        return found
+
+    def topics(self) -> list[str]:
+        """Return the names of the topics, sorted."""
+        return sorted({where.topic for where in self.sets})
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of *topic* that have objects, by number."""
+        return sorted(where for where in self.sets if where.topic == topic)
+
+    def as_of(self, moment_ms: int) -> "Catalog":
+        """Return what of it had been stored before a time, judging by the store's own clock.
+
+        An object that was replaced later, by one with more records, counts from then on.
+        """
+        kept = {
+            where: [old for files in sets if (old := files.before(moment_ms / 1000)) is not None]
+            for where, sets in self.sets.items()
+        }
+        sets = {where: found for where, found in kept.items() if found}
+        return replace(self, sets=sets)
+
+    def narrowed(self, only_format: str) -> "Catalog":
+        """Return what of it is of one format, siblings included."""
+        kept = {
+            where: [
+                files
+                for files in sets
+                if files.main is None or files.is_tombstones or files.main.format == only_format
+            ]
+            for where, sets in self.sets.items()
+        }
+        ignored = sum(len(sets) for sets in self.sets.values()) - sum(map(len, kept.values()))
+        sets = {where: found for where, found in kept.items() if found}
+        return replace(self, sets=sets, ignored=self.ignored + ignored)
+
+
+def list_backup(
+    store: Store,
+    layout: Layout,
+    options: FormatOptions,
+    *,
+    topics: Collection[str] = (),
+    only_format: str | None = None,
+) -> Catalog:
+    """List a backup.
+
+    Args:
+        store: Where it is.
+        layout: How objects are named.
+        options: For formats whose extension is a setting.
+        topics: Only these; all when empty.
+        only_format: Only objects of this format, and their siblings.
+
+    Raises:
+        StoreError: If the listing cannot be had whole.
+    """
+    catalog = Catalog()
+    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]] = {}
+    known: dict[str, str | None] = {}
+    indexes: set[str] = set()
+    for entry in _entries(store, layout, topics):
+        parts = _parts(catalog, layout, entry, topics)
+        if parts is None:
+            continue
+        if layout.is_generic:
+            _add_generic(catalog, found, layout, parts, entry, options, only_format)
+            continue
+        if parts.encoded_partition == UPLOAD_DATE and parts.extension == INDEX_EXTENSION:
+            indexes.add(entry.key)
+            continue
+        if parts.extension not in known:
+            known[parts.extension] = formats.by_extension(parts.extension, options)
+        name = known[parts.extension]
+        if name is not None:
+            catalog.keys.add(entry.key)
+        if name is None:
+            _foreign(catalog, layout, entry, f"no format reads {parts.extension}")
+        elif only_format not in (None, name) and parts.view in (View.RECORD, View.VALUE):
+            catalog.ignored += 1
+        else:
+            _add(found, parts, entry, name)
+    for where, sets in found.items():
+        told = (_told(files, layout) for files in sets.values())
+        ordered = sorted(told, key=lambda one: (one.start_offset, one.encoded_partition))
+        if layout.is_dated:
+            ordered = [_with_index(files, indexes) for files in _stored_last(ordered)]
+        catalog.sets[where] = ordered
+    return catalog
+
+
+def _entries(store: Store, layout: Layout, topics: Collection[str]) -> Iterator[StoredObject]:
+    for prefix in layout.prefixes(topics) or [layout.prefix()]:
+        yield from store.list(prefix)
+
+
+def _parts(
+    catalog: Catalog, layout: Layout, entry: StoredObject, topics: Collection[str]
+) -> ObjectKey | None:
+    """Return the parts of a key of *topics*; None for another topic's, and one that is foreign."""
+    try:
+        parts = layout.parse(entry.key)
+    except ObjectKeyError as error:
+        if error.why == NOT_MATCHED:
+            catalog.unmatched += 1
+        elif layout.has_folders or not topics:  # else nobody knows of which topic it is
+            _foreign(catalog, layout, entry, error.why)
+        return None
+    if layout.has_folders:
+        return parts
+    if topics and parts.topic not in topics:
+        return None
+    return replace(parts, encoded_partition=UPLOAD_DATE) if layout.is_dated else parts
+
+
+def _foreign(catalog: Catalog, layout: Layout, entry: StoredObject, why: str) -> None:
+    """Count an object that is not ours, unless it is a folder's marker, a pointer, or a record."""
+    if entry.key.endswith(layout.directory_delim) and entry.size == 0:
+        return
+    if entry.key.startswith(layout.records_prefix()) and RECORDS_FOLDER in entry.key:
+        return
+    if layout.is_pointer(entry.key):
+        return
+    catalog.foreign_count += 1
+    if len(catalog.foreign) < NAMED_MOST:
+        catalog.foreign.append((entry.key, why))
+
+
+def _add(
+    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]],
+    parts: ObjectKey,
+    entry: StoredObject,
+    name: str,
+) -> None:
+    where = TopicPartition(parts.topic, parts.partition)
+    file = BackupFile(
+        entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp(),
+        entry.storage_class,
+    )  # fmt: skip
+    stem = entry.key.removesuffix(f"{parts.view}{parts.extension}")
+    place: tuple[str, ...] = (stem, "whole" if parts.view is View.RECORD else "values")
+    sets = found.setdefault(where, {})
+    old = sets.get(place)
+    is_main = parts.view in (View.RECORD, View.VALUE)
+    if is_main and old is not None and old.main is not None:
+        place, old = (*place, parts.extension), None  # the same records once more, in another form
+    old = old or FileSet(where, parts.start_offset, parts.encoded_partition)
+    sets[place] = FileSet(
+        where,
+        parts.start_offset,
+        parts.encoded_partition,
+        main=file if is_main else old.main,
+        keys=file if parts.view is View.KEY else old.keys,
+        headers=file if parts.view is View.HEADERS else old.headers,
+    )
+
+
+def _add_generic(
+    catalog: Catalog,
+    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]],
+    layout: Layout,
+    parts: ObjectKey,
+    entry: StoredObject,
+    options: FormatOptions,
+    only_format: str | None,
+) -> None:
+    """Enter an object that an expression has found; an empty one holds no record."""
+    if not entry.size:
+        return
+    extension, name = formats.of_any_name(parts.extension, options, only_format)
+    if name is None:
+        why = f"no format reads {parts.extension or 'a name without extension'}: set format.class"
+        _foreign(catalog, layout, entry, why)
+        return
+    catalog.keys.add(entry.key)
+    if only_format not in (None, name):
+        catalog.ignored += 1
+        return
+    where = TopicPartition(parts.topic, parts.partition)
+    view = View.RECORD if formats.holds_records(name) else View.VALUE
+    file = BackupFile(
+        entry.key, view, extension, name, entry.size, entry.modified.timestamp(),
+        entry.storage_class, etag=entry.etag,
+    )  # fmt: skip
+    found.setdefault(where, {})[(entry.key,)] = FileSet(
+        where, parts.start_offset, entry.key, main=file, is_generic=True
+    )
+
+
+def _told(files: FileSet, layout: Layout) -> FileSet:
+    """Return *files* as what it is: keys without values in their own directory are tombstones."""
+    if files.main is not None or files.encoded_partition != layout.tombstones:
+        return files
+    return replace(files, main=files.keys, keys=None)
+
+
+def _stored_last(sets: Sequence[FileSet]) -> Iterator[FileSet]:
+    """Yield *sets*, of those that begin at one offset only the largest, the newest of its equals.
+
+    The block-gzip sink stored records again that it had not committed, after midnight under
+    another date.  The larger of the two objects has all the records of the other.
+    """
+    for _, same in groupby(sets, key=lambda files: files.start_offset):
+        first, *others = sorted(same, key=_age, reverse=True)
+        for other in others:
+            _log.warning("%s is left out: %s begins at its offset too", other.id, first.id)
+        yield first
+
+
+def _age(files: FileSet) -> tuple[int, float]:
+    return sum(file.size for file in files.files), files.files[0].modified
+
+
+def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
+    if files.main is None or not indexes:
+        return files
+    key = files.main.key.removesuffix(files.main.extension) + INDEX_EXTENSION
+    return replace(files, index=key) if key in indexes else files
+
+
+def nothing_there(place: str) -> IncompleteBackupError:
+    """Return the error for a place without a backup: it must not look as if all were well."""
+    return IncompleteBackupError(
+        f"there is no backup under {place}",
+        "the listing shows no object of a topic that was asked for",
+        "check topics.dir, the bucket and topics.regex",
+    )
+
+
+def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
+    """Return the error for a topic that was asked for and is not there."""
+    there = ", ".join(found.topics()[:10])
+    return IncompleteBackupError(
+        f"topic {topic} is not in the backup",
+        f"there are: {there}" if there else "there is nothing of it under topics.dir",
+        "list them with kbackup restore topics",
+        topic=topic,
+    )
+
+
+_THREADS: Final = 16
+
+Listed = BackupFile | StoredObject
+"""An object, whatever is known of its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The archived objects among some.
+
+    Attributes:
+        thaws: How far each has come.
+    """
+
+    thaws: Mapping[Listed, Thaw]
+
+    def of(self, state: str) -> list[Listed]:
+        """Return those that have come so far: `Thaw.state`."""
+        return [file for file, thaw in self.thaws.items() if thaw.state == state]
+
+    @property
+    def until(self) -> datetime | None:
+        """When the first of those that can be read now cannot be read any more."""
+        ends = (one.until for one in self.thaws.values() if one.until is not None)
+        return min(ends, default=None)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all of them can be read now."""
+        return all(one.state == "ready" for one in self.thaws.values())
+
+    def refusals(self, topic: str, target: str) -> list[KbackupError]:
+        """Refuse to restore *topic* while an object of it cannot be read."""
+        waiting = [*self.of("frozen"), *self.of("thawing")]
+        if not waiting:
+            return []
+        classes = Counter(file.storage_class for file in waiting)
+        kinds = " and ".join(f"{number} in {name}" for name, number in sorted(classes.items()))
+        thawing = len(self.of("thawing"))
+        have = form(thawing, "has been requested and is", "have been requested and are")
+        asked = f"; {thawing} of them {have} on the way" if thawing else ""
+        return [
+            RefusedError(
+                f"{counted(len(waiting), 'object')} of {topic} cannot be read now",
+                f"they are archived: {kinds}{asked}",
+                f"request them: kbackup restore thaw -t {topic}; restore when all can be read",
+                topic=target,
+            )
+        ]
+
+    def warnings(self, topic: str) -> list[tuple[str, str]]:
+        """Return until when archived objects can be read, with a code."""
+        if self.until is None or not self.is_readable:
+            return []
+        ready, until = len(self.of("ready")), clock.rfc3339(self.until)
+        objects = counted(ready, "archived object")
+        return [("archived", f"{topic}: {objects} can be read until {until}")]
+
+
+def frozen(store: Store, files: Iterable[Listed]) -> Frozen:
+    """Return what is archived of *files*: a request for each such object, none for others.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    archived = [file for file in files if file.storage_class in ARCHIVED]
+    if not archived or not isinstance(store, Archive):
+        return Frozen({})
+    with ThreadPoolExecutor(_THREADS) as pool:
+        thaws = pool.map(lambda file: store.thawed(file.key), archived)
+        return Frozen(dict(zip(archived, thaws, strict=True)))

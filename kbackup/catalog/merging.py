@@ -1,0 +1,348 @@
+"""The records of a partition in order, from any number of file sets in any number of directories.
+
+Whole records know their offsets: sets that overlap are merged by them, and a record that several
+sets hold comes once.  Rows of the connectors' layout do not: those sets come one after the other,
+by their first offsets.
+
+Memory: for each set that is open an object (in memory up to ``s3.part.size``, then on disk) and a
+batch of its rows, and `WOVEN_BYTES`.  Open are only sets that overlap at the offset that is read.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog.column import Lost
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.reading import EVERY_OFFSET, Range, facts, held, read, salvage
+from kbackup.errors import (
+    CorruptObjectError,
+    IncompleteBackupError,
+    KbackupError,
+    ObjectNotFoundError,
+)
+from kbackup.pipeline.views import ReadOptions
+from kbackup.records import UNKNOWN, TopicIdentity
+from kbackup.stores import Store
+
+WOVEN_BYTES: Final = 16 * 2**20
+"""What one step of a merge has about at most."""
+
+BAD: Final = (CorruptObjectError, IncompleteBackupError, ObjectNotFoundError)
+"""Errors that concern one set, and none of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records.
+
+    Attributes:
+        batch: ``records.SCHEMA``, at least one row, offsets rising.
+        files: The sets they come from.
+        end_row: Rows of a value set up to the end of *batch*; 0 for whole records.
+        duplicates: Rows left out because another set holds the same records.
+    """
+
+    batch: pa.RecordBatch
+    files: tuple[FileSet, ...]
+    end_row: int = 0
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Rows of a value set that cannot be read, beside others that can.
+
+    Attributes:
+        files: The set.
+        lost: The rows.
+        end_row: Rows of the set up to the last of them.
+    """
+
+    files: FileSet
+    lost: Lost
+    end_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A set has no more rows."""
+
+    files: FileSet
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A set cannot be read further; what was read of it is good.
+
+    Attributes:
+        files: The set.
+        error: Why.
+        unread: How many records of it were not read; None where that is not known.
+    """
+
+    files: FileSet
+    error: KbackupError
+    unread: int | None = None
+
+
+Step = Rows | Skipped | Finished | Failed
+
+
+def steps(
+    store: Store,
+    sets: Iterable[FileSet],
+    options: ReadOptions,
+    *,
+    offset: int = 0,
+    identity: TopicIdentity = UNKNOWN,
+    holds_values: bool = False,
+    wanted: Range = EVERY_OFFSET,
+) -> Iterator[Step]:
+    """Read *sets* lazily.
+
+    Args:
+        store: Where they are.
+        sets: Of one partition, by start offset.
+        options: How objects are read.
+        offset: Whole records below it are left out.
+        identity: Which topic they are of; objects of another one are bad.
+        holds_values: No row of a value set comes before all of its files are known to fit.
+        wanted: Rows of a value set outside it may be left out.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
+        if is_whole:
+            yield from _merged(store, run, options, offset, identity)
+        else:
+            for files in run:
+                rows = salvage(store, files, options, identity, wanted)
+                if holds_values:
+                    rows = held(rows, salvages=options.salvages)
+                yield from _values(store, files, rows)
+
+
+def records(
+    store: Store, sets: Iterable[FileSet], options: ReadOptions, *, offset: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Read *sets* lazily, as `steps` does, each record once, and stop at the first that is bad.
+
+    Whole records know which are twice; values are counted on in each directory, and what is
+    before the last one that was read there is twice.
+
+    Yields:
+        ``records.SCHEMA``, at least one row each, in the order a restore writes them.
+
+    Raises:
+        KbackupError: If a set is bad; what was yielded before is good.
+        StoreError: If the store does not answer.
+    """
+    ends: dict[str, int] = {}
+    for step in steps(store, sets, options, offset=offset, wanted=Range(low=offset)):
+        match step:
+            case Failed(_, error) | Skipped(_, Lost(error=error)):
+                raise error
+            case Rows(batch, among) if among[0].is_whole:
+                end = batch["offset"][len(batch) - 1].as_py() + 1
+                ends |= {files.encoded_partition: end for files in among}
+                yield batch
+            case Rows(batch, (files, *_)):
+                begin = max(ends.get(files.encoded_partition, 0), offset)
+                fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
+                if len(fresh):
+                    ends[files.encoded_partition] = fresh["offset"][len(fresh) - 1].as_py() + 1
+                    yield fresh
+
+
+def _values(store: Store, files: FileSet, rows: Iterable[pa.RecordBatch | Lost]) -> Iterator[Step]:
+    count = 0
+    try:
+        for each in rows:
+            if isinstance(each, Lost):
+                count += each.records
+                yield Skipped(files, each, each.end - files.start_offset)
+            else:
+                count += len(each)
+                row = each["offset"][len(each) - 1].as_py() + 1 - files.start_offset
+                yield Rows(each, (files,), row)
+    except BAD as error:
+        yield Failed(files, error, _unread(store, files, count))
+    else:
+        yield Finished(files)
+
+
+def _unread(store: Store, files: FileSet, count: int) -> int | None:
+    """Return how many records of a set were not read, of which *count* were."""
+    if files.main is None or files.only is not None:
+        return None
+    stated = files.main.records
+    if stated is None:
+        with suppress(KbackupError):  # it is bad enough already
+            said = facts(store, files.main)
+            stated = None if said is None else said.records
+    return None if stated is None else max(0, stated - count)
+
+
+def _merged(
+    store: Store,
+    sets: Iterable[FileSet],
+    options: ReadOptions,
+    offset: int,
+    identity: TopicIdentity,
+) -> Iterator[Step]:
+    waiting = deque(sets)
+    streams: list[_Stream] = []
+    try:
+        while streams or waiting:
+            while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
+                following = waiting.popleft()
+                batches = read(store, following, options, identity)
+                streams.append(_Stream(store, following, batches, offset))
+                yield from _refill(streams)
+            if streams:
+                yield from _step(streams)
+                yield from _refill(streams)
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def _step(streams: "list[_Stream]") -> Iterator[Step]:
+    """Take the rows up to the limit from all streams, and merge them."""
+    limit = _limit(streams)
+    parts = [stream.below(limit) for stream in streams]
+    try:
+        batch, duplicates = woven(parts)
+    except ConflictError as conflict:
+        bad, good = streams[conflict.later], streams[conflict.earlier]
+        bad.close()
+        streams.remove(bad)
+        yield Failed(bad.files, _conflict(bad.files, good.files, conflict.offset))
+        return
+    files = tuple(stream.files for stream, part in zip(streams, parts, strict=True) if len(part))
+    for stream, part in zip(streams, parts, strict=True):
+        stream.drop(len(part))
+    yield Rows(batch, files, duplicates=duplicates)
+
+
+def _refill(streams: "list[_Stream]") -> Iterator[Step]:
+    """Read on where rows have run out; forget the streams that end."""
+    for stream in list(streams):
+        end = stream.fill()
+        if end is not None:
+            stream.close()
+            streams.remove(stream)
+            yield end
+
+
+def _limit(streams: "Sequence[_Stream]") -> int:
+    """Return the offset up to which every stream's rows are known."""
+    return min(stream.edge(WOVEN_BYTES // len(streams)) for stream in streams)
+
+
+class _Stream:
+    """A set of whole records that is being read; once it is filled it has rows until it ends."""
+
+    def __init__(
+        self, store: Store, files: FileSet, batches: Iterator[pa.RecordBatch], offset: int
+    ) -> None:
+        self.files = files
+        self._store, self._count = store, 0
+        self._batches = batches
+        self._offset = offset
+        self._batch: pa.RecordBatch | None = None
+
+    def fill(self) -> Finished | Failed | None:
+        """Read rows if there are none at hand; return how it ended where there are no more."""
+        try:
+            while self._batch is None or not len(self._batch):
+                batch = next(self._batches, None)
+                if batch is None:
+                    return Finished(self.files)
+                self._batch = batch
+                self._count += len(batch)
+                if batch["offset"][0].as_py() < self._offset:
+                    self.drop(pc.sum(pc.less(batch["offset"], self._offset)).as_py())
+        except BAD as error:
+            return Failed(self.files, error, _unread(self._store, self.files, self._count))
+        return None
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """The rows at hand."""
+        assert self._batch is not None  # noqa: S101  (it is filled)
+        return self._batch
+
+    def edge(self, most_bytes: int) -> int:
+        """Return the offset of the last row at hand, of about *most_bytes* of them."""
+        rows = self.rows
+        count = len(rows) * most_bytes // max(1, rows.nbytes)
+        last: int = rows["offset"][min(len(rows) - 1, count)].as_py()
+        return last
+
+    def below(self, limit: int) -> pa.RecordBatch:
+        """Return the rows at hand up to offset *limit*, inclusive."""
+        offsets = self.rows["offset"]
+        if offsets[len(offsets) - 1].as_py() <= limit:
+            return self.rows
+        return self.rows.slice(0, pc.sum(pc.less_equal(offsets, limit)).as_py())
+
+    def drop(self, count: int) -> None:
+        """Drop the first *count* rows."""
+        self._batch = self.rows.slice(count)
+
+    def close(self) -> None:
+        """Close the set."""
+        if isinstance(self._batches, Generator):
+            self._batches.close()
+
+
+class ConflictError(Exception):
+    """Two streams hold different records at one offset."""
+
+    def __init__(self, earlier: int, later: int, offset: int) -> None:
+        super().__init__(earlier, later, offset)
+        self.earlier, self.later, self.offset = earlier, later, offset
+
+
+def woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
+    """Return the rows of *parts* by offset, each once, and how many there were twice."""
+    filled = [part for part in parts if len(part)] or list(parts[:1])
+    if len(filled) == 1:
+        return filled[0], 0
+    batch = pa.concat_batches(filled)
+    order = pc.sort_indices(batch["offset"])  # stable: of the same offset the earlier part is first
+    rows = batch.take(order)
+    offsets = rows["offset"]
+    again = pc.indices_nonzero(pc.equal(offsets[1:], offsets[:-1]))  # each names the one before
+    if not len(again):
+        return rows, 0
+    repeats, firsts = rows.take(pc.add(again, pa.scalar(1, again.type))), rows.take(again)
+    if not repeats.equals(firsts):
+        at = next(
+            n for n in range(len(again)) if not repeats.slice(n, 1).equals(firsts.slice(n, 1))
+        )
+        origin = pa.concat_arrays(
+            [pa.repeat(pa.scalar(number), len(part)) for number, part in enumerate(parts)]
+        ).take(order)
+        row = again[at].as_py()
+        raise ConflictError(origin[row].as_py(), origin[row + 1].as_py(), offsets[row].as_py())
+    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(offsets[1:], offsets[:-1])])
+    return rows.filter(is_first), len(again)
+
+
+def _conflict(bad: FileSet, good: FileSet, offset: int) -> CorruptObjectError:
+    return CorruptObjectError(
+        bad.id,
+        f"it holds another record at offset {offset} than {good.id}",
+        "find out which of them is wrong, and move it away",
+        key=bad.id,
+    )

@@ -1,0 +1,577 @@
+"""Read the records of a file set, or those of them that a window asks for.
+
+An index is evidence that nothing depends on: one that is missing, damaged or of another state of
+the file is not used.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import formats
+from kbackup.catalog import claims
+from kbackup.catalog.column import Column, Lost, Part, named, read_generic, runs
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.errors import CorruptObjectError, IncompleteBackupError, ObjectNotFoundError, counted
+from kbackup.files import Spool
+from kbackup.formats.block_index import Block, BlockIndex
+from kbackup.naming import View
+from kbackup.pipeline.views import ReadOptions, assemble
+from kbackup.records import NO_TIMESTAMP, SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
+from kbackup.stores import Store
+from kbackup.stores.abilities import Ranges
+
+_HIGHEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from *low* to *high*, both included."""
+
+    low: int = -_HIGHEST
+    high: int = _HIGHEST
+
+    def narrowed(self, operator: str, number: int) -> "Range":
+        """Return what is left of it where ``x OPERATOR number``; as it is for others."""
+        match operator:
+            case "=":
+                return Range(max(self.low, number), min(self.high, number))
+            case ">" | ">=":
+                return Range(max(self.low, number + (operator == ">")), self.high)
+            case "<" | "<=":
+                return Range(self.low, min(self.high, number - (operator == "<")))
+        return self
+
+    def __str__(self) -> str:
+        """Return both ends; an end without a limit is empty."""
+        low = "" if self.low == -_HIGHEST else self.low
+        return f"{low}..{'' if self.high == _HIGHEST else self.high}"
+
+    def divides(self, low: int, high: int | None) -> bool:
+        """Whether it has some of the numbers from *low* to *high*, and lacks others.
+
+        Without *high* they may continue for ever.
+        """
+        end = _HIGHEST if high is None else high
+        return self.meets(low, end) and not (self.low <= low and end <= self.high)
+
+    def meets(self, low: int, high: int) -> bool:
+        """Whether any number from *low* to *high* is in it."""
+        return max(low, self.low) <= min(high, self.high)
+
+
+EVERY_OFFSET: Final = Range()
+"""No limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some records of a topic.
+
+    Attributes:
+        partitions: Of these partitions; None for all.
+        offset: Offsets.
+        timestamp_ms: Record timestamps.
+    """
+
+    partitions: frozenset[int] | None = None
+    offset: Range = Range()
+    timestamp_ms: Range = Range()
+
+    @classmethod
+    def between(
+        cls, first: int | None, end: int | None, from_ms: int | None, to_ms: int | None
+    ) -> "Window":
+        """Return the records from an offset and a time on, up to others; None is no limit.
+
+        What they begin with is in it, what they end with is not.
+        """
+        return cls(None, _span(first, end), _span(from_ms, to_ms))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all records are in it."""
+        return self == EVERYTHING
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it asks for timestamps."""
+        return self.timestamp_ms != Range()
+
+    def __str__(self) -> str:
+        """Return what tells it from another one; empty for everything."""
+        named = {"offset": self.offset, "timestamp": self.timestamp_ms}
+        return " ".join(f"{name} {one}" for name, one in named.items() if one != Range())
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of ``records.SCHEMA`` that are in it.
+
+        One without a timestamp is in none that has times.
+        """
+        for name, wanted in (("offset", self.offset), ("timestamp", self.timestamp_ms)):
+            if wanted != Range() and len(batch):
+                batch = batch.filter(
+                    pc.and_(
+                        pc.greater_equal(batch[name], wanted.low),
+                        pc.less_equal(batch[name], wanted.high),
+                    )
+                )
+        if self.has_times and len(batch):
+            return batch.filter(pc.not_equal(batch["timestamp"], NO_TIMESTAMP))
+        return batch
+
+    def narrowed(self, column: str, operator: str, number: int) -> "Window":
+        """Return what is left where ``column OPERATOR number``.
+
+        Args:
+            column: ``partition``, ``offset`` or ``timestamp``; others narrow nothing.
+            operator: ``=``, ``<``, ``<=``, ``>`` or ``>=``.
+            number: Milliseconds for a timestamp.
+        """
+        if column == "partition" and operator == "=":
+            return self.among(frozenset({number}))
+        if column == "offset":
+            return replace(self, offset=self.offset.narrowed(operator, number))
+        if column == "timestamp":
+            return replace(self, timestamp_ms=self.timestamp_ms.narrowed(operator, number))
+        return self
+
+    def among(self, partitions: frozenset[int]) -> "Window":
+        """Return what is left of it in these partitions."""
+        mine = self.partitions
+        return replace(self, partitions=partitions if mine is None else mine & partitions)
+
+    def has(self, partition: int) -> bool:
+        """Whether it has anything of a partition."""
+        return self.partitions is None or partition in self.partitions
+
+    def takes(self, files: FileSet, known: Facts | None) -> bool:
+        """Whether an object may hold records that it leaves.
+
+        Args:
+            files: The object and its siblings.
+            known: What is known of its records; without, only its first offset is.
+        """
+        if known is None:
+            return files.start_offset <= self.offset.high
+        if not self.offset.meets(known.first_offset, known.last_offset):
+            return False
+        if known.min_timestamp is None or known.max_timestamp is None:
+            return True
+        return self.timestamp_ms.meets(known.min_timestamp, known.max_timestamp)
+
+
+def _span(first: int | None, end: int | None) -> Range:
+    return Range(-_HIGHEST if first is None else first, _HIGHEST if end is None else end - 1)
+
+
+EVERYTHING: Final = Window()
+
+
+_log = logging.getLogger(__name__)
+
+RUN_BYTES: Final = 16 * 2**20
+"""Bytes of a file that one request asks for at most, unless one block has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Blocks that follow each other, and are fetched together.
+
+    Attributes:
+        first_offset: Offset of the first record.
+        records: How many they hold.
+        start: The first byte.
+        length: How many bytes.
+    """
+
+    first_offset: int
+    records: int
+    start: int
+    length: int
+
+
+def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | None:
+    """Return the index of a set's value file; None where there is none that fits it.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    if files.index is None:
+        return None
+    try:
+        with store.open(files.index) as body:
+            index = BlockIndex.from_bytes(body.read(), files.start_offset)
+    except ObjectNotFoundError:
+        return None
+    except CorruptObjectError as error:
+        _log.warning("%s is not used: %s", files.index, error)
+        return None
+    if index.size == main.size:
+        return index
+    _log.warning("%s is not used: it is of %d bytes, not %d", files.index, index.size, main.size)
+    return None
+
+
+def runs_of_blocks(
+    store: Store, files: FileSet, main: BackupFile, wanted: Range
+) -> list[Run] | None:
+    """Return what to fetch for the records in *wanted*; None where the file is read whole.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    if wanted == EVERY_OFFSET or not isinstance(store, Ranges) or files.index is None:
+        return None
+    if wanted.low <= files.start_offset and wanted.high == EVERY_OFFSET.high:
+        return None
+    index = index_of(store, files, main)
+    if index is None:
+        return None
+    chosen = [
+        block
+        for block in index.blocks
+        if wanted.meets(block.first_record_offset, block.next_offset - 1)
+    ]
+    return None if len(chosen) == len(index.blocks) else list(_together(chosen))
+
+
+def _together(blocks: Sequence[Block]) -> Iterator[Run]:
+    """Yield the first block alone, as one record is often all that is wanted, and then more."""
+    held: list[Block] = []
+    for at, block in enumerate(blocks):
+        if held and (at == 1 or sum(each.byte_length for each in held) >= RUN_BYTES):
+            yield _run(held)
+            held = []
+        held.append(block)
+    if held:
+        yield _run(held)
+
+
+def _run(blocks: Sequence[Block]) -> Run:
+    return Run(
+        blocks[0].first_record_offset,
+        sum(block.num_records for block in blocks),
+        blocks[0].byte_offset,
+        sum(block.byte_length for block in blocks),
+    )
+
+
+HELD_BYTES: Final = 8 * 2**20
+"""What `held` keeps in memory."""
+
+NAMED_MOST: Final = 1000
+"""Rows of one set that `salvage` names; it counts the others together."""
+
+
+def read(
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity = UNKNOWN,
+    wanted: Range = EVERY_OFFSET,
+) -> Iterator[pa.RecordBatch]:
+    """Read the records of a file set, lazily: `salvage`, up to the first that cannot be read."""
+    for each in salvage(store, files, replace(options, salvages=False), identity, wanted):
+        assert not isinstance(each, Lost)  # noqa: S101  (it is an error then)
+        yield each
+
+
+def salvage(
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity = UNKNOWN,
+    wanted: Range = EVERY_OFFSET,
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Read the records of a file set, lazily.
+
+    Offsets outside *wanted* may be left out, where the set can be read in parts; then what was
+    read is compared with the index of the parts.  Those outside of `FileSet.only` are left out.
+
+    What its objects say about themselves is compared with their names, with each other and with
+    *identity*, the topic they are of as far as that is known, before the first row is read, and
+    with the rows when the last one was.
+
+    Yields:
+        ``records.SCHEMA``, at least one row each, offsets rising; and, where the options say so,
+        in their places the rows that cannot be turned back into records, the first `NAMED_MOST` of
+        them one by one, the others together after the last row.
+
+    Raises:
+        CorruptObjectError: If an object is damaged, is not what its name says, its rows do not
+            fit its siblings', or a row cannot be turned back into a record.
+        IncompleteBackupError: If an object that belongs to the set is missing.
+        ObjectNotFoundError: If an object has gone since it was listed.
+    """
+    named = 0
+    more: Lost | None = None
+    damage: CorruptObjectError | None = None
+    try:
+        for each in _items(store, files, options, identity, wanted):
+            if isinstance(each, Lost):
+                named += 1
+                if named > NAMED_MOST:
+                    more = _joined(files.id, more, each)
+                    continue
+            yield each
+    except CorruptObjectError as error:
+        damage = error
+    if more is not None:
+        yield more
+    if damage is not None:
+        raise damage
+
+
+def _items(
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity,
+    wanted: Range,
+) -> Iterator[pa.RecordBatch | Lost]:
+    if files.only is not None:
+        for each in _items(store, replace(files, only=None), options, identity, wanted):
+            if (inside := _within(each, files.only)) is not None:
+                yield inside
+    elif files.main is None:
+        yield from _keys_alone(store, files, options)
+    elif files.is_whole:
+        yield from _whole(store, files, options, identity)
+    elif files.is_generic:
+        yield from read_generic(store, files.main, files.start_offset, options)
+    elif (parts := runs_of_blocks(store, files, files.main, wanted)) is not None:
+        yield from _blocks(store, files, files.main, parts, options, identity)
+    else:
+        yield from _values(store, files, files.main, options, identity)
+
+
+def _within(each: pa.RecordBatch | Lost, span: Span) -> pa.RecordBatch | Lost | None:
+    """Return what of *each* is in *span*; None where nothing is."""
+    if isinstance(each, Lost):
+        return each if span.start_offset <= each.offset < span.end_offset else None
+    offset = each["offset"]
+    is_in = pc.and_(pc.greater_equal(offset, span.start_offset), pc.less(offset, span.end_offset))
+    inside = each.filter(is_in)
+    return inside if len(inside) else None
+
+
+def _joined(key: str, before: Lost | None, lost: Lost) -> Lost:
+    """Return as one what is lost of the set *key* beyond what is named."""
+    first = lost if before is None else before
+    records = lost.records + (0 if before is None else before.records)
+    why = f"{counted(records, 'further record')} of it cannot be read, at the offsets "
+    why += f"{first.offset} to {lost.offset}"
+    place = {"key": key, "offset": first.offset, "records": records}
+    return Lost(
+        first.offset, lost.end, records, CorruptObjectError(key, why, lost.error.do, **place)
+    )
+
+
+def held(
+    rows: Iterator[pa.RecordBatch | Lost], *, salvages: bool = False
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Return *rows* once all of them could be read, or raise what stopped them.
+
+    Args:
+        rows: What `salvage` yields.
+        salvages: Return those before damage, unless there is doubt about them, then raise it.
+
+    Memory: `HELD_BYTES`, beyond it ``TMPDIR``.
+    """
+    lost, batches = deque[tuple[int, Lost]](), 0
+    damage: CorruptObjectError | None = None
+    with Spool(HELD_BYTES) as spool:
+        with pa.ipc.new_stream(spool, SCHEMA) as out:
+            try:
+                for each in rows:
+                    if isinstance(each, Lost):
+                        lost.append((batches, each))
+                    else:
+                        out.write_batch(each)
+                        batches += 1
+            except CorruptObjectError as error:
+                if error.is_doubtful or not salvages:
+                    raise
+                damage = error
+        spool.seek(0)
+        with pa.ipc.open_stream(spool) as stream:
+            for number, batch in enumerate(stream):
+                while lost and lost[0][0] <= number:
+                    yield lost.popleft()[1]
+                yield batch
+            yield from (each for _, each in lost)
+    if damage is not None:
+        raise damage
+
+
+def facts(store: Store, file: BackupFile) -> Facts | None:
+    """Return what was stored with the object about its records, None where nothing was."""
+    head = store.head(file.key)
+    return None if head is None else Facts.from_metadata(head.metadata)
+
+
+def extent(store: Store, file: BackupFile) -> Facts | None:
+    """Return what another tool's file says at its beginning, None where it says nothing there.
+
+    Its ``sha256`` is empty, and no checksum has been compared: good enough to know what was
+    restored, and not for leaving an object out.
+    """
+    form: Any = formats.by_name(file.format)
+    size = getattr(form, "extent_bytes", 0)
+    if not size or file.size < size or not isinstance(store, Ranges):
+        return None
+    with store.open_range(file.key, 0, size) as head:
+        found: Facts | None = form.extent(head.read())
+    return found
+
+
+def _whole(
+    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity
+) -> Iterator[pa.RecordBatch]:
+    assert files.main is not None  # noqa: S101  (is_whole says so)
+    rows, last = 0, None
+    with store.open(files.main.key) as body:
+        claim = claims.claim_of(store, files.main, body)
+        claims.check_claims(files, [claim], identity)
+        form = formats.by_name(files.main.format)
+        batches = form.read(body, View.RECORD, files.main.extension, options.formats)
+        for batch in named(batches, files.main):
+            if len(batch):
+                claims.check_offsets(batch, files.start_offset, last, files.main)
+                rows += len(batch)
+                claims.check_most(claim, rows)
+                last = batch["offset"][len(batch) - 1].as_py()
+                yield batch
+        claims.check_rows(claim, rows, last)
+
+
+def _values(
+    store: Store,
+    files: FileSet,
+    main: BackupFile,
+    options: ReadOptions,
+    identity: TopicIdentity,
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Read a value file, or one of tombstones, and its siblings side by side, row for row."""
+    value = Column(store, main, options)
+    siblings: list[Column | None] = []
+    start = files.start_offset
+    try:
+        if options.wants_siblings:
+            _check_siblings(files, main, value.claim.siblings)
+        for file in (files.keys, files.headers):
+            column = None if file is None else Column(store, file, options)
+            siblings.append(column)  # one by one: what is open is closed, whatever the next does
+        columns = [value, *(each for each in siblings if each is not None)]
+        claims.check_claims(files, [each.claim for each in columns], identity)
+        while (rows := value.next()) is not None:
+            beside = [
+                None if sibling is None else sibling.take(len(rows), main) for sibling in siblings
+            ]
+            parts = [rows, *beside]
+            yield from _paired(start, parts, is_tombstones=files.is_tombstones)
+            start += min(len(part) for part in parts if part is not None)
+            claims.check_most(value.claim, start - files.start_offset)
+            for column in columns:
+                if column.damage is not None:
+                    raise column.damage
+        for sibling in siblings:
+            if sibling is not None and sibling.next() is not None:
+                raise CorruptObjectError(
+                    sibling.file.key,
+                    f"it has more rows than {main.key}{claims.splits(sibling.file)}",
+                    "rows are never paired by guess; back these offsets up again",
+                    key=sibling.file.key,
+                ).doubting()
+        for each in columns:
+            is_alone = len(columns) == 1
+            claims.check_rows(each.claim, start - files.start_offset, None, is_alone=is_alone)
+        if value.claim.facts is None:
+            _check_index(store, files, main, start - files.start_offset)
+    finally:
+        for opened in (value, *siblings):
+            if opened is not None:
+                opened.close()
+
+
+def _paired(
+    start: int, parts: Sequence[Part | None], *, is_tombstones: bool
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Yield the records of values, keys and headers, as many as there are of each of them."""
+    given = [part for part in parts if part is not None]
+    bad = {row: why for part in reversed(given) for row, why in part.bad.items()}
+    for run in runs(start, min(len(part) for part in given), bad):
+        if isinstance(run, Lost):
+            yield run
+            continue
+        rows, keys, headers = (None if part is None else part.values.slice(*run) for part in parts)
+        pair = (pa.nulls(run[1], pa.binary()), rows) if is_tombstones else (rows, keys)
+        yield assemble(start + run[0], *pair, headers)
+
+
+def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View]) -> None:
+    """Check that what was stored beside an object of values is there.
+
+    Raises:
+        IncompleteBackupError: If it is not.
+    """
+    for view, file in ((View.KEY, files.keys), (View.HEADERS, files.headers)):
+        if view in promised and file is None:
+            raise IncompleteBackupError(
+                main.key,
+                f"its {view.removeprefix('.')} object is missing",
+                "back these offsets up again",
+                key=main.key,
+            )
+
+
+def _blocks(
+    store: Store,
+    files: FileSet,
+    main: BackupFile,
+    parts: Sequence[Run],
+    options: ReadOptions,
+    identity: TopicIdentity,
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Read some blocks of a value file that has no siblings."""
+    assert isinstance(store, Ranges)  # noqa: S101  (`blocks.runs` has asked)
+    for part in parts:
+        with store.open_range(main.key, part.start, part.length) as body:
+            column = Column(store, main, options, body)
+            claims.check_claims(files, [column.claim], identity)
+            start = part.first_offset
+            while (rows := column.next()) is not None:
+                yield from _paired(start, [rows, None, None], is_tombstones=False)
+                start += len(rows)
+        if start - part.first_offset != part.records:
+            text = f"its index says {counted(part.records, 'record')} from offset"
+            text += f" {part.first_offset} on, and it holds {start - part.first_offset}"
+            raise claims.contradiction("count_mismatch", main.key, text)
+
+
+def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Refuse siblings without their value: the crash that left them also kept the offset back."""
+    del store, options
+    key = files.files[0].key
+    raise IncompleteBackupError(
+        key,
+        "the value object beside it is missing",
+        "a run that was interrupted leaves this until the next run completes the set; a connector "
+        "stores the keys of tombstones so, in the directory tombstone.encoded.partition",
+        key=key,
+    )
+    yield  # pragma: no cover  (makes this a generator, as `read` needs)
+
+
+def _check_index(store: Store, files: FileSet, main: BackupFile, rows: int) -> None:
+    """Compare what was read with the index of a file of which nothing else is known."""
+    index = index_of(store, files, main)
+    if index is not None and index.records != rows:
+        text = f"it holds {counted(rows, 'record')}; its index says {index.records}"
+        raise claims.contradiction("count_mismatch", main.key, text)

@@ -1,0 +1,385 @@
+"""``kbackup restore verify``, ``peek``, ``topics``, ``thaw``: commands that look into a backup."""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
+from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.events import Event, Plain, Warned
+from kbackup.runs.summary import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbackup.inspect.map import Coverage
+    from kbackup.inspect.peek import Record
+    from kbackup.inspect.topics import Told
+
+_TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
+"""How records are printed where nothing else is asked for."""
+
+
+class _Verify(GroupedCommand):
+    examples = (
+        "kbackup restore verify -b my-bucket",
+        "kbackup restore verify --config s3.properties --deep --part $(date +%u)/7 --quiet",
+    )
+
+
+class _Peek(GroupedCommand):
+    examples = (
+        "kbackup restore peek orders:0@4200 -b my-bucket",
+        "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
+        "kbackup restore peek orders -b my-bucket --key customer-42 --from-time 2026-11-21",
+    )
+
+
+@click.command("verify", cls=_Verify)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help=DEEP,
+)  # fmt: skip
+@click.option(
+    "--part", cls=GroupedOption, group="Safety", metavar="I/N",
+    help="With --deep: read part I of N; together the N parts read every object once.",
+)  # fmt: skip
+@click.option(
+    "--sample", cls=GroupedOption, group="Safety", metavar="P%",
+    help="With --deep: read a random sample of this percentage of the objects.",
+)  # fmt: skip
+@click.option(
+    "--rebuild", is_flag=True, cls=GroupedOption, group="Safety",
+    help="Rebuild the ledger from the objects first.",
+)  # fmt: skip
+@click.option(
+    "--accept-missing", multiple=True, cls=GroupedOption, group="Safety",
+    metavar="TOPIC:PARTITION:FIRST-LAST",
+    help="Accept that objects missing here were removed on purpose; never report them again.  "
+        "Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--accept-before", cls=GroupedOption, group="Safety", metavar="DATE",
+    help="Accept the same of missing objects stored before this date, as after a lifecycle rule.",
+)  # fmt: skip
+@config_options("verify")
+def verify_command(
+    deep: bool,
+    part: str | None,
+    sample: str | None,
+    rebuild: bool,
+    accept_missing: tuple[str, ...],
+    accept_before: str | None,
+    **parameters: Any,
+) -> None:
+    """Check that a backup is complete and readable, and has no gaps.
+
+    Compares names with the ledger; with --deep, also reads the objects.  What cannot be checked is
+    reported as not checkable, never as "ok".
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.verify.mending import Acceptance  # noqa: PLC0415
+        from kbackup.verify.run import Share  # noqa: PLC0415
+
+        at = OpenedBackup.of(session, "restore verify")
+        share = Share.parse(part, sample, at.summary.run)
+        acceptance = Acceptance.parse(accept_missing, accept_before)
+        _mend(at, acceptance, rebuild=rebuild)
+        _verify(at, share, deep=deep or part is not None or sample is not None)
+        return at.summary.finish(session.stop.signal)
+
+    run("verify", "restore verify", parameters, work)
+
+
+def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
+    from kbackup.verify.mending import Mending  # noqa: PLC0415
+
+    settings = at.session.settings
+    mending = Mending(
+        at.store,
+        at.layout,
+        at.reading(),
+        at.summary,
+        at.clock,
+        settings.topics,
+        settings.topics_regex,
+    )
+    if rebuild:
+        at.tell(mending.rebuild())
+    if acceptance:
+        at.tell(mending.accept(acceptance))
+
+
+def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
+    from kbackup.runs import locks, wiring  # noqa: PLC0415
+    from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
+    from kbackup.verify.task import VerifyJob  # noqa: PLC0415
+
+    session, reading = at.session, at.reading()
+    notes = Notes(at.known(), locks.holders(at.store, at.layout, "sink"))
+    read = None
+    if deep:
+        engine = wiring.engine_settings(session.settings, find_jvm())
+        read = on_spark(VerifyJob(at.place, reading), engine, session.tell, session.stop.event)
+    at.tell(
+        verify(
+            at.store,
+            at.layout,
+            reading,
+            at.summary,
+            now=at.clock.now(),
+            only_format=at.only_format,
+            notes=notes,
+            read=read,
+            share=share,
+            **at.asked,
+        )
+    )
+
+
+@click.command("peek", cls=_Peek)
+@click.argument("what", metavar="KEY|TOPIC[:PARTITION[@OFFSET]]")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), default=10, show_default=True,
+    cls=GroupedOption, group="Output", metavar="N", help="Number of records to print.",
+)  # fmt: skip
+@click.option(
+    "--template", cls=GroupedOption, group="Output", metavar="TEXT",
+    help="How to print a record, in kcat's format: %t %p %o %k %s %K %S %h %T \\n; also -f.",
+)  # fmt: skip
+@click.option(
+    "--key", cls=GroupedOption, group="Restore", metavar="TEXT",
+    help="Only records with this key, byte for byte.",
+)  # fmt: skip
+@config_options("peek")
+def peek_command(
+    what: str, count: int, template: str | None, key: str | None, **parameters: Any
+) -> None:
+    """Print records of an object, a partition or an offset; no JVM is started.
+
+    Options choose among them by key and by time.
+    """
+    if template is None and "%" in str(parameters.get("format_class")):
+        template = parameters.pop("format_class")  # kcat's -f; no format has such a name
+
+    def work(session: Session) -> Event:
+        from kbackup.inspect.peek import Wanted, peek  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.runs.known import NOTHING  # noqa: PLC0415
+
+        at, settings = OpenedBackup.of(session, "restore peek"), session.settings
+        window, known = wiring.window(settings), NOTHING
+        if window.has_times:
+            topic = Wanted.parse(what, at.layout).topic
+            known = at.known(if_allowed=True, topics=(topic,))
+        records = peek(
+            at.store,
+            at.layout,
+            at.reading(),
+            what,
+            count=count,
+            only_format=at.only_format,
+            window=window,
+            key=None if key is None else os.fsencode(key),
+            known=known,
+        )
+        _print(records, None if settings.json_ else template or _TEMPLATE)
+        return at.summary.finish()
+
+    run("peek", "restore peek", parameters, work)
+
+
+def _print(records: "Iterable[Record]", template: str | None) -> None:
+    """Write records to stdout; a reader that has seen enough ends it quietly."""
+    from kbackup.cli.streams import Stream, escape  # noqa: PLC0415  (imports rich)
+    from kbackup.inspect.peek import render  # noqa: PLC0415
+
+    out = Stream(sys.stdout)
+    for record in records:
+        if template is None:
+            out.write(json.dumps(record) + "\n")
+        elif out.isatty():  # a dumb terminal too: it may garble what it cannot obey
+            text = render(record, template).decode(errors="backslashreplace")
+            # at line feeds only: a value may hold what else Unicode takes for a line's end
+            lines = text.removesuffix("\n").split("\n") if text else []
+            out.write("".join(escape(line) + "\n" for line in lines))
+        else:
+            out.write_bytes(render(record, template))
+        if out.error is not None:
+            raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
+        if not out.is_open:
+            return
+
+
+class _Thaw(GroupedCommand):
+    examples = (
+        "kbackup restore thaw -b my-bucket -t orders --dry-run",
+        "kbackup restore thaw -b my-bucket -t orders --days 14 --tier Bulk",
+    )
+
+
+@click.command("thaw", cls=_Thaw)
+@click.option(
+    "--days", type=click.IntRange(min=1), default=7, show_default=True, metavar="N",
+    cls=GroupedOption, group="Restore", help="How many days the objects stay readable.",
+)  # fmt: skip
+@click.option(
+    "--tier", type=click.Choice(["Standard", "Bulk", "Expedited"]), default="Standard",
+    show_default=True, cls=GroupedOption, group="Restore",
+    help="How fast to retrieve them: Standard within hours, Bulk within two days, Expedited "
+        "within minutes.",
+)  # fmt: skip
+@config_options("thaw")
+def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
+    """Ask S3 for objects in GLACIER and DEEP_ARCHIVE, so that they can be read for some days.
+
+    This costs money and takes minutes to days.  Run the command again to see the progress; objects
+    already requested or readable are not requested again.
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.inspect.thaw import thaw  # noqa: PLC0415
+
+        at = OpenedBackup.of(session, "restore thaw")
+        at.tell(
+            thaw(
+                at.store,
+                at.layout,
+                at.reading().formats,
+                days=days,
+                tier=tier,
+                only_format=at.only_format,
+                is_dry=session.settings.dry_run,
+                **at.asked,
+            )
+        )
+        return at.summary.finish()
+
+    run("thaw", "restore thaw", parameters, work)
+
+
+class _Topics(GroupedCommand):
+    examples = (
+        "kbackup restore topics -b my-bucket",
+        "kbackup restore topics orders -b my-bucket --deep",
+        "kbackup restore topics orders -b my-bucket --map --html orders.html",
+    )
+
+
+@click.command("topics", cls=_Topics)
+@click.argument("topic", required=False)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help=DEEP,
+)  # fmt: skip
+@click.option(
+    "--map", "has_map", is_flag=True, cls=GroupedOption, group="Output",
+    help="Draw which offsets and which days of each partition are stored, and which are missing.",
+)  # fmt: skip
+@click.option(
+    "--html", "page", cls=GroupedOption, group="Output", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the same as one self-contained HTML page.",
+)  # fmt: skip
+@click.option(
+    "--tree", "has_tree", is_flag=True, cls=GroupedOption, group="Output",
+    help="Show the directories that hold each topic's objects.",
+)  # fmt: skip
+@click.option(
+    "--schemas", "has_schemas", is_flag=True, cls=GroupedOption, group="Output",
+    help="Show the Schema Registry ids and subjects that the records of each topic name.",
+)  # fmt: skip
+@click.option(
+    "--as-of", cls=GroupedOption, group="Safety", metavar="TIME",
+    help="Show only what was stored before this time: RFC 3339, a date, or milliseconds.",
+)  # fmt: skip
+@config_options("topics")
+def topics_command(
+    topic: str | None,
+    deep: bool,
+    has_map: bool,
+    page: Path | None,
+    has_tree: bool,
+    has_schemas: bool,
+    as_of: str | None,
+    **parameters: Any,
+) -> None:
+    """Show what is in the bucket: partitions, offsets, sizes; no JVM is started."""
+    if topic is not None:
+        parameters["topics"] = topic
+
+    def work(session: Session) -> Event:
+        from kbackup.inspect.map import Coverage  # noqa: PLC0415
+        from kbackup.inspect.topics import topics  # noqa: PLC0415
+
+        as_of_ms = None if as_of is None else _moment("--as-of", as_of)
+        at = OpenedBackup.of(session, "restore topics")
+        found = topics(
+            at.store,
+            at.layout,
+            at.reading(),
+            only_format=at.only_format,
+            deep=deep,
+            has_map=has_map or page is not None,
+            has_tree=has_tree,
+            has_schemas=has_schemas,
+            as_of_ms=as_of_ms,
+            known=at.known(if_allowed=True),
+            **at.asked,
+        )
+        coverages: list[Coverage] = []
+        for each in found:
+            if isinstance(each, Coverage):
+                coverages.append(each)
+            if has_map or not isinstance(each, Coverage):
+                at.tell([_entered(at.summary, each)])
+        if page is not None:
+            moment = as_of_ms if as_of_ms is not None else at.clock.ms()
+            place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
+            _write_page(page, place, moment, at.summary, coverages)
+        return at.summary.finish()
+
+    run("topics", "restore topics", parameters, work)
+
+
+def _moment(option: str, text: str) -> int:
+    from kbackup.config.parsing import moment  # noqa: PLC0415
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text} is not a time", str(error)) from error
+
+
+def _write_page(
+    path: Path, place: str, moment_ms: int, summary: Summary, coverages: "list[Coverage]"
+) -> None:
+    from kbackup import clock, files  # noqa: PLC0415
+    from kbackup.cli.maps import page  # noqa: PLC0415
+
+    moment = clock.rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
+    text = page(place, moment, summary.partitions, [one.to_dict() for one in coverages])
+    try:
+        files.replace_file(path, text.encode())
+    except OSError as error:
+        raise KbackupError(
+            f"{path} cannot be written", error.strerror or str(error), "name another file"
+        ) from error
+
+
+def _entered(summary: Summary, told: "Told") -> Plain:
+    """Enter what belongs into the summary, and return what is to be told."""
+    from kbackup.inspect.topics import StoredPartition  # noqa: PLC0415
+
+    if isinstance(told, Warned):
+        return summary.warn(told.code, told.text, **told.place)
+    if isinstance(told, StoredPartition):
+        summary.partitions.append(told.row())
+    return told

@@ -1,0 +1,373 @@
+"""The plugins that a configuration selects by name: layout, format, converters, partitioner.
+
+``format.class`` selects the connectors' layout, its absence whole records.  Names of plugins that
+are not installed, and combinations that are impossible, are refused by name.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kbackup import plugins
+from kbackup.config.doubts import Doubt, Value, error, is_true, warning
+from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
+from kbackup.config.settings import BY_NAME, shown_value
+from kbackup.errors import ConfigurationError
+from kbackup.naming import View
+
+_DO: Final = "choose one of them, or install the package that provides it"
+
+
+@dataclass(slots=True)
+class NamedPlugins:
+    """The plugins that a configuration names, with errors and warnings about them.
+
+    Attributes:
+        view: "record" or "value".
+        found: Attributes of `Settings` to their values.
+        defaults: Attributes of `Settings` whose defaults are others in the layout of the format;
+            empty where it has no layout of its own.
+        doubts: Errors and warnings.
+        without_effect: Names that do nothing in this layout.
+    """
+
+    view: str
+    found: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    doubts: list[Doubt] = field(default_factory=list)
+    without_effect: list[str] = field(default_factory=list)
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether the format that was asked for holds whole records, and nothing else."""
+        form = form_of(self.found.get("format_class"))
+        return form is not None and form.views == {View.RECORD}
+
+    def take(self, seam: str, name: str, given: Mapping[str, Value]) -> None:
+        """Record the registered name of the plugin that the property *name* asks for."""
+        value = given.get(name)
+        if value is None or not value.text:
+            return
+        try:
+            self.found[name.replace(".", "_")] = plugins.by_class_name(seam, value.text)
+        except ConfigurationError as problem:
+            why = f"this version does not have it; {problem.why}"
+            self.doubts.append(error("unsupported", name, value, why, _DO))
+
+
+def form_of(name: str | None) -> Any:
+    """Return the class of a format, None if there is no name."""
+    return None if name is None else plugins.load("formats", name)
+
+
+def that_hold(view: View) -> str:
+    """Return the names of the formats that can hold *view*, as choices."""
+    names = [plugin.name for plugin in plugins.installed("formats")]
+    return " or ".join(
+        name
+        for name in names
+        if view in form_of(name).views and not getattr(form_of(name), "reads_only", False)
+    )
+
+
+_PARTS: Final = {"key": View.KEY, "value": View.VALUE}
+
+
+def resolve_converters(named: NamedPlugins, given: Mapping[str, Value], *, writes: bool) -> None:
+    """Record both converters; the key's applies if keys are stored.
+
+    A backup that is read may have keys that the configuration does not mention.  Its converter is
+    used if it can be found, and otherwise does not matter.
+    """
+    format_name: str | None = named.found.get("format_class")
+    _converter(named, given, "value", format_name, writes=writes)
+    keys_format = named.found.get("keys_format_class", None if writes else format_name)
+    if is_true(given, "store.kafka.keys"):
+        _converter(named, given, "key", keys_format, writes=writes)
+        return
+    trial = NamedPlugins(named.view)
+    if not writes:
+        _converter(trial, given, "key", keys_format, writes=False)
+    key = trial.found.get("key_converter")
+    lacks = key is not None and any(
+        option.is_required and f"key.converter.{option.name}" not in given
+        for option in plugins.options("converters", key)
+    )
+    if writes or lacks or any(doubt.level == "error" for doubt in trial.doubts):
+        named.without_effect += [name for name in given if name.startswith("key.converter")]
+    else:
+        named.found |= trial.found
+
+
+def _converter(
+    named: NamedPlugins,
+    given: Mapping[str, Value],
+    part: str,
+    format_name: str | None,
+    *,
+    writes: bool,
+) -> None:
+    """Record the converter of *part* and its sub-properties."""
+    name = f"{part}.converter"
+    value = given.get(name)
+    named.take("converters", name, given)
+    found = named.found.get(f"{part}_converter")
+    form = form_of(format_name)
+    if found is None and value is None and form is not None:
+        assumed = {**form.assumed, **(getattr(form, "assumed_to_write", {}) if writes else {})}
+        found = assumed.get(_PARTS[part])
+        if found is not None:
+            named.found[f"{part}_converter"] = found
+            defaults = plugins.load("converters", found).defaults
+            says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
+            why = f"not given, so the worker's converter was used; {found}{says} is assumed"
+            do = f"set {name} to the worker's converter"
+            named.doubts.append(warning("assumed", name, None, why, do))
+    if found is not None and form is not None and not _go_together(found, form):
+        fit = _that_go_with(form, _PARTS[part])
+        why = f"this version writes {format_name} files of: {', '.join(fit)}"
+        do = f"set {name}={fit[0]}" if fit else f"choose another {_format_of(name)}"
+        named.doubts.append(error("combination", name, value, why, do))
+    properties: dict[str, Any] = {}
+    if found is not None:
+        converter = plugins.load("converters", found)
+        properties = _given_options(given, f"{name}.", found)
+        if value is None or value.text == found:  # a Java class keeps Connect's own defaults
+            properties = {**converter.defaults, **properties}
+        opened = converter()
+        try:
+            opened.configure(properties)
+            needs_schema = writes and getattr(form, "needs_schema", False)
+            if needs_schema and getattr(opened, "is_schemaless", False):
+                named.doubts.append(_schemaless(name, format_name, value))
+        except ConfigurationError as problem:
+            place = f"{name}.{problem.place.get('property', '')}".removesuffix(".")
+            why = f"{problem.what}; {problem.why}" if problem.why else problem.what
+            doubt = error("unsupported", place, given.get(place), why, problem.do)
+            named.doubts.append(doubt)
+    named.found[f"{part}_converter_properties"] = properties
+
+
+def _go_together(converter: str, form: Any) -> bool:
+    """Whether a format takes what a converter gives; by what both declare."""
+    return not form.takes.isdisjoint(plugins.load("converters", converter).gives)
+
+
+def _that_go_with(form: Any, view: View) -> list[str]:
+    """Return the names of the installed converters that go with a format, the usual one first."""
+    found = []
+    for plugin in plugins.installed("converters"):
+        try:
+            if _go_together(plugin.name, form):
+                found.append(plugin.name)
+        except ConfigurationError:  # a broken one is nobody's choice
+            continue
+    return sorted(found, key=lambda name: (name != form.assumed.get(view), name))
+
+
+def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> dict[str, Any]:
+    """Return what was given for the options of *converter*, by their names without *prefix*."""
+    mine = {
+        name: BY_NAME[name].option
+        for name in given
+        if name.startswith(prefix)
+        and name in BY_NAME
+        and ("converters", converter) in BY_NAME[name].plugins
+    }
+    return {
+        option.name: option.read(given[name].value)
+        for name, option in mine.items()
+        if option is not None
+    }
+
+
+def _format_of(converter: str) -> str:
+    """Return the property of the format that goes with the property of a converter."""
+    return "keys.format.class" if converter == "key.converter" else "format.class"
+
+
+def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doubt:
+    why = f"{format_name} files need a schema, and JSON without schemas has none"
+    form = _format_of(name)
+    do = f"set {name}.schemas.enable=true if the records carry theirs, or {form}=json"
+    return error("combination", name, value, why, do)
+
+
+_OF_VALUES: Final = (
+    "key.converter",
+    "value.converter",
+    "store.kafka.",
+    "keys.format.",
+    "headers.format.",
+    "behavior.on.null.",
+)
+
+_TEMPLATE: Final = "object.name.template"
+_SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
+"""The files beside the values, by the first word of their properties."""
+_FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
+"""The settings that name the formats of files."""
+
+_PARTITIONER: Final = "partitioner_class"
+
+
+def resolve_plugins(
+    given: Mapping[str, Value], *, writes: bool, converts: bool, connector: str | None
+) -> NamedPlugins:
+    """Find the view, formats, converters and partitioner.
+
+    Args:
+        given: What was given, erroneous values left out.
+        writes: Whether the command writes objects (sink) or reads them.
+        converts: Whether it decodes records at all.
+        connector: The class of the connector whose file this is; None if it is not one's.
+    """
+    is_connector = connector is not None
+    view = given["view"].text.lower() if "view" in given else ""
+    if view not in ("record", "value"):
+        view = "value" if "format.class" in given or is_connector else "record"
+    named = NamedPlugins(view, {"view": view} if writes and "view" not in given else {})
+    if "format.class" not in given:
+        _name_by_connector(named, connector)
+    if is_connector and "format.class" not in given and "format_class" not in named.found:
+        why = "a connector's configuration needs it"
+        do = "add format.class; for whole records leave out connector.class"
+        named.doubts.append(error("incomplete", "format.class", None, why, do))
+    named.take("formats", "format.class", given)
+    named.take("formats", "only.format", given)
+    named.take("partitioners", "partitioner.class", given)
+    _own_settings(named, given)
+    named.take("extractors", "timestamp.extractor", given)
+    if view == "record" and writes:
+        _whole_records(named, given)
+    else:
+        _values(named, given, writes=writes, is_connector=is_connector)
+        if converts:
+            resolve_converters(named, given, writes=writes)
+    if writes:
+        named.doubts += _misfits(named, given)
+    return named
+
+
+def _name_by_connector(named: NamedPlugins, connector: str | None) -> None:
+    """Note the format that a connector always writes, if it is of that kind."""
+    for plugin in plugins.installed("formats") if connector else ():
+        form = form_of(plugin.name)
+        if connector in getattr(form, "connectors", ()):
+            named.found["format_class"] = plugin.name
+            named.defaults |= getattr(form, "connector_settings", {})
+
+
+def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
+    """Note how the layout of the format differs from others, and refuse to mix the two."""
+    name = named.found.get("format_class")
+    own: Mapping[str, Any] = getattr(form_of(name), "settings", {})
+    named.defaults |= own
+    template = given.get(_TEMPLATE)
+    if template is not None and template.text and not hasattr(form_of(name), "directory"):
+        dated = " or ".join(
+            plugin.name
+            for plugin in plugins.installed("formats")
+            if hasattr(form_of(plugin.name), "directory")
+        )
+        why = f"it applies to format.class={dated} only"
+        do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
+        named.doubts.append(error("combination", _TEMPLATE, template, why, do))
+    for part in _SIDES if own else ():
+        if is_true(given, f"store.kafka.{part}"):
+            why = f"format.class={name} has no place for {part}"
+            do = f"set it to false; to keep {part} choose whole records"
+            side = f"store.kafka.{part}"
+            named.doubts.append(error("combination", side, given[side], why, do))
+    wanted, asked = own.get(_PARTITIONER), named.found.get(_PARTITIONER)
+    value = given.get("partitioner.class")
+    if asked is not None and wanted is not None and asked != wanted:
+        why = f"the objects of format.class={name} have names of their own"
+        doubt = error("combination", "partitioner.class", value, why, "remove it")
+        named.doubts.append(doubt)
+    if asked is not None and wanted is None:
+        mine = [
+            plugin.name
+            for plugin in plugins.installed("formats")
+            if getattr(form_of(plugin.name), "settings", {}).get(_PARTITIONER) == asked
+        ]
+        if mine:
+            why = f"it applies to format.class={' or '.join(mine)} only"
+            do = f"set format.class={mine[0]}, or choose another partitioner"
+            named.doubts.append(error("combination", "partitioner.class", value, why, do))
+
+
+def _whole_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
+    form = form_of(named.found.setdefault("format_class", RECORD_FORMAT))
+    value = given.get("format.class")
+    if form is not None and View.RECORD not in form.views:
+        why = "it cannot hold whole records"
+        do = "leave out format.class, or choose --view value"
+        named.doubts.append(error("unsupported", "format.class", value, why, do))
+    elif getattr(form, "reads_only", False):
+        do = "leave out format.class"
+        named.doubts.append(error("unsupported", "format.class", value, "it is only read", do))
+    named.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
+
+
+def _values(
+    named: NamedPlugins, given: Mapping[str, Value], *, writes: bool, is_connector: bool
+) -> None:
+    form = form_of(named.found.get("format_class"))
+    is_only_read = getattr(form, "reads_only", False)
+    if writes and is_only_read:
+        do = f"choose {that_hold(View.VALUE)}"
+        doubt = error("unsupported", "format.class", given["format.class"], "it is only read", do)
+        named.doubts.append(doubt)
+    elif is_only_read or form is None:
+        pass  # whatever reads it knows what it holds
+    elif View.VALUE not in form.views and (writes or is_connector):
+        why = "this version supports it for whole records only"
+        do = f"leave out format.class for whole records, or choose {that_hold(View.VALUE)}"
+        named.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
+    nulls = given.get("behavior.on.null.values")
+    has_tombstones = nulls is not None and nulls.text.lower() == "write"
+    if writes and has_tombstones and not is_true(given, "store.kafka.keys"):
+        why = "of a tombstone there is nothing but its key to store"
+        do = "set store.kafka.keys=true, or leave out format.class: whole records keep tombstones"
+        named.doubts.append(error("combination", "behavior.on.null.values", nulls, why, do))
+    for part in _SIDES:
+        name = f"{part}.format.class"
+        if is_true(given, f"store.kafka.{part}"):
+            named.take("formats", name, given)
+            if writes:
+                named.doubts += _side_format(named, given, part, name)
+        elif name in given:
+            named.without_effect.append(name)
+
+
+def _side_format(
+    named: NamedPlugins, given: Mapping[str, Value], part: str, name: str
+) -> Iterator[Doubt]:
+    """Yield what is wrong with the files of keys or headers."""
+    attribute = name.replace(".", "_")
+    if name not in given:
+        named.found[attribute] = CONNECTORS_SIDES_FORMAT
+    form = form_of(named.found.get(attribute))
+    if form is not None and _SIDES[part] not in form.views:
+        why = f"this version cannot write {part} in this format"
+        yield error("unsupported", name, given.get(name), why, f"choose {that_hold(_SIDES[part])}")
+
+
+def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield an error for each option that applies to all files and that some format does not have.
+
+    Source: ``S3SinkConnectorConfig.validateCompression``: all files must have the same format.
+    """
+    for name, value in given.items():
+        found = BY_NAME.get(name)
+        option = None if found is None else found.option
+        if found is None or option is None or not option.must_fit:
+            continue
+        if option.read(value.value) == option.default:
+            continue
+        for attribute in _FORMATS:
+            form = named.found.get(attribute)
+            if form is not None and ("formats", form) not in found.plugins:
+                why = f"{attribute.replace('_', '.')} is {form}, which does not have it"
+                yield error("combination", name, value, why, f"set it to {option.default}")

@@ -1,0 +1,386 @@
+"""Files of this host: in the making, outlasting a power cut, and where a user's caches are.
+
+Objects are written here before they are stored, and fetched to here before they are read, so
+nothing that others can see is ever half done.  On disk a spool has no name at all: none can be
+guessed, no link can be planted in its place, and a killed process leaves nothing behind.
+"""
+
+import errno
+import hashlib
+import io
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kbackup.errors import ConfigurationError, NoSpaceError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+# ruff: noqa: D102  # the methods of ``io`` mean here what they mean there
+
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MIB: Final = 1 << 20
+
+
+def spool_folder() -> Path:
+    """Return where spools go when memory is not enough: ``TMPDIR``, else the system's choice.
+
+    Raises:
+        ConfigurationError: If no file can be made there.  Another folder is never taken in its
+            place: it might be on a disk that was to be spared.
+    """
+    path = _folder()
+    _temporary_file(path).close()
+    return path
+
+
+def free_bytes() -> int:
+    """Return what this user may still write to that folder's disk, 0 where nobody can say."""
+    try:
+        return shutil.disk_usage(_folder()).free
+    except OSError:
+        return 0
+
+
+class Spool(io.BufferedIOBase, BinaryIO):
+    """A file that is written once, from its start to its end, then read any number of times.
+
+    Not safe to use from several threads.  Writing anywhere but at the end is refused: the
+    checksum is taken while the bytes pass.
+
+    Attributes:
+        size: Bytes written so far.
+        metadata: User metadata of the object that is in it, where whoever fetched it learned it.
+    """
+
+    metadata: Mapping[str, str] | None = None
+
+    def __init__(self, memory_bytes: int, *, expected_bytes: int = 0) -> None:
+        """Start empty.
+
+        Args:
+            memory_bytes: What may stay in memory; 0 for none.
+            expected_bytes: Its size at the end, where that is known: it is said when the disk
+                is full, and a spool that cannot stay in memory starts on disk.
+
+        Raises:
+            ConfigurationError: If ``TMPDIR`` is needed at once and cannot be used.
+        """
+        self.size = 0
+        self._limit = memory_bytes
+        self._expected = expected_bytes
+        self._hash = hashlib.sha256(usedforsecurity=False)
+        self._in_memory = expected_bytes <= memory_bytes
+        self._file: BinaryIO = io.BytesIO() if self._in_memory else _temporary_file()
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written so far, in hexadecimal."""
+        return self._hash.hexdigest()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether nothing of it is on disk."""
+        return self._in_memory
+
+    @property
+    def mode(self) -> str:
+        return "w+b"
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Append *data*.
+
+        Returns:
+            Its length in bytes.
+
+        Raises:
+            NoSpaceError: If the disk is full.
+            ConfigurationError: If ``TMPDIR`` cannot be used.
+        """
+        if self.tell() != self.size:
+            raise io.UnsupportedOperation("a spool is written at its end only")
+        length = memoryview(data).nbytes
+        with self._space_for(length):
+            if self._in_memory and self.size + length > self._limit:
+                self.move_to_disk()
+            self._file.write(data)
+        self._hash.update(data)
+        self.size += length
+        return length
+
+    def restart(self) -> None:
+        """Forget all that was written."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._hash = hashlib.sha256(usedforsecurity=False)
+        self.size = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._file.read(-1 if size is None else size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self.read(size)
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        return self._file.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return self._file.readline(-1 if size is None else size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with self._space_for(0):  # what is buffered may have to be written first
+            return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        if not self._file.closed:
+            with self._space_for(0):
+                self._file.flush()
+
+    def close(self) -> None:
+        """Throw it away."""
+        if not self.closed:
+            try:
+                self._file.close()
+            except OSError:  # a full disk; nobody wants the bytes any more
+                pass
+            finally:
+                super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def move_to_disk(self) -> None:
+        """Give the memory back; what follows is written to disk too.
+
+        Raises:
+            NoSpaceError: If the disk is full.
+            ConfigurationError: If ``TMPDIR`` cannot be used.
+        """
+        if self._in_memory:
+            with self._space_for(0):
+                memory, self._file = self._file, _temporary_file()
+                self._in_memory = False
+                self._file.write(memory.getbuffer())  # type: ignore[attr-defined]
+
+    @contextmanager
+    def _space_for(self, more: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            needed = max(self._expected, self.size + more)
+            raise NoSpaceError(
+                "no space in TMPDIR",
+                f"about {-(-needed // _MIB)} MiB needed",
+                "free some, or set TMPDIR to a folder with more",
+            ) from error
+
+
+class Section(io.RawIOBase):
+    """A stretch of a seekable file, read as a file of its own; moves the file's position.
+
+    Attributes:
+        size: Its length in bytes.
+    """
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        self._file, self._start, self.size = file, start, size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        view = memoryview(buffer).cast("B")
+        self._file.seek(self._start + self._at)
+        data = self._file.read(min(len(view), max(0, self.size - self._at)))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
+
+
+def _temporary_file(path: Path | None = None) -> BinaryIO:
+    where = path or _folder()
+    try:
+        return tempfile.TemporaryFile(prefix="kbackup-", dir=where)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoSpaceError(
+                "no space in TMPDIR", f"not even for an empty file in {where}", "free some"
+            ) from error
+        raise ConfigurationError(
+            f"TMPDIR={where} cannot be used",
+            error.strerror or str(error),
+            "set TMPDIR to a folder that can be written to",
+        ) from error
+
+
+_CHUNK: Final = 1 << 20
+
+
+def write_synced(folder: Path, body: BinaryIO, *, prefix: str = "", is_synced: bool = True) -> Path:
+    """Copy *body* from its start to a new file in *folder*, and sync it unless told not to.
+
+    Its name is *prefix* and random digits, which are no part of any object's key.
+    """
+    make_folder(folder)
+    new = folder / f"{prefix}{secrets.token_hex(12)}"
+    try:
+        with new.open("xb") as file:
+            body.seek(0)
+            while chunk := body.read(_CHUNK):
+                file.write(chunk)
+            file.flush()
+            if is_synced:
+                os.fsync(file.fileno())
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return new
+
+
+def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Put *content* in the place of what is at *path*, whole or not at all.
+
+    Args:
+        path: Any file; its folder is made if need be.
+        content: All of it.
+        mode: Permissions; None for those of any new file.
+
+    Raises:
+        OSError: If it cannot be written; an old file is then as it was.
+    """
+    new = write_synced(path.parent, io.BytesIO(content), prefix=f".{path.name}.")
+    try:
+        if mode is not None:
+            new.chmod(mode)
+        move_synced(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def move_synced(new: Path, path: Path, *, replace: bool = True) -> None:
+    """Give a file its name, whole at once, and sync its folder.
+
+    Raises:
+        FileExistsError: If not *replace*, and the name is taken.
+    """
+    moves = Moves()
+    moves.move(new, path, replace=replace)
+    moves.sync()
+
+
+class Moves:
+    """Files that get their names together, and last only once all of them are synced.
+
+    Syncing them all at once takes about one wait for the disk, not one for each.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, None] = {}
+
+    def move(self, new: Path, path: Path, *, replace: bool = True) -> None:
+        """Give a file its name, whole at once, its folders made if need be.
+
+        Raises:
+            FileExistsError: If not *replace*, and the name is taken.
+        """
+        self._make_folder(path.parent)
+        if replace:
+            new.replace(path)
+        else:
+            path.hardlink_to(new)
+            new.unlink()
+        self.add(path.parent)
+
+    def add(self, folder: Path) -> None:
+        """Sync *folder* too: another process may have moved a file there and not come so far."""
+        self._folders[folder] = None
+
+    def take(self) -> list[Path]:
+        """Return the folders to sync, which is left to the caller."""
+        folders, self._folders = [*self._folders], {}
+        return folders
+
+    def sync(self) -> None:
+        """Put all the names on the disk."""
+        sync(*self.take())
+
+    def _make_folder(self, path: Path) -> None:
+        if not path.is_dir():
+            self._make_folder(path.parent)
+            path.mkdir(exist_ok=True)
+            self.add(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and those above it, each synced."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
+def sync(*paths: Path) -> None:
+    """Put files, and the names in folders, on the disk: side by side, so that they share a wait."""
+    if len(paths) > 1:
+        with ThreadPoolExecutor(len(paths)) as pool:
+            list(pool.map(sync, paths))
+        return
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def user_cache() -> Path | None:
+    """Return kbackup's folder among the user's caches; nothing is made or looked at.
+
+    None where the user has no home, as in a container.
+    """
+    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # a relative path there is to be ignored: XDG Base Directory Specification, "Basics"
+    if xdg.is_absolute():
+        return xdg / "kbackup"
+    try:
+        return Path("~/.cache/kbackup").expanduser()
+    except RuntimeError:
+        return None

@@ -1,0 +1,347 @@
+"""The statements that create a table of a backup, in the dialect of Athena, Hive and Spark."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kbackup import formats, partitioners
+from kbackup.catalog import listing
+from kbackup.catalog.listing import BackupFile, Catalog
+from kbackup.config import Settings
+from kbackup.connect.tables import Column, Files, Level, injected, not_a_table, quoted, text
+from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.events import Event
+from kbackup.naming import View
+from kbackup.records import TopicPartition
+from kbackup.runs import wiring
+from kbackup.runs.selection import select
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A topic's objects as a table.
+
+    Attributes:
+        name: Its name, after that of its database if one is given; both in backquotes.
+        format: The name of the files' format.
+        files: What they are to the engines.
+        columns: The columns that are read from the files: not those from the folders.
+        levels: The columns from the folders, outermost first.
+        location: URL of the topic's folder, ending in a slash.
+        view: The part of the records that the rows hold.
+        has_others: The same folders have objects that are not rows: keys, headers, or those of
+            another layout or format.
+        names: What the names of its objects match, where other topics share its folders; empty
+            where the folders are its own.
+    """
+
+    name: str
+    format: str
+    files: Files
+    columns: Sequence[Column]
+    levels: Sequence[Level]
+    location: str
+    view: View = View.RECORD
+    has_others: bool = False
+    names: str = ""
+
+
+def athena(table: Table) -> str:
+    """Return the statement for Athena: its partitions are projected, so none must be added.
+
+    Raises:
+        ConfigurationError: If Athena would read other objects as rows too, or cannot read the
+            format.
+    """
+    _refuse_others(table, "Athena")
+    lines = [*_external(table, table.levels), *_stored_as(table, "Athena")]
+    properties = {"projection.enabled": "true"}
+    for level in table.levels:
+        for name, value in level.projection:
+            properties[f"projection.{level.column.name}.{name}"] = value
+    path = "/".join(level.path for level in table.levels)
+    properties["storage.location.template"] = f"{table.location}{path}/"
+    return _ended([*lines, _location(table.location), *_properties(properties)])
+
+
+def hive(table: Table) -> str:
+    """Return the statements for Hive; the second one finds the partitions that are there.
+
+    Raises:
+        ConfigurationError: If Hive would read other objects as rows too, does not find the
+            folders, or cannot read the format.
+    """
+    _refuse_others(table, "Hive")
+    _refuse_foreign_folders(table, "Hive")
+    lines = [*_external(table, table.levels), *_stored_as(table, "Hive")]
+    statement = _ended([*lines, _location(_s3a(table.location))])
+    return f"{statement}\n\n{_repair(table)}"
+
+
+def spark(table: Table) -> str:
+    """Return the statements for Spark SQL.
+
+    Spark reads every object of a table that its catalog keeps.  Where some are no rows, it is a
+    view of the session, which goes by the names of the objects; its partitions need no finding.
+
+    Raises:
+        ConfigurationError: If Spark does not find the folders, or cannot read the format.
+    """
+    _refuse_foreign_folders(table, "Spark")
+    if not table.files.source:
+        raise _unreadable(table, "Spark")
+    rows = _columns([*table.columns, *(level.column for level in table.levels)])
+    if table.has_others:
+        name = table.name.rpartition(".")[2]  # no database has a view of a session
+        root = _s3a(table.location)
+        if table.names:
+            place = (
+                f"path {text(root)}, pathGlobFilter '{_glob(table)}', recursiveFileLookup 'true'"
+            )
+        else:  # other folders, as of tombstones, would contradict those of the rows
+            folders = f"{root}{table.levels[0].column.name}=*"
+            place = f"path {text(folders)}, basePath {text(root)}, pathGlobFilter '{_glob(table)}'"
+        head = f"CREATE OR REPLACE TEMPORARY VIEW {name} ("
+        return _ended([head, rows, ")", f"USING {table.files.source}", f"OPTIONS ({place})"])
+    names = ", ".join(quoted(level.column.name) for level in table.levels)
+    lines = [f"CREATE TABLE {table.name} (", rows, ")", f"USING {table.files.source}"]
+    lines += [f"PARTITIONED BY ({names})", _location(_s3a(table.location))]
+    return f"{_ended(lines)}\n\n{_repair(table)}"
+
+
+ENGINES: Final[Mapping[str, Callable[[Table], str]]] = MappingProxyType(
+    {"athena": athena, "hive": hive, "spark": spark}
+)
+"""The engines, by the words of ``--engine``."""
+
+
+def _external(table: Table, levels: Sequence[Level]) -> Iterator[str]:
+    yield f"CREATE EXTERNAL TABLE {table.name} ("
+    yield _columns(table.columns)
+    yield ")"
+    yield "PARTITIONED BY ("
+    yield _columns([level.column for level in levels])
+    yield ")"
+
+
+def _columns(columns: Sequence[Column]) -> str:
+    return ",\n".join(f"  {quoted(one.name)} {one.type}" for one in columns)
+
+
+def _stored_as(table: Table, engine: str) -> Sequence[str]:
+    away = {level.column.name.lower() for level in table.levels}
+    lines = table.files.stored_as(engine.lower(), away)
+    if not lines:
+        raise _unreadable(table, engine)
+    return lines
+
+
+def _properties(properties: Mapping[str, str]) -> Iterator[str]:
+    rows = [f"  '{name}' = {text(value)}" for name, value in properties.items()]
+    yield "TBLPROPERTIES ("
+    yield ",\n".join(rows)
+    yield ")"
+
+
+def _location(url: str) -> str:
+    return f"LOCATION {text(url)}"
+
+
+def _s3a(url: str) -> str:
+    """Return the URL as Hadoop's own client has it."""
+    return url.replace("s3://", "s3a://", 1)
+
+
+def _repair(table: Table) -> str:
+    return f"MSCK REPAIR TABLE {table.name};"
+
+
+def _glob(table: Table) -> str:
+    """Return what the names of the objects match that are rows, however they are compressed."""
+    if table.names:
+        return table.names
+    part = View.RECORD if table.view is View.RECORD else ""
+    return f"*[0-9]{part}{{{','.join(table.files.extensions)}}}"
+
+
+def _ended(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + ";"
+
+
+def _unreadable(table: Table, engine: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{engine} cannot read the files of {table.name}",
+        f"files of the {table.format} format have no reader there",
+        "query the backup with kbackup restore query",
+    )
+
+
+def _refuse_others(table: Table, engine: str) -> None:
+    others = "keys, headers or objects of another format"
+    if table.names:
+        others = "indexes and the objects of other topics"
+    if table.has_others:
+        raise ConfigurationError(
+            f"{engine} would read other objects as rows of {table.name}",
+            f"{others} are in the same folders, and it reads every object there",
+            "take --engine spark, which can leave them out, or back up whole records",
+        )
+
+
+def _refuse_foreign_folders(table: Table, engine: str) -> None:
+    for level in table.levels:
+        if not level.is_hive:
+            raise ConfigurationError(
+                f"{engine} does not find the folders {level.path}",
+                f"it wants folders called {level.column.name}=VALUE",
+                "take --engine athena, or query the backup with kbackup restore query",
+            )
+
+
+def levels(
+    settings: Settings, columns: Sequence[Column], partitions: int, directories: Sequence[str]
+) -> tuple[Level, ...]:
+    """Return the partition columns of what a configuration writes, the outermost first.
+
+    Args:
+        settings: The configuration.
+        columns: The files' columns: a directory's value has the type of its field.
+        partitions: The topic's number of partitions.
+        directories: Those that exist, such as ``year=2026/month=11``, with slashes.
+
+    Raises:
+        ConfigurationError: If they cannot be the directories of a table.
+    """
+    if settings.directory_delim != "/":
+        raise ConfigurationError(
+            f"directory.delim {settings.directory_delim!r} makes no folders",
+            "the engines find the files of a table by its folders",
+            "query the backup with kbackup restore query",
+        )
+    name = settings.partitioner_class
+    partitioner = partitioners.by_name(name, wiring.partitioner_options(settings))
+    found = partitioners.levels(partitioner, columns, directories, partitions)
+    if found is None:
+        raise ConfigurationError(
+            f"the partitioner {name} does not describe its folders to query engines",
+            "a table needs a column for each level of folders",
+            "query the backup with kbackup restore query, or write the statement by hand",
+        )
+    affix = settings.s3_schema_partition_affix_type
+    if affix == "NONE":
+        return tuple(found)
+    schema = injected(Column("schema_name", "string"), "schema_name")
+    return (schema, *found) if affix == "PREFIX" else (*found, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What declares a topic's table.
+
+    Attributes:
+        topic: The topic.
+        table: The table's name, as the statement has it.
+        engine: One of `ENGINES`.
+        sql: The statement.
+    """
+
+    topic: str
+    table: str
+    engine: str
+    sql: str
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``."""
+        return {"type": "ddl", **asdict(self)}
+
+
+def statements(
+    settings: Settings, store: Store, engine: str, database: str | None
+) -> Iterator[Statement]:
+    """Yield a statement for each topic.
+
+    Args:
+        settings: What writes the backup.
+        store: Where it is.
+        engine: One of `ENGINES`.
+        database: The database of the tables; None for the current one.
+
+    Raises:
+        IncompleteBackupError: If a topic has no object yet.
+        ConfigurationError: If a topic cannot be declared as a table.
+        StoreError: If the store does not answer.
+    """
+    layout, options = wiring.layout(settings), wiring.format_options(settings)
+    wanted = [wiring.routes(settings).topic(name) for name in settings.topics]
+    found = listing.list_backup(store, layout, options, topics=wanted)
+    names = select(found.topics(), wanted, settings.topics_regex)
+    if not names:
+        raise _nothing("topics", settings.url)
+    for topic in names:
+        name = ".".join(map(quoted, filter(None, [database, re.sub(r"\W", "_", topic).lower()])))
+        table = _table(settings, store, found, topic, name)
+        yield Statement(topic, name, engine, ENGINES[engine](table))
+
+
+def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: str) -> Table:
+    view = View.RECORD if settings.view == "record" else View.VALUE
+    wheres = found.partitions(topic)
+    sets = [one for where in wheres for one in found.sets[where]]
+    mains = [one.main for one in sets if one.main is not None and one.main.view is view]
+    mains = [file for file in mains if settings.format_class in (None, file.format)]
+    if not mains:
+        raise _nothing(topic, settings.url)
+    newest = max(mains, key=lambda file: (file.modified, file.key))
+    layout = wiring.layout(settings)
+    files = _files(settings, store, newest)
+    root = settings.url.rstrip("/")
+    if layout.is_dated:  # topics share the folders
+        names = layout.names_glob(topic, newest.extension)
+        if names is None:
+            raise ConfigurationError(
+                f"no table can be of {topic} alone",
+                "object.name.template puts the topic into a folder, and a table's files are chosen "
+                "by their names",
+                "query the backup with kbackup restore query",
+            )
+        place = f"{root}/{layout.prefix()}"
+        return Table(name, newest.format, files, files.columns, (), place, view, True, names)
+    rows = sum(file.format == newest.format for file in mains)
+    folders = sorted({one.encoded_partition for one in sets if not one.is_tombstones})
+    found_levels = levels(settings, files.columns, _partitions(wheres), folders)
+    away = {level.column.name.lower() for level in found_levels}
+    return Table(
+        name,
+        newest.format,
+        files,
+        [one for one in files.columns if one.name.lower() not in away],
+        found_levels,
+        f"{root}/{layout.prefix(topic)}",
+        view,
+        rows < sum(len(one.files) for one in sets),
+    )
+
+
+def _files(settings: Settings, store: Store, newest: BackupFile) -> Files:
+    """Return what the newest file is to the engines, as its format has it."""
+    table = getattr(formats.by_name(newest.format), "table", None)
+    if table is None:
+        raise not_a_table(f"no query engine reads files of the {newest.format} format")
+    with store.open(newest.key) as body:
+        found: Files = table(body, newest.view, newest.extension, wiring.format_options(settings))
+    return found
+
+
+def _partitions(wheres: Sequence[TopicPartition]) -> int:
+    return max(where.partition for where in wheres) + 1
+
+
+def _nothing(topic: str, url: str) -> IncompleteBackupError:
+    return IncompleteBackupError(
+        f"there is no object of {topic} in {url} yet",
+        "the columns of a table follow from what its objects hold",
+        "run kbackup sink first, or correct topics and topics.dir",
+    )

@@ -1,0 +1,429 @@
+"""``restore peek``: records of an object, or of a partition from an offset on, in kcat's words.
+
+Source: kcat 1.7, ``format.c``.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NotRequired, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog import listing, schemas
+from kbackup.catalog.listing import Catalog, FileSet, not_in_backup
+from kbackup.catalog.merging import records
+from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.catalog.schemas import SchemaIndex, SchemaUse
+from kbackup.connect.registry.framing import schema_ids
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    IncompleteBackupError,
+    ObjectKeyError,
+    ObjectNotFoundError,
+    StoreError,
+)
+from kbackup.events import Event
+from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
+from kbackup.pipeline.views import ReadOptions
+from kbackup.records import TimestampType, TopicPartition
+from kbackup.runs.known import NOTHING, Known
+from kbackup.stores import Store
+
+Shown = str | dict[str, str] | None
+"""Bytes as JSON: text where they are UTF-8, else ``{"$base64": ...}``; null is null."""
+
+
+class Named(TypedDict):
+    """The schema that a key or payload names, where the backup has it."""
+
+    id: int
+    subjects: list[str]
+
+
+class Record(TypedDict):
+    """A record as ``peek`` yields it: a JSON value under kcat's names."""
+
+    topic: str
+    partition: int
+    offset: int
+    tstype: str
+    ts: int | None
+    headers: list[list[Any]]  # pairs of a name and `Shown`
+    key: Shown
+    payload: Shown
+    key_schema: NotRequired[Named]
+    payload_schema: NotRequired[Named]
+
+
+_TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{1,2}|0[0-7]{0,3}|.)|([^%\\]+|\\\Z)", re.DOTALL)
+_ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
+
+
+def render(record: Record, template: str) -> bytes:
+    r"""Return *record* as *template* says; nothing is appended to it.
+
+    ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%k`` key, ``%s`` payload, ``%K`` and ``%S``
+    their sizes in bytes (-1 for null), ``%R`` that of the payload as four bytes, ``%T`` timestamp
+    in ms (-1 for none), ``%h`` headers, ``%%``; ``\n``, ``\r``, ``\t``, ``\x0a``.  A null key or
+    payload prints nothing.
+
+    Args:
+        record: As ``peek`` yields it.
+        template: A format in kcat's syntax.
+
+    Raises:
+        ConfigurationError: If the format has an unknown letter.
+    """
+    return b"".join(
+        piece if isinstance(piece, bytes) else piece(record) for piece in _parse(template)
+    )
+
+
+@cache
+def _parse(template: str) -> tuple[bytes | Callable[[Record], bytes], ...]:
+    return tuple(_piece(match, template) for match in _TOKEN.finditer(template))
+
+
+def _piece(match: re.Match[str], template: str) -> bytes | Callable[[Record], bytes]:
+    letter, escape, text = match.groups()
+    if text is not None:
+        return text.encode()
+    if escape is not None:
+        if escape[0] in "x0" and escape != "x":
+            return bytes([int(escape.lstrip("x"), 16 if escape[0] == "x" else 8) & 0xFF])
+        return _ESCAPES.get(escape, escape.encode())
+    if letter == "%":
+        return b"%"
+    if letter not in _LETTERS:
+        raise ConfigurationError(
+            f"%{letter} in the format {template!r} has no meaning",
+            "" if letter else "it ends with a single %",
+            f"use one of {' '.join('%' + known for known in (*_LETTERS, '%'))}",
+        )
+    return _LETTERS[letter]
+
+
+def _stored(value: Shown) -> bytes | None:
+    """Return the bytes that `shown_bytes` made JSON of."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["$base64"])
+
+
+def _length(value: Shown) -> int:
+    stored = _stored(value)
+    return -1 if stored is None else len(stored)
+
+
+def _printed(value: Shown, null: bytes = b"") -> bytes:
+    stored = _stored(value)
+    return null if stored is None else stored
+
+
+def _headers(record: Record) -> bytes:
+    pairs = [name.encode() + b"=" + _printed(value, b"NULL") for name, value in record["headers"]]
+    return b",".join(pairs)
+
+
+def _timestamp(record: Record) -> bytes:
+    return str(-1 if record["ts"] is None else record["ts"]).encode()
+
+
+_LETTERS: Final[Mapping[str, Callable[[Record], bytes]]] = {
+    "t": lambda record: record["topic"].encode(),
+    "p": lambda record: str(record["partition"]).encode(),
+    "o": lambda record: str(record["offset"]).encode(),
+    "k": lambda record: _printed(record["key"]),
+    "s": lambda record: _printed(record["payload"]),
+    "K": lambda record: str(_length(record["key"])).encode(),
+    "S": lambda record: str(_length(record["payload"])).encode(),
+    "R": lambda record: _length(record["payload"]).to_bytes(4, "big", signed=True),
+    "T": _timestamp,
+    "h": _headers,
+}
+
+
+_READERS: Final = 8
+"""Objects that are read side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSchema:
+    """A schema that records name.
+
+    Attributes:
+        use: By which topic, in which part, under which id.
+        state: ``stored``; ``unknown`` if the registry did not have it; ``missing`` if it is still
+            to be fetched.
+        kind: ``AVRO``, ``JSON`` or ``PROTOBUF``; None where it is not stored.
+        subjects: Those that it was registered under.
+    """
+
+    use: SchemaUse
+    state: str
+    kind: str | None = None
+    subjects: tuple[str, ...] = ()
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``."""
+        return {
+            "type": "schema", "topic": self.use.topic, "part": self.use.part, "id": self.use.id,
+            "state": self.state, "kind": self.kind, "subjects": list(self.subjects),
+        }  # fmt: skip
+
+
+def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iterator[NamedSchema]:
+    """Yield the schemas that records of *topics* name, by topic, part and id.
+
+    Costs a listing for each topic, and a request for each schema.  An id that had two meanings
+    comes twice.
+
+    Raises:
+        CorruptObjectError: If one cannot be read.
+        StoreError: If the store does not answer.
+    """
+    index = SchemaIndex.read(store, layout, sorted(topics))
+    places = [(use, key) for use, keys in index.keys.items() for key in keys]
+    with ThreadPoolExecutor(_READERS) as pool:
+        loaded = list(pool.map(lambda one: schemas.load(store, *one), places))
+    found = [
+        NamedSchema(each.use, "stored", each.schema.kind, tuple(sorted(each.versions)))
+        for each in loaded
+    ]
+    found += [NamedSchema(use, "unknown") for use in index.unknown]
+    found += [NamedSchema(use, "missing") for use in index.missing]
+    yield from sorted(found, key=lambda each: (each.use, each.subjects))
+
+
+class Names:
+    """Tells which schema a record of one topic names; asks the store when the first may name one.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        topic: The topic.
+    """
+
+    def __init__(self, store: Store, layout: Layout, topic: str) -> None:
+        self._store, self._layout, self._topic = store, layout, topic
+        self._known: dict[tuple[str, int], Named] | None = None
+
+    def of(self, part: str, value: bytes | None) -> Named | None:
+        """Return the schema that a key or value names; None where the backup has none for it."""
+        ids = schema_ids(pa.array([value], pa.binary()))
+        return self._all().get((part, ids[0])) if ids else None
+
+    def _all(self) -> dict[tuple[str, int], Named]:
+        if self._known is None:
+            self._known = {}
+            # records can be looked at without them, as by a principal that may not list these
+            with suppress(CorruptObjectError, StoreError):
+                for each in named_schemas(self._store, self._layout, [self._topic]):
+                    if each.state == "stored":
+                        place = each.use.part, each.use.id
+                        one = self._known.setdefault(place, Named(id=each.use.id, subjects=[]))
+                        one["subjects"] = sorted({*one["subjects"], *each.subjects})
+        return self._known
+
+
+def shown_bytes(value: bytes | None) -> str | dict[str, str] | None:
+    """Return *value* as JSON has it: null, text where it is UTF-8, else base64."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"$base64": base64.b64encode(value).decode()}
+
+
+_WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,99})(?:@(\d{1,99}))?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look at: one object, or a topic from some point on.
+
+    Attributes:
+        topic: The topic.
+        key: The object; None for all of the topic that the rest allows.
+        partition: The partition; None for all, one after the other.
+        offset: The first offset to show; None for the first there is.
+    """
+
+    topic: str
+    key: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, layout: Layout) -> "Wanted":
+        """Read an object's full key or ``TOPIC[:PARTITION[@OFFSET]]``.
+
+        Raises:
+            ConfigurationError: If it is neither.
+        """
+        try:
+            return cls(layout.parse(text).topic, key=text)
+        except ObjectKeyError:
+            match = _WANTED.fullmatch(text)
+        if match is None:
+            raise ConfigurationError(
+                f"{text!r} is neither an object's key nor TOPIC[:PARTITION[@OFFSET]]",
+                do=f"give a key from its first part on, such as {layout.prefix('orders')}..., "
+                "or orders:0@4200",
+            )
+        topic, partition, offset = match.groups()
+        if int(partition or 0) > PARTITION_MAX or int(offset or 0) > OFFSET_MAX:
+            raise ConfigurationError(f"{text!r} is larger than any partition or offset in Kafka")
+        return cls(
+            topic,
+            partition=None if partition is None else int(partition),
+            offset=None if offset is None else int(offset),
+        )
+
+
+def peek(
+    store: Store,
+    layout: Layout,
+    options: ReadOptions,
+    what: str,
+    *,
+    count: int = 10,
+    only_format: str | None = None,
+    window: Window = EVERYTHING,
+    key: bytes | None = None,
+    known: Known = NOTHING,
+) -> Iterator[Record]:
+    """Yield records of a backup.
+
+    Args:
+        store: Where it is.
+        layout: How objects are named.
+        options: How objects are read.
+        what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
+        count: Records at most.
+        only_format: Look at objects of this format alone, unless *what* is a key.
+        window: Only records in it.
+        key: Only records with this key.
+        known: What the backup says about itself: objects that it shows to hold no record in
+            *window* are not opened.
+
+    Yields:
+        JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.
+        Headers are pairs; bytes are text where they are UTF-8, else ``{"$base64": ...}``; null is
+        null.  ``ts`` is in ms, null where the layout has not stored it.  ``key_schema`` and
+        ``payload_schema`` are there where the backup holds the registry schema that one names.
+
+    Raises:
+        ConfigurationError: If *what* is neither.
+        IncompleteBackupError: If the backup holds nothing of it.
+        CorruptObjectError: If an object is damaged; what was yielded before is good.
+        ObjectNotFoundError: If there is no such object.
+    """
+    place = Wanted.parse(what, layout)
+    narrow = only_format if place.key is None else None
+    found = listing.list_backup(
+        store, layout, options.formats, topics=[place.topic], only_format=narrow
+    )
+    left, names, has_untimed = count, Names(store, layout, place.topic), False
+    for where, sets in _chosen(found, place):
+        opened = [each for each in sets if _may_hold(each, window, known)]
+        has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
+        for batch in records(store, opened, options, offset=place.offset or 0):
+            rows = _asked_for(batch, window, key).slice(0, left)
+            left -= len(rows)
+            for row in rows.to_pylist():
+                yield _shown(where, row, names)
+            if left <= 0:
+                return
+    if left < count or count == 0:
+        return
+    if key is not None or window.has_times:
+        asked = " and ".join(["that key"] * (key is not None) + ["such a time"] * window.has_times)
+        why = f"no record there has {asked}"
+        if window.has_times and has_untimed:
+            why = "objects of values alone store no timestamps"
+        do = "choose by offset, or see what is there: kbackup restore topics --map"
+        raise IncompleteBackupError(f"{what}: nothing to show", why, do, topic=place.topic)
+    if place.key is None:
+        raise IncompleteBackupError(
+            f"{what} is not in the backup",
+            "it holds no record there, and none after it",
+            f"see where it ends: kbackup restore topics {place.topic} --deep",
+            topic=place.topic,
+        )
+
+
+def _may_hold(files: FileSet, window: Window, known: Known) -> bool:
+    """Whether a set may hold records of *window*."""
+    facts = None if files.main is None else known.facts(files.where, files.main)
+    return window.takes(files, facts)
+
+
+def _asked_for(batch: pa.RecordBatch, window: Window, key: bytes | None) -> pa.RecordBatch:
+    """Return the rows that are in *window* and have *key*, where one is asked for."""
+    rows = window.rows(batch)
+    return rows if key is None else rows.filter(pc.equal(rows["key"], key))
+
+
+def _chosen(found: Catalog, place: Wanted) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
+    """Yield the file sets to read, by partition."""
+    wheres = found.partitions(place.topic)
+    if place.key is not None:
+        for where in wheres:
+            for files in found.sets[where]:
+                if any(file.key == place.key for file in files.files):
+                    yield where, [files]
+                    return
+        raise ObjectNotFoundError(
+            place.key, "no such object", "list them with kbackup restore topics", key=place.key
+        )
+    if not wheres:
+        raise not_in_backup(place.topic, found)
+    for where in wheres:
+        if place.partition in (None, where.partition):
+            yield where, _from(found.sets[where], place.offset)
+
+
+def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
+    """Return the sets that may hold *offset* or a later one, whole records before values.
+
+    Of each directory that is the last one to begin at or before it, and those after it.
+    """
+    ordered = sorted(sets, key=lambda files: (files.start_offset, not files.is_whole))
+    if offset is None:
+        return ordered
+    begins: dict[tuple[str, bool], int] = {}
+    for files in ordered:
+        if files.start_offset <= offset:
+            begins[files.encoded_partition, files.is_whole] = files.start_offset
+    return [
+        files
+        for files in ordered
+        if files.start_offset >= begins.get((files.encoded_partition, files.is_whole), 0)
+    ]
+
+
+def _shown(where: TopicPartition, row: Mapping[str, Any], names: Names) -> Record:
+    found: Record = {
+        "topic": where.topic,
+        "partition": where.partition,
+        "offset": row["offset"],
+        "tstype": TimestampType.word(row["timestamp_type"]),
+        "ts": row["timestamp"],
+        "headers": [[header["key"], shown_bytes(header["value"])] for header in row["headers"]],
+        "key": shown_bytes(row["key"]),
+        "payload": shown_bytes(row["value"]),
+    }
+    if (of_key := names.of("key", row["key"])) is not None:
+        found["key_schema"] = of_key
+    if (of_payload := names.of("value", row["value"])) is not None:
+        found["payload_schema"] = of_payload
+    return found

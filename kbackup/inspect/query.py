@@ -1,0 +1,258 @@
+"""``restore query``: one query of a backup, and its result in the requested form."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from io import BytesIO
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from kbackup import clock
+from kbackup.errors import (
+    ConfigurationError,
+    Failure,
+    IncompleteBackupError,
+    KbackupError,
+    SparkError,
+    counted,
+    form,
+)
+from kbackup.inspect.peek import shown_bytes
+from kbackup.inspect.source import FAILURE, BackupSource, Found
+from kbackup.records import TopicPartition
+from kbackup.spark.settings import EngineSettings
+from kbackup.spark.sql import session
+
+_TOO_LARGE: Final = "maxResultSize"
+_SQL_STATE: Final = re.compile(r"SQLSTATE: *\w+")
+
+
+def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) -> pa.Table:
+    """Return the result of a query; each topic is a table of the same name.
+
+    Args:
+        sql: Spark SQL.  Names with a dot or a dash are in backquotes.
+        found: What the backup holds.
+        names: The topics that become tables: those `mentioned`.
+        settings: Spark's properties.
+
+    Raises:
+        ConfigurationError: If Spark does not understand *sql*, or it is no query.
+        KbackupError: If an object that it needs is bad.
+        SparkError: If Spark fails, or the result is too large to be printed.
+    """
+    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
+
+    with session(settings) as spark:
+        try:
+            check_reads(spark, sql)
+            if len({name.lower() for name in names}) < len(names):
+                spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
+            for name in names:
+                source = BackupSource.over(found.of_topic(name))
+                spark.dataSource.register(source)
+                spark.read.format(BackupSource.name()).load().createOrReplaceTempView(f"`{name}`")
+            answer: pa.Table = spark.sql(sql).toArrow()
+        except AnalysisException as error:
+            raise _misunderstood(sql, str(error), names) from error
+        except Exception as error:  # py4j's errors have no common class that is worth the import
+            if (failure := _of_a_task(str(error))) is not None:
+                raise failure from error
+            if _TOO_LARGE in str(error):
+                raise SparkError(
+                    "the answer is too large to be printed",
+                    f"it has more than {settings.conf.get('spark.driver.maxResultSize', '256 MB')}",
+                    "aggregate, add a where or a limit, or give more: "
+                    "--spark-conf spark.driver.maxResultSize=2g",
+                ) from error
+            if isinstance(error, PySparkException):
+                raise SparkError("Spark could not answer", _first_line(str(error))) from error
+            raise
+    return answer
+
+
+def check_reads(spark: Any, sql: str) -> None:
+    """Check that *sql* is a query, and no statement that writes, drops or sets anything.
+
+    Raises:
+        ConfigurationError: If it is one.
+        ParseException: If Spark does not understand *sql*.
+    """
+    from pyspark.errors import ParseException  # noqa: PLC0415
+
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  (no way of Python's)
+    parser.parsePlan(sql)
+    try:
+        parser.parsePlan("\n".join(("select * from (", sql.rstrip("; \n"), ")")))  # queries nest
+    except ParseException as error:
+        raise ConfigurationError(
+            "the statement is not a query",
+            "restore query reads, and changes nothing",
+            "begin with select or with",
+        ) from error
+
+
+def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
+    """Return the topics whose names appear in *sql*, sorted.
+
+    Case does not matter, except between topics that differ only by case.
+
+    Raises:
+        ConfigurationError: If there is none, or if *sql* is ambiguous.
+    """
+    there = sorted(topics)
+    alike: dict[str, list[str]] = {}
+    for name in there:
+        alike.setdefault(name.lower(), []).append(name)
+    found: list[str] = []
+    for word, names in alike.items():
+        if word in sql.lower():
+            meant = names if len(names) == 1 else [name for name in names if name in sql]
+            if not meant:
+                raise ConfigurationError(
+                    f"the query does not make clear which topic {word} is",
+                    f"there are {' and '.join(names)}",
+                    "write the name with its capitals",
+                )
+            found += meant
+    if not found:
+        raise ConfigurationError(
+            "the query names no topic of the backup",
+            f"there are: {', '.join(there[:10])}{' ...' if len(there) > 10 else ''}",
+            "each topic is a table: select count(*) from `NAME`",
+        )
+    return sorted(found)
+
+
+def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBackupError:
+    """Return the error that objects in the ledger are missing, and so not in the result."""
+    count = sum(map(len, missing.values()))
+    where, keys = next(iter(missing.items()))
+    return IncompleteBackupError(
+        f"{counted(count, 'object')} {form(count, 'is', 'are')} missing from what was asked for",
+        f"such as {keys[0]}",
+        "see which: kbackup restore verify",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def _of_a_task(text: str) -> KbackupError | None:
+    """Return the error of a task, which Spark wraps in its own."""
+    _, mark, rest = text.partition(FAILURE)
+    if not mark:
+        return None
+    try:
+        said, _ = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    return Failure.from_dict(said).error()
+
+
+def _misunderstood(sql: str, text: str, names: Sequence[str]) -> ConfigurationError:
+    awkward = [name for name in names if not re.fullmatch(r"\w+", name) and f"`{name}`" not in sql]
+    do = f"write `{awkward[0]}` in backquotes" if awkward else "see Spark's SQL reference"
+    return ConfigurationError("Spark does not understand the query", _first_line(text), do)
+
+
+def _first_line(text: str) -> str:
+    line: Any = text.strip().split("\n", 1)[0]
+    return _SQL_STATE.sub("", line).strip()
+
+
+def columns(answer: pa.Table) -> dict[str, bool]:
+    """Return whether each column holds numbers; repeated names are numbered."""
+    kinds = (field.type for field in answer.schema)
+    return dict(zip(_distinct(answer.column_names), map(_is_number, kinds), strict=True))
+
+
+def text_rows(answer: pa.Table) -> Iterator[list[str | None]]:
+    """Yield the cells of each row as text; None is null."""
+    for row in _rows(answer):
+        yield [_text(value) for value in row.values()]
+
+
+def as_bytes(answer: pa.Table, form: str) -> bytes:
+    """Return a result as the contents of a file.
+
+    Args:
+        answer: The rows.
+        form: ``json`` for an object per line, with bytes as ``restore peek`` shows them and times
+            in RFC 3339; ``parquet``; or CSV, where null is an empty field and an empty text is
+            ``""``, so that they stay distinct.
+    """
+    if form == "json":
+        return b"".join(line.encode() + b"\n" for line in _json_lines(answer))
+    out = BytesIO()
+    if form == "parquet":
+        pq.write_table(answer.rename_columns(list(columns(answer))), out, compression="zstd")
+    else:
+        pa_csv.write_csv(_as_text(answer), out)
+    return out.getvalue()
+
+
+def _json_lines(answer: pa.Table) -> Iterator[str]:
+    for row in _rows(answer):
+        yield json.dumps({name: _json(value) for name, value in row.items()})
+
+
+def _as_text(answer: pa.Table) -> pa.Table:
+    """Return a result with everything but numbers as text."""
+    texts = list(zip(*text_rows(answer), strict=True)) or [()] * answer.num_columns
+    return pa.table(
+        {
+            name: found if is_number else pa.array(text, pa.string())
+            for (name, is_number), found, text in zip(
+                columns(answer).items(), answer.columns, texts, strict=True
+            )
+        }
+    )
+
+
+def _rows(answer: pa.Table) -> Iterator[dict[str, Any]]:
+    names = answer.column_names  # two columns may have the same name
+    for batch in answer.to_batches(max_chunksize=1024):
+        columns = [column.to_pylist() for column in batch.columns]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(_distinct(names), values, strict=True))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return *names*, with repeated ones numbered."""
+    found: list[str] = []
+    for name in names:
+        number, one = 2, name
+        while one in found:
+            number, one = number + 1, f"{name}_{number}"
+        found.append(one)
+    return found
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case bytes():
+            return shown_bytes(value)
+        case datetime():
+            return value.isoformat() if value.tzinfo is None else clock.rfc3339_in_zone(value)
+        case dict():
+            return {name: _json(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_json(one) for one in value]
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)  # a decimal, a date
+
+
+def _text(value: Any) -> str | None:
+    shown = _json(value)
+    if shown is None or isinstance(shown, str):
+        return shown
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))

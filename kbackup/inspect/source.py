@@ -1,0 +1,406 @@
+"""A backup as a Spark data source: ``spark.read.format("kbackup")``.
+
+from kbackup.query.source import BackupSource
+
+    spark.dataSource.register(BackupSource)
+    orders = (
+        spark.read.format("kbackup")
+        .option("topics", "orders")
+        .option("s3.bucket.name", "my-bucket")
+        .load()
+    )
+
+Its options are kbackup's properties; ``config`` names a configuration file, and environment
+variables apply as they do for the commands.  With
+``spark.sql.python.filterPushdown.enabled=true``, objects that a condition on ``partition``,
+``offset`` or ``timestamp`` excludes are not opened.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, In, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kbackup import config
+from kbackup.catalog import listing
+from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.merging import records
+from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.clock import SystemClock
+from kbackup.errors import KbackupError
+from kbackup.pipeline.views import ReadOptions
+from kbackup.records import NO_TIMESTAMP, Facts, TimestampType, TopicPartition
+from kbackup.runs import known, wiring
+from kbackup.runs.selection import select
+from kbackup.stores import Store, StoreSettings, open_store
+
+CHUNK_BYTES: Final = 64 * 2**20
+"""The approximate size of a chunk, if its objects allow it."""
+
+FactsOf = Callable[[TopicPartition, BackupFile], Facts | None]
+"""Returns what is known about the records in a listed object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Objects of one partition, in offset order, that share no record with any other chunk."""
+
+    where: TopicPartition
+    sets: tuple[FileSet, ...]
+
+
+def chunks_of(
+    found: Mapping[TopicPartition, Sequence[FileSet]],
+    window: Window,
+    facts: FactsOf,
+    size: int = CHUNK_BYTES,
+) -> list[Chunk]:
+    """Return what has to be read for *window*.
+
+    A partition is divided only where earlier objects are known to end before the next one
+    begins.  If nothing is known about them, as in a connector's bucket, they are one chunk.
+
+    Args:
+        found: The objects of each partition, by start offset.
+        window: What is requested.
+        facts: What is known about an object.
+        size: The least bytes of a chunk before the next one begins.
+    """
+    return [
+        chunk
+        for where, sets in sorted(found.items())
+        if window.has(where.partition)
+        for chunk in _divided(where, _wanted(sets, window, facts), facts, size)
+    ]
+
+
+def _wanted(sets: Sequence[FileSet], window: Window, facts: FactsOf) -> Iterator[FileSet]:
+    """Yield the sets that may hold what is requested, in order.
+
+    If nothing is known about an object, it may reach up to the next one of its directory.
+    """
+    begins: dict[tuple[str, bool], int] = {}
+    for files in sets:
+        if files.start_offset <= window.offset.low:
+            begins[files.encoded_partition, files.is_whole] = files.start_offset
+    for files in sets:
+        known = None if files.main is None else facts(files.where, files.main)
+        begin = begins.get((files.encoded_partition, files.is_whole), 0)
+        if known is None and files.start_offset < begin:
+            continue
+        if window.takes(files, known):
+            yield files
+
+
+def _divided(
+    where: TopicPartition, sets: Iterator[FileSet], facts: FactsOf, size: int
+) -> Iterator[Chunk]:
+    held: list[FileSet] = []
+    end: int | None = -1  # the last offset of what is held; None if unknown
+    held_bytes = 0
+    for files in sets:
+        if held_bytes >= size and end is not None and end < files.start_offset:
+            yield Chunk(where, tuple(held))
+            held, end, held_bytes = [], -1, 0
+        held.append(files)
+        held_bytes += sum(file.size for file in files.files)
+        known = None if files.main is None else facts(where, files.main)
+        end = None if end is None or known is None else max(end, known.last_offset)
+    if held:
+        yield Chunk(where, tuple(held))
+
+
+TABLE_COLUMNS: Final = (
+    "topic string, partition int, offset bigint, timestamp timestamp, timestamp_type string, "
+    "key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+"""The table's schema in Spark's terms.  A timestamp is null if the record has none, or its layout
+does not store it; a null value is a tombstone."""
+
+_MOST_MS: Final = (2**63 - 1) // 1000
+"""Spark counts microseconds: what is beyond is not a timestamp there."""
+
+_WORDS: Final = pa.array([TimestampType.word(number) for number in range(3)], pa.string())
+
+
+def table_rows(
+    store: Store, chunk: Chunk, options: ReadOptions, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Read a chunk.
+
+    Args:
+        store: Where the backup is.
+        chunk: What to read.
+        options: How objects are read.
+        schema: `TABLE_COLUMNS` as an Arrow schema.
+
+    Yields:
+        Rows in offset order.
+
+    Raises:
+        KbackupError: If an object is bad; what was yielded before is intact.
+        StoreError: If the store does not answer.
+    """
+    where = chunk.where
+    for batch in records(store, chunk.sets, options):
+        count = len(batch)
+        kinds = pc.if_else(
+            pc.and_(
+                pc.greater_equal(batch["timestamp_type"], 0),
+                pc.less(batch["timestamp_type"], len(_WORDS)),
+            ),
+            batch["timestamp_type"],
+            0,
+        )
+        columns = [
+            pa.repeat(pa.scalar(where.topic, pa.string()), count),
+            pa.repeat(pa.scalar(where.partition, pa.int32()), count),
+            batch["offset"],
+            _moments(batch["timestamp"]),
+            _WORDS.take(kinds),
+            batch["key"],
+            batch["value"],
+            batch["headers"],
+        ]
+        yield pa.RecordBatch.from_arrays(
+            [column.cast(field.type) for column, field in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
+
+
+def _moments(timestamps: pa.Array) -> pa.Array:
+    is_one = pc.and_(
+        pc.not_equal(timestamps, NO_TIMESTAMP),
+        pc.and_(pc.less_equal(timestamps, _MOST_MS), pc.greater_equal(timestamps, -_MOST_MS)),
+    )
+    known = pc.if_else(is_one, timestamps, pa.scalar(None, pa.int64()))
+    return known.cast(pa.timestamp("ms", "UTC"))
+
+
+_OPERATORS: Final[Mapping[str, str]] = {
+    "EqualTo": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+"""Spark's names of the comparisons that narrow a window."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+FAILURE: Final = "kbackup-error:"
+"""Precedes an error as JSON in the text of the exception for Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The backup that a query reads.
+
+    Attributes:
+        store: Where the backup is.
+        options: How objects are read.
+        sets: The objects of each partition, by start offset.
+        facts: What is known about the records in them, by key.
+        topics: Their names, including topics without an object.
+        missing: The keys of objects that were stored and are missing.
+    """
+
+    store: StoreSettings
+    options: ReadOptions
+    sets: Mapping[TopicPartition, Sequence[FileSet]]
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+    topics: Sequence[str] = ()
+    missing: Mapping[TopicPartition, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, settings: config.Settings) -> "Found":
+        """List a backup.
+
+        Raises:
+            ConfigurationError: If the settings contradict each other.
+            IncompleteBackupError: If a requested topic is not in the backup.
+            StoreError: If the store does not answer.
+        """
+        place, options = wiring.store_settings(settings), wiring.reading(settings)
+        store, layout = open_store(place), wiring.layout(settings)
+        said = known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex)
+        found = listing.list_backup(
+            store, layout, options.formats, topics=settings.topics,
+            only_format=wiring.only_format(settings),
+        )  # fmt: skip
+        there = {*found.topics(), *said.topics}
+        topics = select(there, settings.topics, settings.topics_regex)
+        for topic in topics:
+            if topic not in there:
+                raise listing.not_in_backup(topic, found)
+        if not topics:
+            raise listing.nothing_there(layout.topics_dir or "the bucket")
+
+        def is_asked(where: TopicPartition) -> bool:
+            chosen = settings.partitions
+            return where.topic in topics and (chosen is None or where.partition in chosen)
+
+        sets = {
+            where: of_partition for where, of_partition in found.sets.items() if is_asked(where)
+        }
+        missing = {
+            where: [one.key or f"{where} {one.first}-{one.last}" for one in lacking]
+            for where in filter(is_asked, said.partitions())
+            if (lacking := said.ledger(where).missing(found.keys))
+        }
+        facts = {
+            files.main.key: one
+            for where, of_partition in sets.items()
+            for files in of_partition
+            if files.main is not None and (one := said.facts(where, files.main)) is not None
+        }
+        return cls(place, options, sets, facts, topics, missing)
+
+    def counted(self) -> list[str]:
+        """Return the topics with rows whose offsets are shown too low.
+
+        Objects that hold only values store just their first offset.  The others are counted from
+        there, although there may be gaps: from compaction, from transactions, or because a
+        partition is spread over directories.
+        """
+        return sorted(
+            {
+                files.where.topic
+                for sets in self.sets.values()
+                for files in sets
+                if not files.is_whole
+                and files.main is not None
+                and (known := self.facts.get(files.main.key)) is not None
+                and not known.is_dense
+            }
+        )
+
+    def of_topic(self, topic: str) -> "Found":
+        """Return the part of one topic."""
+        sets = {where: found for where, found in self.sets.items() if where.topic == topic}
+        keys = {files.main.key for found in sets.values() for files in found if files.main}
+        facts = {key: one for key, one in self.facts.items() if key in keys}
+        return Found(self.store, self.options, sets, facts)
+
+    def chunks(self, window: Window) -> list[Chunk]:
+        """Return what has to be read for *window*."""
+        return chunks_of(self.sets, window, lambda _, file: self.facts.get(file.key))
+
+
+class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
+    """A backup, or the topics that its options select."""
+
+    found: Found | None = None
+    """The contents of a bucket that was listed already; None to list it when needed."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kbackup"
+
+    @classmethod
+    def over(cls, found: Found) -> "type[BackupSource]":
+        """Return the source of a bucket that was listed already."""
+
+        class Known(cls):  # type: ignore[misc,valid-type]  # defined here, it travels by value
+            pass
+
+        Known.found = found
+        return Known
+
+    def schema(self) -> str:
+        """Return the columns."""
+        return TABLE_COLUMNS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader.
+
+        Raises:
+            KbackupError: If the options are wrong, or the backup cannot be listed.
+        """
+        found = self.found
+        if found is None:
+            found = Found.read(_settings(self.options))
+        return Reader(found, to_arrow_schema(schema, timezone="UTC"))
+
+
+class Reader(DataSourceReader):  # type: ignore[misc]
+    """Reads what a query's conditions select, a chunk in each task."""
+
+    def __init__(self, found: Found, schema: pa.Schema) -> None:
+        self._found, self._schema = found, schema
+        self._window = EVERYTHING
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+        """Use the conditions that narrow the window; Spark applies all of them to the rows too."""
+        self._window = of_conditions(list(_conditions(filters)))
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the chunks."""
+        return [InputPartition(chunk) for chunk in self._found.chunks(self._window)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a chunk.
+
+        Raises:
+            RuntimeError: With the error as JSON, see `FAILURE`.
+        """
+        if partition.value is None:  # Spark's own, if there is no chunk
+            return
+        try:
+            store = open_store(self._found.store)
+            yield from table_rows(store, partition.value, self._found.options, self._schema)
+        except KbackupError as error:
+            raise RuntimeError(FAILURE + json.dumps(error.to_dict()) + "\n") from error
+
+
+def _settings(options: MutableMapping[str, str]) -> config.Settings:
+    given = dict(options)
+    files = [Path(text) for text in given.pop("config", "").split(",") if text]
+    given.pop("path", None)
+    return config.load("query", options=given, files=files, environ=os.environ).settings
+
+
+def of_conditions(conditions: list[tuple[str, str, Any]]) -> Window:
+    """Return a window that includes everything that *conditions* select.
+
+    Args:
+        conditions: Column, operator and number each; for ``in``, several numbers.
+    """
+    window = EVERYTHING
+    for column, operator, value in conditions:
+        if operator == "in" and column == "partition":
+            window = window.among(frozenset(value))
+        elif operator != "in":
+            window = window.narrowed(column, operator, value)
+    return window
+
+
+def _conditions(filters: Iterable[Filter]) -> Iterator[tuple[str, str, Any]]:
+    for one in filters:
+        attribute = ".".join(getattr(one, "attribute", ()))
+        if isinstance(one, In) and attribute == "partition":
+            yield attribute, "in", [value for value in one.value if value is not None]
+        elif (operator := _OPERATORS.get(type(one).__name__)) is not None:
+            value: Any = one.value
+            if isinstance(value, datetime):
+                value = _milliseconds(value, up=operator in ("<", "<="))
+            if isinstance(value, int):
+                yield attribute, operator, value
+
+
+def _milliseconds(moment: datetime, *, up: bool) -> int:
+    """Return a moment in Kafka's ms; one between two numbers is rounded outwards."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    micros = (aware - _EPOCH) // timedelta(microseconds=1)
+    return -(-micros // 1000) if up else micros // 1000

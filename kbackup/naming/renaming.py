@@ -1,0 +1,148 @@
+"""Other names for topics, by the rules of Kafka Connect's ``RegexRouter``.
+
+A name that the regular expression matches as a whole gets the replacement put in for the *first*
+match that a new search from the start finds, which need not be the whole name: ``(.*?)`` matches
+``orders`` whole, then finds the empty text before it, and ``<$1>`` makes ``<>orders`` of it.
+
+Source: ``org.apache.kafka.connect.transforms.RegexRouter`` (kafka 3.5) and
+``java.util.regex.Matcher.replaceFirst`` of OpenJDK 17.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from kbackup.errors import ConfigurationError, counted
+from kbackup.java.regex import IN_DOUBT, JavaPattern, PatternError, translate
+
+_PART: Final = re.compile(
+    r"(?P<text>[^\\$]+)|\\(?P<escaped>.)"
+    r"|\$\{(?P<name>[A-Za-z][A-Za-z0-9]*)\}|\$(?P<digits>[0-9]+)",
+    re.DOTALL,
+)
+_NO_GROUP: Final = "the '$' at character {} begins no reference to a group"
+_OPTIONS: Final = "(--rename-regex, --rename, or transforms.*.regex and .replacement)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """One RegexRouter step; plain data, so it crosses processes.
+
+    Attributes:
+        regex: Java regular expression for the whole name.
+        replacement: What takes the place of the first match: ``$1`` or ``${name}`` for a group,
+            a backslash before a character that stands for itself.
+
+    Raises:
+        ConfigurationError: If Java refuses one of the two, or the regular expression uses
+            something that is not supported.
+    """
+
+    regex: str = ".*"
+    replacement: str
+
+    def __post_init__(self) -> None:
+        _step(self.regex, self.replacement)
+
+    def __call__(self, topic: str) -> str:
+        """Return the new name, or *topic* itself if the whole of it does not match.
+
+        Raises:
+            ConfigurationError: If the pattern takes too long.
+        """
+        step = _step(self.regex, self.replacement)
+        try:
+            if not step.pattern.matches(topic):
+                return topic
+            found = step.pattern.find(topic)
+        except TimeoutError as error:
+            raise ConfigurationError(
+                f"cannot rename {topic!r} by {self.regex!r} {_OPTIONS}",
+                why=f"matching took {error}: the pattern backtracks too much",
+                do="remove a repetition inside a repetition, such as (a+)+ for a+",
+            ) from None
+        new = "".join(
+            part if isinstance(part, str) else found[part] or "" for part in step.replacement
+        )
+        return topic[: found.start()] + new + topic[found.end() :]
+
+
+def rename(topic: str, steps: Sequence[Rename]) -> str:
+    """Return *topic* after all *steps*, each applied to what the one before it returned.
+
+    Raises:
+        ConfigurationError: As `Rename` raises it.
+    """
+    for step in steps:
+        topic = step(topic)
+    return topic
+
+
+class _Step(NamedTuple):
+    pattern: JavaPattern
+    replacement: tuple[str | int, ...]  # text, and numbers of groups
+
+
+@lru_cache(maxsize=64)
+def _step(pattern: str, replacement: str) -> _Step:
+    try:
+        java = translate(pattern)
+    except PatternError as error:
+        raise ConfigurationError(
+            f"cannot rename by the pattern {pattern!r} {_OPTIONS}",
+            why=str(error),
+            do="write it another way; docs/reference/configuration.md lists what is accepted",
+        ) from None
+    try:
+        parts = tuple(parts_of(replacement, java))
+    except PatternError as error:
+        raise ConfigurationError(
+            f"cannot rename to {replacement!r} {_OPTIONS}",
+            why=str(error),
+            do="write $1 or ${name} for a group of the pattern, \\$ for a dollar sign",
+        ) from None
+    return _Step(java, parts)
+
+
+def parts_of(replacement: str, pattern: JavaPattern) -> Iterator[str | int]:
+    """Yield the text and the group numbers of *replacement*, as ``appendReplacement`` reads it.
+
+    Raises:
+        PatternError: If *replacement* refers to a group that *pattern* does not have.
+    """
+    at = 0
+    while at < len(replacement):
+        part = _PART.match(replacement, at)
+        if part is None:
+            raise PatternError(
+                "it ends in a backslash" if replacement[at] == "\\" else _NO_GROUP.format(at)
+            )
+        at = part.end()
+        if (text := part["text"] or part["escaped"]) is not None:
+            yield text
+            continue
+        if (name := part["name"]) is not None:
+            number = pattern.names.get(name)
+            if number is None:
+                raise PatternError(f"the pattern has no group named {name!r}")
+        else:
+            number, used = _number(part["digits"], pattern.group_count)
+            at = part.start("digits") + used
+        if number in pattern.doubtful:
+            raise PatternError(f"it refers to group {number}: {IN_DOUBT}")
+        yield number
+
+
+def _number(digits: str, group_count: int) -> tuple[int, int]:
+    """Return the number of the group that *digits* begin with, and how many of them it takes."""
+    number = int(digits[0])
+    if number > group_count:
+        groups = counted(group_count, "group")
+        raise PatternError(f"the pattern has {groups}, and none with number {number}")
+    for used, digit in enumerate(digits[1:], start=1):
+        if (longer := number * 10 + int(digit)) > group_count:
+            return number, used
+        number = longer
+    return number, len(digits)

@@ -1,0 +1,82 @@
+"""A field of the value: ``timestamp.field``."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.connect import fields
+from kbackup.connect import schema as connect
+from kbackup.java import joda
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors.record_field_options import TIMESTAMP_FIELD
+from kbackup.records import schema_of
+
+_UTC: Final = joda.zone_by_id("UTC")
+_MS: Final = (pa.int32(), pa.int64())
+"""Types whose numbers are ms; the connectors take no other number of a struct."""
+_DAY_MS: Final = 86_400_000
+
+
+class RecordFieldExtractor:
+    """Epoch ms, a Date, or text with epoch ms or a date of ISO 8601, inside the value.
+
+    Text without an offset is UTC; the connectors take the zone of their JVM.  A record without a
+    value has no field, and goes by its own timestamp, as theirs do.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("RecordField", "RecordFieldTimestampExtractor")
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take the path."""
+        self._path = tuple(TIMESTAMP_FIELD.of(options).split("."))
+
+    def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:
+        """Return the times, null where the field is no time, or is not there."""
+        column = fields.values(batch)
+        if fields.holds_json(column):
+            (each,) = fields.in_json(column, [self._path])
+            found = pa.array(map(_from_json, each), pa.int64())
+        else:
+            found = _from_typed(fields.typed(column, self._path), len(batch))
+            if self._is_date(batch):
+                found = pc.multiply(found, _DAY_MS)
+        if not column.null_count:
+            return found
+        return pc.if_else(column.is_null(), RecordExtractor().extract(batch, now_ms), found)
+
+    def _is_date(self, batch: pa.RecordBatch) -> bool:
+        """Whether the field is Connect's Date, whose numbers are days; the connectors die of it."""
+        if fields.DECODED not in batch.schema.names:
+            return False
+        schema = connect.of(schema_of(batch.schema.field(fields.DECODED)))
+        for name in self._path:
+            if schema is not None:
+                schema = schema.value or dict(schema.fields).get(name)
+        return schema is not None and schema.logical == connect.DATE
+
+
+def _from_typed(field: pa.Array | None, rows: int) -> pa.Int64Array:
+    if field is None:
+        return pa.nulls(rows, pa.int64())
+    if field.type in _MS:
+        return field.cast(pa.int64())
+    if pa.types.is_timestamp(field.type):
+        return field.cast(pa.timestamp("ms"), safe=False).view(pa.int64())
+    if pa.types.is_string(field.type):
+        found = field.dictionary_encode()
+        each = [joda.parse_iso(text, _UTC) for text in found.dictionary.to_pylist()]
+        return pa.array(each, pa.int64()).take(found.indices)
+    return pa.nulls(rows, pa.int64())
+
+
+def _from_json(found: object) -> int | None:
+    match found:
+        case bool():
+            return None
+        case int() | float():
+            return int(found) if abs(found) < 2**63 else None  # NaN and infinity are not
+        case str():
+            return joda.parse_iso(found, _UTC)
+    return None

@@ -1,0 +1,408 @@
+"""From Kafka's bytes to the columns of each file, transformed, and which records do not fit.
+
+A whole-record file takes every column as it is.  In the connectors' layout a converter turns keys
+and values into what their files hold, headers become text, and a record may be bad: it is found
+here, for all its files at once, before any of them has been touched.
+
+Source: kafka-connect-storage-common 9bb1f372, ``StorageSchemaCompatibility``.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.connect import projection
+from kbackup.connect import schema as connect
+from kbackup.converters import Converter
+from kbackup.formats import Format
+from kbackup.naming import OFFSET_MAX, View
+from kbackup.pipeline.rows import (
+    BadRecord,
+    Nulls,
+    Part,
+    Rows,
+    by_row,
+    column_at,
+    sliced,
+    stages_of,
+    stretches,
+)
+from kbackup.pipeline.views import COLUMNS, ViewSpec, headers_as_text
+from kbackup.records import ENCODED, Bad, Column, Encoded, Schema, TopicPartition
+from kbackup.transforms.chain import Chain
+from kbackup.transforms.data import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """What a chain of transforms has made of some records.
+
+    Attributes:
+        records: Those that are left, under the same schemas.
+        bad: Those that could not be converted or changed, offsets rising.
+        filtered: Offsets of those that a transform has left out, rising.
+    """
+
+    records: Records
+    bad: tuple[BadRecord, ...] = ()
+    filtered: tuple[int, ...] = ()
+
+
+def transformed(
+    batch: pa.RecordBatch,
+    columns: Mapping[View, Sequence[Column]],
+    chain: Chain,
+    where: TopicPartition,
+) -> Iterator[Transformed]:
+    """Apply *chain* to records.
+
+    Args:
+        batch: ``records.SCHEMA``, offsets rising.
+        columns: Keys and values as converters gave them, a column for each run of a schema; those
+            that are not converted are missing.
+        chain: What to apply.
+        where: Where the records come from.
+
+    Yields:
+        At least once; each record of *batch* is among the records, the bad ones or those left out.
+    """
+    for records, unconverted in _convertible(batch, columns, where):
+        found = chain(records)
+        refused = (
+            BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION", why.by)
+            for run in found
+            for offset, why in run.refused
+        )
+        bad = sorted((*unconverted, *refused), key=lambda at: at.offset)
+        gone = sorted(offset for run in found for offset in run.left_out)
+        runs = [run for run in found if len(run)] or found[:1]
+        for run, after in itertools.zip_longest(runs, runs[1:]):
+            end = OFFSET_MAX if after is None else after.batch["offset"][0].as_py()
+            mine = tuple(each for each in bad if each.offset < end)
+            filtered = tuple(at for at in gone if at < end)
+            bad, gone = bad[len(mine) :], gone[len(filtered) :]
+            yield Transformed(run, mine, filtered)
+
+
+def _convertible(
+    batch: pa.RecordBatch, columns: Mapping[View, Sequence[Column]], where: TopicPartition
+) -> Iterator[tuple[Records, list[BadRecord]]]:
+    """Yield what could be converted, and what not, a run of the same schemas at a time.
+
+    Headers are left alone: whether a file can hold them is seen once they are what they will be.
+    """
+    converted = {view: columns[view] for view in (View.KEY, View.VALUE) if view in columns}
+    bad, stages = by_row([*converted.values()]), stages_of(converted)
+    for start, end in stretches([*converted.values()], len(batch)):
+        some = {view: sliced(runs, start, end) for view, runs in converted.items()}
+        part = batch.slice(start, end - start)
+        records = Records.of(
+            part, where.topic, where.partition, some.get(View.KEY), some.get(View.VALUE)
+        )
+        wrong = {row - start: found for row, found in sorted(bad.items()) if start <= row < end}
+        rows = pa.array((row for row in range(len(part)) if row not in wrong), pa.int64())
+        named = [
+            BadRecord(
+                part["offset"][row].as_py(), found.what, found.why, found.do,
+                stages.get(start + row, "TASK_PUT"),
+            )
+            for row, found in wrong.items()
+        ]  # fmt: skip
+        yield records.take(rows) if wrong else records, named
+
+
+class Compatibility(StrEnum):
+    """What the operator allows within one file."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+
+
+class Verdict(StrEnum):
+    """What is done with a record."""
+
+    APPEND = "append"
+    PROJECT = "project"  # brought under the file's schema, then appended
+    ROTATE = "rotate"  # the files are closed first
+
+
+def needs_version(mode: Compatibility, schema: Schema | None) -> bool:
+    """Whether a record is bad because its schema has no version, and *mode* compares versions."""
+    return mode is not Compatibility.NONE and schema is not None and schema.version is None
+
+
+def judge(mode: Compatibility, file: Schema | None, record: Schema | None) -> Verdict:
+    """Decide about a record under *record* when the open file is under *file*; None is without.
+
+    Neither may lack a version where `needs_version` asks for one.
+    """
+    if file == record:
+        return Verdict.APPEND
+    if file is None or record is None or mode is Compatibility.NONE or not _takes(file, record):
+        return Verdict.ROTATE
+    has, gets = file.version or 0, record.version or 0
+    rotates = gets < has if mode is Compatibility.FORWARD else gets > has
+    return Verdict.ROTATE if rotates else Verdict.PROJECT
+
+
+def brought_under(file: Schema | None, values: pa.Array, record: Schema | None) -> pa.Array | None:
+    """Return *values*, which are under *record*, under *file*; None where they cannot be."""
+    has, gets = connect.of(file), connect.of(record)
+    if has is None or gets is None or not projection.is_projectable(gets, has):
+        return None
+    return projection.projected(values, gets, has)
+
+
+def _takes(file: Schema, record: Schema) -> bool:
+    """Whether values under *record* can be brought under *file* without a loss."""
+    has, gets = connect.of(file), connect.of(record)
+    if has is None or gets is None:
+        return file.takes(record)
+    return projection.is_projectable(gets, has)
+
+
+_WHOLE: Final = "use whole records (without format.class)"
+_NULLS: Final = {
+    View.KEY: (
+        "a record has no key",
+        "store.kafka.keys=true cannot store a null key",
+        f"{_WHOLE}, or store.kafka.keys=false",
+    ),
+    View.VALUE: (
+        "a value is null",
+        "the connectors' layout cannot store it (behavior.on.null.values=fail)",
+        f"{_WHOLE}, or behavior.on.null.values=ignore, or write with store.kafka.keys=true",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """One view of the layout, its plugins ready to use."""
+
+    spec: ViewSpec
+    format: Format
+    converter: Converter | None
+
+    @classmethod
+    def of(cls, spec: ViewSpec, topic: str | None = None) -> Self:
+        """Open the plugins of *spec*, for records of *topic*."""
+        return cls(spec, spec.open_format(), spec.open_converter(topic))
+
+
+def convert(
+    batch: pa.RecordBatch,
+    views: Sequence[Conversion],
+    *,
+    nulls: Nulls = Nulls.FAIL,
+    compatibility: Compatibility = Compatibility.NONE,
+    transforms: tuple[Chain, TopicPartition] | None = None,
+) -> Iterator[Rows]:
+    """Turn records into the columns of their files.
+
+    Args:
+        batch: ``records.SCHEMA``, offsets rising.
+        views: Those of the layout, the values or whole records last.
+        nulls: Leave out records whose value is null once it is converted, or leave the null in
+            its column; otherwise they are bad in a file of values.
+        compatibility: A value whose schema has no version is bad where this compares versions.
+        transforms: What to do to the records, and where they come from.
+
+    Yields:
+        At least once; new rows begin where a schema changes.  Each record of *batch* is among
+        the rows, the bad ones or those left out.
+    """
+    if transforms is None:
+        yield from _checked_rows(_Read.of(batch, views), views, nulls, compatibility)
+        return
+    for read in _transformed(_Read.of(batch, views), views, *transforms):
+        yield from _checked_rows(read, views, nulls, compatibility)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Records, and what their files would hold of them.
+
+    Attributes:
+        batch: ``records.SCHEMA``.
+        runs: For each view the columns of its file, one for each run of a schema; none where a
+            file holds whole records.
+        bad: Records that are not in *batch* any more, offsets rising.
+        filtered: Offsets of the records that a transform has left out.
+    """
+
+    batch: pa.RecordBatch
+    runs: list[list[Column]]
+    bad: tuple[BadRecord, ...] = ()
+    filtered: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, views: Sequence[Conversion]) -> Self:
+        if views[-1].spec.view is View.RECORD:
+            return cls(batch, [])
+        return cls(batch, [_columns(view, batch) for view in views])
+
+
+def _transformed(
+    read: _Read, views: Sequence[Conversion], chain: Chain, where: TopicPartition
+) -> Iterator[_Read]:
+    """Yield what transforms make of the records that could be converted."""
+    runs = {view.spec.view: run for view, run in zip(views, read.runs, strict=False)}
+    for each in transformed(read.batch, runs, chain, where):
+        columns = [_column(each.records, kind) for kind in runs]
+        yield _Read(each.records.batch, columns, each.bad, each.filtered)
+
+
+def _column(records: Records, kind: View) -> list[Column]:
+    if kind is View.HEADERS:
+        return [headers_as_text(records.headers)]
+    return [records.side("key" if kind is View.KEY else "value").column()]
+
+
+def _checked_rows(
+    read: _Read,
+    views: Sequence[Conversion],
+    nulls: Nulls,
+    compatibility: Compatibility,
+) -> Iterator[Rows]:
+    """Yield rows of one schema each, with all that is bad about them."""
+    batch, runs = read.batch, read.runs
+    if not runs:
+        yield Rows(batch, (Part(batch),), bad=read.bad, filtered=read.filtered)
+        return
+    left_out = _null_values(runs[-1]) if nulls is Nulls.IGNORE else None
+    stages = stages_of({view.spec.view: each for view, each in zip(views, runs, strict=True)})
+    for view, columns in zip(views, runs, strict=True):
+        refuses_null = nulls is Nulls.FAIL or view is not views[-1]
+        columns[:] = [
+            _checked(view, column, refuses_null=refuses_null, compatibility=compatibility)
+            for column in columns
+        ]
+    bad = by_row(runs)
+    stays = None
+    if left_out is not None and pc.any(left_out).as_py():
+        stays = pc.invert(left_out)
+        bad = {row: found for row, found in bad.items() if stays[row].as_py()}
+    if bad:
+        rows = pa.array(range(len(batch)), pa.int64())
+        is_good = pc.invert(pc.is_in(rows, pa.array([*bad], pa.int64())))
+        stays = is_good if stays is None else pc.and_(stays, is_good)
+    for start, end in stretches(runs, len(batch)):
+        rows = _rows(batch, views, runs, _Found(bad, stages, left_out, stays), start, end)
+        if start == 0 and (read.bad or read.filtered):
+            named = sorted((*read.bad, *rows.bad), key=lambda at: at.offset)
+            rows = replace(rows, bad=tuple(named), filtered=read.filtered)
+        yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known of the rows of a batch that do not go into its files.
+
+    Attributes:
+        bad: The first complaint about each bad row.
+        stages: Rows of which a converter complained, and at which stage.
+        left_out: Which rows are left out because they have no value; None if there is none.
+        stays: Which rows stay; None for all.
+    """
+
+    bad: dict[int, Bad]
+    stages: dict[int, str]
+    left_out: pa.BooleanArray | None
+    stays: pa.BooleanArray | None
+
+
+def _columns(view: Conversion, batch: pa.RecordBatch) -> list[Column]:
+    """Return what the view's file would hold of each row, a column for each run of a schema."""
+    if view.spec.view is View.HEADERS:
+        return [headers_as_text(batch["headers"])]
+    column = batch["key" if view.spec.view is View.KEY else "value"]
+    return [Column(column)] if view.converter is None else list(view.converter.decode(column))
+
+
+def _checked(
+    view: Conversion, column: Column, *, refuses_null: bool, compatibility: Compatibility
+) -> Column:
+    """Return *column* with all that is bad about its rows."""
+    bad = [*column.bad]
+    values, kind = column.values, view.spec.view
+    if refuses_null and values.null_count and kind in _NULLS:
+        bad += (Bad(row, *_NULLS[kind]) for row in pc.indices_nonzero(values.is_null()).to_pylist())
+    if kind is View.VALUE and needs_version(compatibility, column.schema):
+        text = f"schema.compatibility={compatibility} needs schemas with a version"
+        judged = (
+            range(len(values))
+            if refuses_null
+            else pc.indices_nonzero(values.is_valid()).to_pylist()
+        )
+        bad += (Bad(row, "the value's schema has no version", text) for row in judged)
+    bad += view.format.refuses(kind, values)
+    if (asked := getattr(view.format, "refuses_as_asked", None)) is not None:
+        bad += asked(kind, values, view.spec.options)
+    return replace(column, bad=tuple(bad))
+
+
+def _null_values(columns: Sequence[Column]) -> pa.BooleanArray:
+    """Return for each row whether its value is null, and not because it could not be converted."""
+    masks = []
+    for column in columns:
+        mask = column.values.is_null()
+        if column.bad:
+            rows = pa.array(range(len(mask)), pa.int64())
+            wrong = pc.is_in(rows, pa.array([at.row for at in column.bad], pa.int64()))
+            mask = pc.and_(mask, pc.invert(wrong))
+        masks.append(mask)
+    return pa.concat_arrays(masks)
+
+
+def _rows(
+    batch: pa.RecordBatch,
+    views: Sequence[Conversion],
+    runs: Sequence[Sequence[Column]],
+    found: _Found,
+    start: int,
+    end: int,
+) -> Rows:
+    """Return the rows from *start* to *end*, with what is known of them."""
+    parts = []
+    for view, columns in zip(views, runs, strict=True):
+        column, row = column_at(columns, start)
+        values = column.values.slice(row, end - start)
+        taken = pa.record_batch([values], [COLUMNS[view.spec.view]])
+        encoded = _encoded(view, column)
+        if encoded is not None:
+            field = encoded.schema.on(pa.field(ENCODED, pa.binary()))
+            taken = taken.append_column(field, encoded.values.slice(row, end - start))
+        parts.append(Part(taken, column.schema))
+    rows = Rows(batch.slice(start, end - start), tuple(parts))
+    if found.stays is None:
+        return rows
+    kept = rows.take(pc.indices_nonzero(found.stays.slice(start, end - start)))
+    offsets = batch["offset"]
+    named = tuple(
+        BadRecord(
+            offsets[row].as_py(), bad.what, bad.why, bad.do, found.stages.get(row, "TASK_PUT")
+        )
+        for row, bad in sorted(found.bad.items())
+        if start <= row < end
+    )
+    left_out: tuple[int, ...] = ()
+    if found.left_out is not None:
+        mine = found.left_out.slice(start, end - start)
+        left_out = tuple(rows.batch["offset"].filter(mine).to_pylist())
+    return replace(kept, bad=named, left_out=left_out)
+
+
+def _encoded(view: Conversion, column: Column) -> Encoded | None:
+    """Return the values as they came, if they are still those and the file keeps values so."""
+    found = column.encoded
+    if found is None or found.of is not column.values:
+        return None
+    return found if found.schema.encoding in getattr(view.format, "encodings", ()) else None

@@ -1,0 +1,464 @@
+"""Where files end: pure functions of rows, of what is open, and of a clock as an argument.
+
+A rule returns how many of the rows that follow the open files still take, None where it sets no
+limit.  `kbackup.pipeline.rotate` asks them all: the first one to close the files wins.
+
+Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter``, restated.
+
+`cut` passes rows through and says where files end, by the rules below.  All open files of a
+partition close together.  A rerun from the last committed offset cuts at the same places, however
+the records arrive in batches, so a retry overwrites itself with the same records; the one exception
+is a schedule, which follows the clock.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from operator import attrgetter
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.java import joda
+from kbackup.java.joda import DAY_MS
+from kbackup.pipeline.convert import Compatibility, Verdict, judge
+from kbackup.pipeline.rows import NO_TOMBSTONES, Rows, go_to, keys_of, room_beside_tombstones
+from kbackup.records import Schema, Span, batch_bytes, record_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Every *interval_ms* from local midnight on; the last slot of a day may be short.
+
+    Attributes:
+        interval_ms: ms, at least 1.
+        timezone: A zone that `zones.by_id` knows.
+    """
+
+    interval_ms: int
+    timezone: str
+
+    def next(self, now_ms: int) -> int:
+        """Return the first boundary after *now_ms*, both in ms since the epoch.
+
+        Days of 23 and 25 hours are honoured.  Source: storage-common 9bb1f372,
+        ``DateTimeUtils.getNextTimeAdjustedByDay``.
+        """
+        zone = joda.zone_by_id(self.timezone)
+        day = (now_ms + zone.offset(now_ms)) // DAY_MS
+        start, end = (zone.to_utc(at * DAY_MS) for at in (day, day + 1))
+        slot = (now_ms - start) // self.interval_ms + 1
+        return min(start + slot * self.interval_ms, end)
+
+
+OPEN_FILES: Final = 128
+"""Directories with an open file at a time.  It bounds file handles: three views each, one cut
+being filled and one being stored."""
+
+
+class Reason(StrEnum):
+    """Why files were closed."""
+
+    RECORDS = "flush.size"
+    BYTES = "rotate.bytes"
+    MULTIPLE = "a multiple of offsets"
+    SPAN = "rotate.interval.ms"
+    DIRECTORY = "rotate.file.on.partition.change"
+    SCHEDULE = "rotate.schedule.interval.ms"
+    SCHEMA = "schema.compatibility"
+    OPEN_FILES = "partitioner.max.open.files"
+    TOMBSTONES = "behavior.on.null.values"
+    STORED = "stored before"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When to cut; whichever comes first.  None means never for that reason.
+
+    Attributes:
+        records: After the record that makes this many in all open files, as the connectors'
+            ``flush.size``; below 1 counts as 1.
+        bytes: After the record that makes this many bytes of ``records.record_bytes``.
+        span_ms: Before a record whose time is this much later than the first one's; a late
+            record never cuts.
+        on_directory_change: Before a record that goes to another directory than the one before
+            it; only together with *span_ms*.
+        schedule: At these boundaries of the clock.
+        open_files: Before a record that would open a file in one more directory than this.
+        compatibility: Before a record whose schema the open file of its directory does not take.
+        tombstones: The directory of tombstones, whose files are of no schema of values and which no
+            record comes from or goes to as far as *on_directory_change* is concerned; empty where
+            there are none.  Files end where the order of some key would be lost.
+        stored: At the start and the end of each of these, which are in order and apart.  Within
+            one, only what a file cannot take closes files before its end.
+        every: At each multiple of this many offsets, whoever reads the partition from wherever:
+            there several tasks may divide it among themselves.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+    span_ms: int | None = None
+    on_directory_change: bool = False
+    schedule: Schedule | None = None
+    open_files: int | None = OPEN_FILES
+    compatibility: Compatibility = Compatibility.NONE
+    tombstones: str = NO_TOMBSTONES
+    stored: tuple[Span, ...] = ()
+    every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What is open.
+
+    Attributes:
+        records: Records in all open files.
+        bytes: Bytes of them.
+        base_time: Time of the first record that has one, None if there is none.
+        last_directory: Where the last record went; empty without records.
+        last_offset: Offset of the last record, -1 without.
+        schemas: For each directory with an open file, the schemas of its parts.
+        boundary: Time of the next scheduled cut, None without a schedule.
+        deleted: The keys of the tombstones in the open files.
+        begin: The first offset that the open files cover, None where that is not known.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    base_time: int | None = None
+    last_directory: str = ""
+    last_offset: int = -1
+    schemas: Mapping[str, tuple[Schema | None, ...]] = field(default_factory=dict)
+    boundary: int | None = None
+    deleted: pa.ChunkedArray | None = None
+    begin: int | None = None
+
+    def grown(self, rows: Rows, size: int, rule: Rule) -> "Open":
+        """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
+        found = _directories(rows)
+        schemas = self.schemas
+        if any(name not in schemas for name in found):
+            schemas = {**dict.fromkeys(found, rows.schemas), **schemas}
+        base = self.base_time
+        return replace(
+            self,
+            records=self.records + len(rows),
+            bytes=self.bytes + size,
+            base_time=_first_time(rows) if base is None else base,
+            last_directory=rows.directories[-1].as_py(),  # type: ignore[index]
+            last_offset=rows.last_offset,
+            schemas=schemas,
+            deleted=self._deleted_with(rows, rule) if rule.tombstones in found else self.deleted,
+        )
+
+    def _deleted_with(self, rows: Rows, rule: Rule) -> pa.ChunkedArray:
+        more = keys_of(rows).filter(go_to(rows, rule.tombstones))
+        before = [] if self.deleted is None else self.deleted.chunks
+        return pa.chunked_array([*before, more], more.type)
+
+
+def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the next start or end of what is stored already."""
+    if not rule.stored or not len(rows):
+        return None
+    at = stored_boundary(rule, _first(state, rows))
+    if at is None:
+        return None
+    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
+    return room if room < len(rows) or rows.last_offset == at - 1 else None
+
+
+def by_multiple(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the next multiple of offsets; none where nothing is open, but a gap ends."""
+    if rule.every is None or not len(rows):
+        return None
+    begin = state.begin if state.begin is not None and not state.records else _first(state, rows)
+    at = multiple_after(begin, rule.every)
+    if rows.last_offset < at - 1:
+        return None
+    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
+    return room if room < len(rows) or rows.last_offset == at - 1 else None
+
+
+def multiple_after(offset: int, every: int) -> int:
+    """Return the first multiple of *every* that is greater than *offset*."""
+    return (offset // every + 1) * every
+
+
+def multiple_before(state: Open, rows: Rows, room: int, rule: Rule) -> int:
+    """Return where files end that take *room* of *rows*, by `by_multiple`.
+
+    Where nothing is open, all multiples up to the next row are passed at once.
+    """
+    assert rule.every is not None  # noqa: S101  (it is what has cut)
+    if state.records:
+        return multiple_after(state.last_offset, rule.every)
+    following: int = rows.batch["offset"][room].as_py()
+    return following // rule.every * rule.every
+
+
+def is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
+    """Whether the open files begin within what is stored already."""
+    if not rule.stored or not (len(rows) or state.records):
+        return False
+    first = _first(state, rows)
+    span = _coming(rule, first)
+    return span is not None and span.start_offset <= first
+
+
+def _first(state: Open, rows: Rows) -> int:
+    """Return an offset in the files that are open, or are to be opened with *rows*."""
+    first: int = state.last_offset if state.records else rows.batch["offset"][0].as_py()
+    return first
+
+
+def stored_boundary(rule: Rule, offset: int) -> int | None:
+    """Return the first start or end of what is stored already that is after *offset*."""
+    span = _coming(rule, offset)
+    if span is None:
+        return None
+    return span.end_offset if span.start_offset <= offset else span.start_offset
+
+
+def _coming(rule: Rule, offset: int) -> Span | None:
+    """Return what is stored already and ends next after *offset*."""
+    at = bisect_right(rule.stored, offset, key=attrgetter("end_offset"))
+    return rule.stored[at] if at < len(rule.stored) else None
+
+
+def by_records(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room up to the record that makes the number."""
+    if rule.records is None:
+        return None
+    left = max(1, rule.records) - state.records
+    return left if left <= len(rows) and len(rows) else None
+
+
+def by_bytes(state: Open, rows: Rows, size: int, rule: Rule) -> int | None:
+    """Room up to the record that makes the bytes; *rows* have *size* of them."""
+    if rule.bytes is None or state.bytes + size < rule.bytes or not len(rows):
+        return None
+    up_to = pc.cumulative_sum(record_bytes(rows.batch))
+    at: int = pc.index(pc.greater_equal(up_to, rule.bytes - state.bytes), True).as_py()
+    return at + 1 if at >= 0 else None
+
+
+def by_span(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the first record that is the span, or more, later than the first one."""
+    if rule.span_ms is None:
+        return None
+    base = _first_time(rows) if state.base_time is None else state.base_time
+    if base is None:
+        return None
+    latest = pc.max(rows.times).as_py()
+    if latest is None or latest < base + rule.span_ms:
+        return None
+    at: int = pc.index(pc.greater_equal(rows.times, base + rule.span_ms), True).as_py()
+    return at if at > 0 or state.records else None  # the first row of new files is never late
+
+
+def by_directory_change(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the first record that goes elsewhere than the one before it."""
+    if not rule.on_directory_change or rule.span_ms is None or not len(rows):
+        return None
+    assert rows.directories is not None  # noqa: S101
+    first, last = rows.directories[0].as_py(), state.last_directory
+    if state.records and first != last and rule.tombstones not in (first, last):
+        return 0
+    indices = rows.directories.indices
+    is_new = pc.not_equal(indices[1:], indices[:-1])
+    if rule.tombstones:
+        is_value = pc.invert(go_to(rows, rule.tombstones))
+        is_new = pc.and_(is_new, pc.and_(is_value[1:], is_value[:-1]))
+    at: int = pc.index(is_new, True).as_py()
+    return at + 1 if at >= 0 else None
+
+
+def by_schedule(state: Open, now: int) -> int | None:
+    """No room once the boundary has passed."""
+    is_due = state.records and state.boundary is not None and now >= state.boundary
+    return 0 if is_due else None
+
+
+def by_schema(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the first record whose directory has a file that does not take its schemas.
+
+    Only the value's schema, which is the last, is compared as the rule says; keys and headers go
+    into one file with their equals.
+    """
+    if all(schemas == rows.schemas for schemas in state.schemas.values()):
+        return None
+    foreign = [
+        name
+        for name in _directories(rows)
+        if name in state.schemas
+        and not _fit(state.schemas[name], rows.schemas, rule, has_values=name != rule.tombstones)
+    ]
+    return _first_in(rows, foreign)
+
+
+def by_tombstones(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the first value that a restore would deliver before a tombstone of its key."""
+    if not rule.tombstones or not len(rows):
+        return None
+    deleted = pa.chunked_array([], keys_of(rows).type)
+    if state.deleted is not None:
+        deleted = state.deleted
+    found = room_beside_tombstones(rows, rule.tombstones, frozenset(state.schemas), deleted)
+    return found if found < len(rows) else None
+
+
+def by_open_files(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the first record that needs one directory too many."""
+    if rule.open_files is None:
+        return None
+    new = [name for name in _directories(rows) if name not in state.schemas]
+    return _first_in(rows, new[max(1, rule.open_files) - len(state.schemas) :])
+
+
+def _fit(
+    file: tuple[Schema | None, ...],
+    rows: tuple[Schema | None, ...],
+    rule: Rule,
+    *,
+    has_values: bool,
+) -> bool:
+    if file[:-1] != rows[:-1]:
+        return False
+    return not has_values or judge(rule.compatibility, file[-1], rows[-1]) is not Verdict.ROTATE
+
+
+def _directories(rows: Rows) -> list[str]:
+    """Return the directories of *rows*, in the order in which they appear."""
+    assert rows.directories is not None  # noqa: S101  (only routed rows are cut)
+    names = rows.directories.dictionary
+    if len(names) == 1:
+        return [names[0].as_py()] if len(rows) else []
+    return [names[at].as_py() for at in rows.directories.indices.unique().to_pylist()]
+
+
+def _first_in(rows: Rows, directories: list[str]) -> int | None:
+    if not directories:
+        return None
+    assert rows.directories is not None  # noqa: S101
+    wanted = pc.is_in(rows.directories.dictionary, pa.array(directories, pa.string()))
+    is_there = wanted.take(rows.directories.indices)
+    at: int = pc.index(is_there, True).as_py()
+    return at
+
+
+def _first_time(rows: Rows) -> int | None:
+    times = rows.times
+    if not len(rows):
+        return None
+    assert times is not None  # noqa: S101
+    first: int | None = times[0].as_py()
+    if first is None and times.null_count < len(times):
+        first = times[pc.index(times.is_valid(), True).as_py()].as_py()
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """These rows, of so many bytes of ``records.record_bytes``, belong to the open files."""
+
+    rows: Rows
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The open files end here; *next_offset* is the first offset that they do not cover."""
+
+    next_offset: int
+    reason: Reason
+
+
+def cut(
+    stream: Iterable[Rows],
+    rule: Rule,
+    clock: Callable[[], int] | None = None,
+    span: Span | None = None,
+) -> Iterator[Append | Cut]:
+    """Decide which rows go to which files.
+
+    Args:
+        stream: Routed rows of one topic-partition, offsets rising; consumed once, lazily.  Empty
+            ones only show that time has passed.
+        rule: When to cut.
+        clock: Gives the time in ms since the epoch; asked once for each element of *stream*, and
+            only for a schedule.
+        span: What *stream* was read from; None: from its first row to its last.
+
+    Yields:
+        `Append` with at least one row, in order, and `Cut` between files, or where no file is open
+        and a gap in the offsets passes a multiple of ``Rule.every``.  Last files that no rule
+        closed are left open: only the caller knows whether more comes.
+    """
+    state = _begin(rule, clock, None if span is None else span.start_offset)
+    for rows in stream:
+        now = 0 if clock is None else clock()
+        if not state.records and state.boundary is not None and now >= state.boundary:
+            state = _begin(rule, clock, state.begin)
+        start = 0
+        while True:
+            rest = rows if start == 0 else rows.slice(start)
+            size = batch_bytes(rest.batch)
+            room, reason = _room(state, rest, size, rule, now)
+            if room:
+                part = rest
+                if room < len(rest):
+                    part = rest.slice(0, room)
+                    size = batch_bytes(part.batch)
+                state = state.grown(part, size, rule)
+                yield Append(part, size)
+            if reason is not None:
+                after = state.last_offset + 1
+                if reason is Reason.STORED:  # the cut before ended there, with the same records
+                    after = stored_boundary(rule, state.last_offset) or after
+                if reason is Reason.MULTIPLE:
+                    after = multiple_before(state, rest, room, rule)
+                yield Cut(after, reason)
+                by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
+                kept = Open(boundary=state.boundary, begin=after)
+                state = _begin(rule, clock, after) if by_clock else kept
+            start += room
+            if start >= len(rows):
+                break
+    if rule.every is not None and span is not None and state.records:
+        after = multiple_after(state.last_offset, rule.every)
+        if after <= span.end_offset:  # no record comes after it, but all before it have come
+            yield Cut(after, Reason.MULTIPLE)
+
+
+def _begin(rule: Rule, clock: Callable[[], int] | None, begin: int | None) -> Open:
+    if rule.schedule is None or clock is None:
+        return Open(begin=begin)
+    return Open(boundary=rule.schedule.next(clock()), begin=begin)
+
+
+def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int, Reason | None]:
+    """How many of *rows* the open files take, and why no more; None where they take all."""
+    best: tuple[int, Reason | None] = (len(rows), None)
+    bound = [
+        (Reason.STORED, by_stored(state, rows, rule)),
+        (Reason.SCHEMA, by_schema(state, rows, rule)),
+        (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
+        (Reason.TOMBSTONES, by_tombstones(state, rows, rule)),
+    ]
+    chosen = [
+        (Reason.RECORDS, by_records(state, rows, rule)),
+        (Reason.BYTES, by_bytes(state, rows, size, rule)),
+        # before the rules that look at the next record, which the task of a span does not see
+        (Reason.MULTIPLE, by_multiple(state, rows, rule)),
+        (Reason.SPAN, by_span(state, rows, rule)),
+        (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
+        (Reason.SCHEDULE, by_schedule(state, now)),
+    ]
+    limits = bound if is_stored(state, rows, rule) else [*chosen, *bound]
+    for reason, room in limits:
+        if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
+            best = (room, reason)
+    return best

@@ -1,0 +1,311 @@
+"""The open files of one partition: one set for each directory, filled together, closed together.
+
+Files are spooled: in memory up to a limit that all of them share, then on disk.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.errors import KbackupError
+from kbackup.files import Spool
+from kbackup.formats import Writer
+from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
+from kbackup.pipeline.convert import Conversion, brought_under
+from kbackup.pipeline.rows import NO_TOMBSTONES, Part, Rows, by_directory
+from kbackup.pipeline.views import ViewSpec
+from kbackup.records import (
+    NO_TIMESTAMP,
+    UNKNOWN,
+    Facts,
+    Schema,
+    Span,
+    TopicIdentity,
+    TopicPartition,
+)
+
+NO_RECORDS: Final = Facts(
+    first_offset=-1, last_offset=-1, records=0, min_timestamp=None, max_timestamp=None, sha256=""
+)
+_CUT: Final = ("cut-start", "cut-end", "cut-files")
+_SIBLINGS: Final = "siblings"
+
+
+@dataclass(frozen=True, slots=True)
+class CutFacts:
+    """What is known about the cut that an object belongs to.
+
+    Attributes:
+        span: From the position before the cut to the one after it.
+        files: How many files of values, or of whole records, the cut has.
+    """
+
+    span: Span
+    files: int
+
+    def to_metadata(self) -> dict[str, str]:
+        """Return the facts as an object's user metadata."""
+        return {
+            "cut-start": str(self.span.start_offset),
+            "cut-end": str(self.span.end_offset),
+            "cut-files": str(self.files),
+        }
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Self | None:
+        """Read what `to_metadata` wrote; None where it is not there, or not sound."""
+        try:
+            start, end, files = (int(metadata[name]) for name in _CUT)
+        except (KeyError, ValueError):
+            return None
+        return cls(Span(start, end), files) if 0 <= start <= end and files > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where the blocks of a file are.
+
+    Attributes:
+        key: Where it is stored, beside the file.
+        body: Its bytes.
+    """
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFile:
+    """A file that is complete and waits to be stored.
+
+    Attributes:
+        key: Where to.
+        spec: Which view it is.
+        body: Its bytes; whoever stores them closes it.
+        facts: Of the records in it.
+        cut: Of the cut it belongs to.
+        where: Which partition it is of.
+        identity: Which topic it is of.
+        index: Its index, None where its format has none.
+        is_main: Whether it is what its records are known by: of the files of one directory, one.
+        siblings: Of a file of values, the views beside it.
+    """
+
+    key: str
+    spec: ViewSpec
+    body: Spool
+    facts: Facts
+    cut: CutFacts
+    where: TopicPartition
+    identity: TopicIdentity = UNKNOWN
+    index: Index | None = None
+    is_main: bool = True
+    siblings: tuple[View, ...] = ()
+
+    @property
+    def is_tombstones(self) -> bool:
+        """Whether it holds the keys of records without a value."""
+        return self.is_main and self.spec.view is View.KEY
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What is kept with the object."""
+        return {
+            **self.facts.to_metadata(),
+            **self.cut.to_metadata(),
+            **self.identity.to_metadata(),
+            "partition": str(self.where.partition),
+            **siblings_metadata(self.siblings),
+        }
+
+
+def siblings_metadata(views: Iterable[View]) -> dict[str, str]:
+    """Return what an object of values says of those beside it: nothing where there are none."""
+    names = " ".join(sorted(view.removeprefix(".") for view in views))
+    return {_SIBLINGS: names} if names else {}
+
+
+def siblings_of(metadata: Mapping[str, str]) -> frozenset[View]:
+    """Read what `siblings_metadata` wrote."""
+    names = metadata.get(_SIBLINGS, "").split()
+    return frozenset(view for view in (View.KEY, View.HEADERS) if view.removeprefix(".") in names)
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """One view of one open file."""
+
+    view: Conversion
+    schema: Schema | None
+    body: Spool
+    writer: Writer
+
+
+@dataclass(slots=True)
+class _Open:
+    """The open files of one directory, and what is known of their records."""
+
+    sheets: list[_Sheet]
+    facts: Facts = NO_RECORDS
+
+
+@dataclass(slots=True)
+class OpenFiles:
+    """The open files of one topic-partition.
+
+    Attributes:
+        where: The topic-partition.
+        views: The files of each directory, in the order they are stored.
+        layout: How objects are named.
+        spool_bytes: What all open files together may hold in memory.
+        identity: Which topic it is; kept in each file that has room for it, and beside it.
+        tombstones: The directory of rows without a value, of which everything else is stored, the
+            keys last; empty where there is none.
+        dated: Gives the date under which the files that begin at an offset are stored; needed
+            where the layout is dated.
+        records: Records in all open files.
+    """
+
+    where: TopicPartition
+    views: Sequence[Conversion]
+    layout: Layout
+    spool_bytes: int
+    identity: TopicIdentity = UNKNOWN
+    dated: Callable[[int], str] | None = None
+    tombstones: str = NO_TOMBSTONES
+    records: int = 0
+    _open: dict[str, _Open] = field(default_factory=dict)
+
+    def write(self, rows: Rows) -> None:
+        """Add rows, each to the files of its directory.
+
+        Raises:
+            NoSpaceError: If neither memory nor disk takes them.
+        """
+        for directory, some in by_directory(rows):
+            files = self._open.get(directory)
+            if files is None:
+                files = self._open[directory] = _Open([])
+                for view, part in self._filed(directory, some):
+                    files.sheets.append(self._begin(view, part))
+            for sheet, (_, part) in zip(files.sheets, self._filed(directory, some), strict=True):
+                sheet.writer.write(self._under(sheet.schema, part))
+            files.facts = grown(files.facts, some.batch)
+            self.records += len(some)
+        if len(self._open) > 1:
+            self._relieve()
+
+    def close(self, span: Span) -> list[ClosedFile]:
+        """Complete all open files, and begin anew.
+
+        Args:
+            span: What the cut covers: from the position before it to the one after it.
+
+        Returns:
+            Directory by directory in the order of their first records, the views of each in the
+            layout's order: ready to be stored in that order.
+        """
+        closed = []
+        cut = CutFacts(span, len(self._open))
+        is_spread = len(self._open) > 1
+        for directory, files in self._open.items():
+            facts = files.facts
+            if self.dated is not None:
+                directory = self.dated(facts.first_offset)  # noqa: PLW2901
+            metadata = inner_metadata(facts, self.where, self.identity)
+            for sheet in files.sheets:
+                spec = sheet.view.spec
+                sheet.writer.close(metadata)
+                if is_spread:  # a file may get most of its bytes only now
+                    self._relieve()
+                key = ObjectKey(
+                    self.where.topic, self.where.partition, facts.first_offset, directory,
+                    spec.extension(), spec.view,
+                )  # fmt: skip
+                own = replace(facts, sha256=sheet.body.sha256)
+                is_main = sheet is files.sheets[-1]
+                beside = [each.view.spec.view for each in files.sheets[:-1]] if is_main else ()
+                closed.append(
+                    ClosedFile(
+                        self.layout.key(key), spec, sheet.body, own, cut, self.where,
+                        self.identity, self._index(key, sheet.writer), is_main, tuple(beside),
+                    )
+                )  # fmt: skip
+        self._open, self.records = {}, 0
+        return closed
+
+    def drop(self) -> None:
+        """Discard all open files: the next run begins them again."""
+        for files in self._open.values():
+            for sheet in files.sheets:
+                with suppress(Exception):  # such as a full disk, which is why it is dropped: after
+                    # it, pyarrow's writer has errors of its own, and none may hide the first
+                    sheet.writer.close({})  # left alone, it would write its end later, to nowhere
+                sheet.body.close()
+        self._open, self.records = {}, 0
+
+    def _filed(self, directory: str, rows: Rows) -> list[tuple[Conversion, Part]]:
+        """Return what each file of *directory* takes of *rows*, in the order they are stored."""
+        files = list(zip(self.views, rows.parts, strict=True))
+        return files[-2::-1] if directory == self.tombstones else files
+
+    def _index(self, key: ObjectKey, writer: Writer) -> Index | None:
+        index = getattr(writer, "index", None)
+        if index is None:
+            return None
+        beside = self.layout.key(replace(key, extension=INDEX_EXTENSION))
+        return Index(beside, index(key.start_offset))
+
+    def _under(self, schema: Schema | None, part: Part) -> pa.RecordBatch:
+        """Return the rows of *part* under the schema of their file."""
+        if part.schema == schema:
+            return part.batch
+        values = brought_under(schema, part.batch.column(0), part.schema)
+        if values is None:
+            raise KbackupError(f"{self.where}: a file of one schema was given another")
+        return pa.record_batch([values], [part.batch.schema.names[0]])
+
+    def _begin(self, view: Conversion, part: Part) -> _Sheet:
+        body = Spool(self.spool_bytes)
+        writer = view.format.writer(body, view.spec.view, view.spec.options, part.schema)
+        return _Sheet(view, part.schema, body, writer)
+
+    def _relieve(self) -> None:
+        """Move the largest files to disk until the rest fit into memory together."""
+        bodies = [sheet.body for files in self._open.values() for sheet in files.sheets]
+        held = sorted((body for body in bodies if body.in_memory), key=lambda body: body.size)
+        total = sum(body.size for body in held)
+        while total > self.spool_bytes:
+            largest = held.pop()
+            total -= largest.size
+            largest.move_to_disk()
+
+
+def inner_metadata(facts: Facts, where: TopicPartition, identity: TopicIdentity) -> dict[str, str]:
+    """Return what a file says about itself, if its format has room."""
+    metadata = facts.to_metadata()
+    del metadata["sha256"]
+    metadata |= {"topic": where.topic, "partition": str(where.partition)}
+    return metadata | identity.to_metadata()
+
+
+def grown(facts: Facts, batch: pa.RecordBatch) -> Facts:
+    """Return *facts* with the records of *batch* counted in."""
+    offsets, times = batch["offset"], batch["timestamp"]
+    span = pc.min_max(times).as_py()
+    if span["min"] is not None and span["min"] <= NO_TIMESTAMP:
+        span = pc.min_max(times.filter(pc.not_equal(times, NO_TIMESTAMP))).as_py()
+    lows = [at for at in (facts.min_timestamp, span["min"]) if at is not None]
+    highs = [at for at in (facts.max_timestamp, span["max"]) if at is not None]
+    return replace(
+        facts,
+        first_offset=offsets[0].as_py() if facts.records == 0 else facts.first_offset,
+        last_offset=offsets[-1].as_py(),
+        records=facts.records + len(batch),
+        min_timestamp=min(lows, default=None),
+        max_timestamp=max(highs, default=None),
+    )

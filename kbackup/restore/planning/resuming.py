@@ -1,0 +1,360 @@
+"""Where a restore that was begun continues: what its position means, and what is left to do.
+
+A position is worth something only where the log it was committed to is still there.  It is
+compared with what is to be restored, and with the target, before "done" or "nothing new" is said.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.reading import extent, facts
+from kbackup.errors import (
+    IncompleteBackupError,
+    KbackupError,
+    RefusedError,
+    TopicChangedError,
+    counted,
+)
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.runs.position import Bookmark, Mark, Place, Source, digest
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A target partition before a restore.
+
+    Attributes:
+        where: The partition.
+        topic_id: The topic's id; empty where the cluster has none.
+        span: From its log start to its end offset, open transactions included.
+    """
+
+    where: TopicPartition
+    topic_id: str
+    span: Span
+
+
+LEFT_OUT: Final = "left_out"
+"""The code of the warning that a partition lacks what an earlier run passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a restore finds in one target partition.
+
+    Attributes:
+        bookmark: Where this restore continues; None where it has to begin.
+        refusal: Why it must do neither.
+        warning: Code and sentence for the operator; None where there is nothing to say.
+    """
+
+    bookmark: Bookmark[Mark] | None = None
+    refusal: KbackupError | None = None
+    warning: tuple[str, str] | None = None
+
+    @property
+    def has_written(self) -> bool:
+        """Whether records were restored up to the bookmark, as far as it says."""
+        log = None if self.bookmark is None else self.bookmark.of.log
+        return log is not None and len(log) > 0
+
+
+def judge(
+    found: Position | None, source: Source, log: Log, *, group: str, layout: Layout
+) -> Standing:
+    """Return where a restore of *source* stands in *log*.
+
+    Args:
+        found: The group's position in the target partition.
+        source: What is to be restored.
+        log: The target as it stands.
+        group: The consumer group, for the sentences.
+        layout: How objects are named: an early version kept a key.
+    """
+    if found is None:
+        return Standing()
+    bookmark = Mark.read(found, layout)
+    if bookmark is None:
+        return Standing(refusal=_of_others(group, log.where))
+    if bookmark.of.source.conflicts(source):
+        return Standing()
+    stood = bookmark.of.log
+    return _early(bookmark, log) if stood is None else _in_log(bookmark, stood, log)
+
+
+def united(found: Mapping[TopicPartition, Standing]) -> Standing:
+    """Return where the restore of one source stands whose records go to several partitions.
+
+    Its positions in them are committed together.  Where some of these are worth nothing any more,
+    it can begin anew only if the others have none of its records.
+
+    Args:
+        found: Where it stands in each; at least one.
+    """
+    refused = next((each for each in found.values() if each.refusal is not None), None)
+    if refused is not None:
+        return refused
+    known = {where: at for where, each in found.items() if (at := each.bookmark) is not None}
+    gone = [where for where in found if where not in known]
+    written = [where for where, each in found.items() if each.has_written]
+    warning = next((each.warning for each in found.values() if each.warning is not None), None)
+    if gone and written:
+        why = f"it no longer has its part of what was restored to {written[0]} and others"
+        return Standing(refusal=_changed(gone[0], why))
+    if gone:
+        return Standing(warning=warning)
+    if len({bookmark.of.place for bookmark in known.values()}) > 1:
+        why = "the positions in the partitions of its topic do not agree: they were moved"
+        return Standing(refusal=_changed(next(iter(found)), why))
+    return Standing(next(iter(known.values())), warning=warning)
+
+
+def _in_log(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
+    """Judge a position of this restore by where the log stood, and where it stands."""
+    mark = bookmark.of
+    if mark.target_id and log.topic_id and mark.target_id != log.topic_id:
+        return _anew(log, "target_recreated", "was deleted and created again")
+    if not len(stood):  # nothing was written yet, so nothing can be gone
+        return Standing(bookmark)
+    if not len(log.span):
+        return _anew(log, "target_emptied", "has been emptied")
+    why = None
+    if log.span.end_offset < stood.end_offset:
+        why = (
+            f"its log ends at offset {log.span.end_offset}, but ended at {stood.end_offset} when "
+            "this restore wrote to it"
+        )
+    elif log.span.start_offset > stood.start_offset:
+        why = (
+            f"its log begins at offset {log.span.start_offset}, but this restore has written "
+            f"from {stood.start_offset} on"
+        )
+    if why is not None:
+        return Standing(refusal=_changed(log.where, why))
+    return Standing(bookmark, warning=_left_out(log.where) if mark.total is None else None)
+
+
+def _left_out(where: TopicPartition) -> tuple[str, str]:
+    text = (
+        f"{where}: an earlier run of this restore left out what was damaged, and this one "
+        "continues after it; once that is repaired, restore into a new topic to get its "
+        "records"
+    )
+    return LEFT_OUT, text
+
+
+def _early(bookmark: Bookmark[Mark], log: Log) -> Standing:
+    """Judge a position of a version that did not keep where the log stood."""
+    has_written = bool(bookmark.done.records) or bookmark.of.place.rows > 0
+    if has_written and not len(log.span):
+        return _anew(log, "target_emptied", "has been emptied")
+    if log.span.start_offset:
+        text = (
+            f"{log.where}: its log begins at offset {log.span.start_offset}; an earlier version "
+            "of kbackup restored to it, and cannot say whether restored records were deleted"
+        )
+        return Standing(bookmark, warning=("target_start", text))
+    return Standing(bookmark)
+
+
+def _anew(log: Log, code: str, what: str) -> Standing:
+    text = f"{log.where} {what} since it was restored: the restore starts over"
+    return Standing(warning=(code, text))
+
+
+def _changed(where: TopicPartition, why: str) -> TopicChangedError:
+    return TopicChangedError(
+        f"{where} has lost records that were restored to it",
+        why,
+        "restore into a new topic with --rename, or delete this one first",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def _of_others(group: str, where: TopicPartition) -> RefusedError:
+    return RefusedError(
+        f"consumer group {group} has a position in {where} that no restore committed",
+        "a sink or a consumer uses the group and would lose its place, or somebody has moved it",
+        "choose another --group; where it was moved, restore into a new topic with --rename",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def chain(before: str, sets: Iterable[FileSet]) -> str:
+    """Return what stands for *sets*, as they are now, after those that *before* stands for.
+
+    Objects that a sink has named count by their sizes: a sink may store the same records again.
+    Others count by what the store says of their content, too.
+    """
+    for files in sets:
+        sizes = " ".join(f"{file.key} {file.size} {file.etag}".rstrip() for file in files.files)
+        before = digest(f"{before} {sizes}")
+    return before
+
+
+_THREADS: Final = 16
+"""Objects asked for their facts side by side."""
+
+FactsOf = Callable[[FileSet], Facts | None]
+"""Returns what is known of the records in a set; None where nothing is."""
+
+CutOf = Callable[[FileSet], Hashable]
+"""Returns what stands for the cut of a set: sets of one cut have no record in common."""
+
+_DO: Final = "restore into a new topic with --rename"
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left to restore.
+
+    Attributes:
+        sets: In order, without those that are done.
+        before: `chain` of the value sets that are done.
+        refusal: Why what is left cannot be restored in order any more; None where it can.
+    """
+
+    sets: tuple[FileSet, ...]
+    before: str = ""
+    refusal: KbackupError | None = None
+
+
+def remaining(
+    facts_of: FactsOf,
+    sets: Sequence[FileSet],
+    mark: Mark | None,
+    cut_of: CutOf | None = None,
+    own: Collection[str] | None = None,
+) -> Remaining:
+    """Return what is left of *sets*, in their order.
+
+    Args:
+        facts_of: Asked about each set that may have grown since: of whole records those that begin
+            below the position, of values the one at hand.
+        sets: Of one partition, by start offset.
+        mark: Where the restore stands; None where it begins.
+        cut_of: Tells which sets are of one cut; without, each may be of its own.
+        own: The sets that hold records of the target, where a topic is chosen for each record.
+    """
+    if mark is None:
+        return Remaining(tuple(sets))
+    where = mark.source.where
+    done, before, refusal = _done_values(facts_of, where, sets, mark.place)
+    known = _begun(facts_of, sets, mark.place.offset)
+    done |= _ended(known, mark.place.offset)
+    if refusal is None and mark.total is not None:
+        cuts = {files.id: files.id if cut_of is None else cut_of(files) for files in sets}
+        counted = known if mark.is_all or own is None else known.keys() & own
+        entered = [(cuts[key], said) for key, said in known.items() if key in counted]
+        refusal = _gained(where, entered, mark.place.offset, mark.total)
+    return Remaining(tuple(files for files in sets if files.id not in done), before, refusal)
+
+
+def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
+    """Return *sets* without those of whole records that end below *offset*."""
+    ended = _ended(_begun(partial(facts_of_begun, store), sets, offset), offset)
+    return [files for files in sets if files.id not in ended]
+
+
+def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str, Facts | None]:
+    """Return what is known of the whole-record sets that begin below *offset*, in order."""
+    begun = [files for files in sets if files.is_whole and files.start_offset < offset]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        known = pool.map(facts_of, begun)
+        return {files.id: said for files, said in zip(begun, known, strict=True)}
+
+
+def _ended(known: Mapping[str, Facts | None], offset: int) -> set[str]:
+    """Return the sets that end below *offset*.
+
+    The last one is read again if no checksum vouches for what it says of its end.  The others are
+    followed by one that begins below *offset* too, so theirs can hardly be wrong.
+    """
+    ended = {key for key, said in known.items() if said is not None and said.last_offset < offset}
+    for key, said in list(known.items())[-1:]:
+        if said is not None and not said.sha256:
+            ended.discard(key)
+    return ended
+
+
+def facts_of_begun(store: Store, files: FileSet) -> Facts | None:
+    """Return what an object says of itself, by its metadata or at its beginning."""
+    if files.main is None:
+        return None
+    return facts(store, files.main) or extent(store, files.main)
+
+
+def _done_values(
+    facts_of: FactsOf, where: TopicPartition, sets: Sequence[FileSet], place: Place
+) -> tuple[set[str], str, KbackupError | None]:
+    """Return the value sets that are done, their chain, and what is wrong with them."""
+    has_values = any(not files.is_whole for files in sets)
+    if not place.values or not has_values:
+        return set(), "", None
+    at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), None)
+    if at is None:
+        why = "its rows carry no offsets, so where to continue is unknown"
+        what = f"{where}: the object in which this restore stopped is missing"
+        return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
+    done = [files for files in sets[:at] if not files.is_whole]
+    before = chain("", done)
+    if place.before not in (None, before):
+        why = "their rows carry no offsets, so what is new in them is unknown"
+        what = f"{where}: objects that this restore has passed were added, changed or removed"
+        return set(), "", RefusedError(what, why, _DO, **_place(where))
+    is_named = not (sets[at].is_whole or sets[at].is_generic)
+    known = facts_of(sets[at]) if is_named else None
+    if known is not None and known.records <= place.rows:
+        done, before = [*done, sets[at]], chain(before, [sets[at]])
+    return {files.id for files in done}, before, None
+
+
+def _gained(
+    where: TopicPartition,
+    known: Iterable[tuple[Hashable, Facts | None]],
+    offset: int,
+    total: int,
+) -> KbackupError | None:
+    """Refuse a backup that holds more records below the position than were restored from it.
+
+    Objects that overlap, or reach beyond it, count for what they have there at least.  Those of
+    one cut, in several directories, count in full: a sink that was at work when this restore began
+    may have stored one of them only since.
+    """
+    least, other = 0, 0
+    highest: tuple[Hashable, int] = (None, 0)  # which cut reaches furthest; the others to *other*
+    for cut, said in known:
+        if said is None:
+            continue
+        reach = other if cut == highest[0] else highest[1]
+        twice = max(0, reach - said.first_offset)
+        beyond = max(0, said.last_offset + 1 - offset)
+        least += max(0, said.records - twice - beyond)
+        end = said.last_offset + 1
+        if cut == highest[0]:
+            highest = cut, max(highest[1], end)
+        elif end > highest[1]:
+            highest, other = (cut, end), highest[1]
+        else:
+            other = max(other, end)
+    if least <= total:
+        return None
+    return RefusedError(
+        f"{where}: the backup has gained {counted(least - total, 'record')} below offset {offset}",
+        "this restore has passed them, and restores records in the order of their offsets",
+        _DO,
+        **_place(where),
+    )
+
+
+def _place(where: TopicPartition) -> dict[str, str | int]:
+    return {"topic": where.topic, "partition": where.partition}

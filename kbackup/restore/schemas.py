@@ -1,0 +1,390 @@
+"""Register the schemas of a backup in the registry of the target before the first record.
+
+`plan` says what is registered under which subjects, and asks what the registry has against it;
+`registering` does it; `target` is what a run knows of both.
+
+That is where the id is free, and the subject new, in Confluent's mode IMPORT.  Otherwise a schema
+gets the id that the registry gives it, and tasks rewrite that id in the records.  What a schema
+refers to is registered first.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kbackup.catalog import schemas
+from kbackup.catalog.schemas import KeptSchema, SchemaIndex, SchemaUse
+from kbackup.config import Settings
+from kbackup.connect.registry import (
+    IMPORT,
+    READONLY,
+    READONLY_OVERRIDE,
+    RegisteredSchema,
+    Registry,
+    connect,
+)
+from kbackup.errors import RefusedError, RegistryError
+from kbackup.events import Event, Tell
+from kbackup.naming import Layout
+from kbackup.restore.planning.plan import RestorePlan
+from kbackup.runs import wiring
+from kbackup.runs.summary import Summary
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSchema:
+    """A schema to register.
+
+    Attributes:
+        key: The object that holds it.
+        kept: The schema.
+        subjects: The subjects to register it under, with its version in the source.
+    """
+
+    key: str
+    kept: KeptSchema
+    subjects: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What a restore registers.
+
+    Attributes:
+        where: The registry's name.
+        schemas: What, in the order of their subjects' versions.
+        lacking: What records name and the backup does not have.
+        without: Topics of which the backup has no schema.
+        importing: Subjects that are in mode IMPORT before anything is done.
+    """
+
+    where: str = ""
+    schemas: tuple[PlannedSchema, ...] = ()
+    lacking: tuple[SchemaUse, ...] = ()
+    without: tuple[str, ...] = ()
+    importing: tuple[str, ...] = ()
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Return codes and sentences about what the backup lacks."""
+        only = f"can be read only if Schema Registry at {self.where} has the same schema under it"
+        lacking = [
+            (
+                "lacking_schema",
+                f"{use} is not in the backup: records that name it keep its id, and {only}",
+            )
+            for use in self.lacking
+        ]
+        without = [
+            ("no_schemas", f"the backup has no schemas of {topic}: its records stay as they are")
+            for topic in self.without
+        ]
+        left = (
+            f"is in mode {IMPORT} and stays so, and producers cannot register schemas under it; if "
+            "no other tool set the mode, it was left by a restore that was killed: send DELETE"
+        )
+        importing = [
+            ("import_mode", f"subject {name} {left} /mode/{name} to {self.where} after this one")
+            for name in self.importing
+        ]
+        return lacking + without + importing
+
+
+NOTHING: Final = SchemaPlan()
+"""Records keep the ids that they have."""
+
+
+def subjects(kept: KeptSchema, target: str) -> dict[str, int]:
+    """Return the subjects to register a schema under for the copy of its topic.
+
+    Those that are named after the topic are renamed with it; those of other topics, which share
+    the schema, are left alone.
+    """
+    use, found = kept.use, {}
+    is_shared = False
+    for name, version in kept.versions.items():
+        if name == f"{use.topic}-{use.part}":
+            found[f"{target}-{use.part}"] = version
+        elif name.endswith(("-key", "-value")):
+            is_shared = True
+        else:
+            own = f"{use.topic}-"
+            found[f"{target}-{name.removeprefix(own)}" if name.startswith(own) else name] = version
+    if found or not is_shared:
+        return found or {f"{target}-{use.part}": 1}
+    return {f"{target}-{use.part}": min(kept.versions.values())}
+
+
+def check_plan(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
+    """Ask what can be asked before anything is changed.
+
+    Returns:
+        The subjects whose own mode is `IMPORT`.
+
+    Raises:
+        RefusedError: If something will be refused.
+        RegistryError: If the registry does not answer.
+    """
+    registry.schema(0)  # nobody's id: whether it answers, and its user may read
+    names = {name for each in found.schemas for name in each.subjects}
+    modes = {"the registry": registry.mode()}
+    if modes["the registry"] is not None:
+        modes |= {name: registry.mode(name) for name in sorted(names)}
+    for what, mode in modes.items():
+        if mode in (READONLY, READONLY_OVERRIDE):
+            raise RefusedError(
+                f"Schema Registry at {found.where} does not accept schemas",
+                f"{what} is in mode {mode}",
+                "set its mode to READWRITE, or restore without --schema-registry-url",
+            )
+    grown = {name for name in names if registry.versions_of(name)}
+    for each in found.schemas:
+        for name in each.subjects.keys() & grown:
+            if each.kept.schema.references or registry.is_compatible(name, each.kept.schema):
+                continue  # what it refers to may have to be registered first
+            raise RefusedError(
+                f"{each.kept.use} is not compatible with the schemas of subject {name}",
+                f"that subject already has other schemas in Schema Registry at {found.where}",
+                "relax the subject's compatibility, or restore under another name: "
+                "--rename 'copy_of_$0'",
+            )
+    return tuple(name for name in sorted(names) if modes.get(name) == IMPORT)
+
+
+def two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
+    """Return the error of a backup in which one id means several schemas."""
+    return RefusedError(
+        f"{use} names several schemas in this backup",
+        f"the source's registry was set up anew and assigned the id again: {', '.join(keys)}",
+        "restore without --schema-registry-url, or move away the schema objects that do not "
+        "belong to the records to be restored",
+    )
+
+
+@dataclass(slots=True)
+class Registering:
+    """Registers schemas in one registry."""
+
+    registry: Registry
+    _imports: dict[str, bool] = field(default_factory=dict)
+    _known: dict[str, RegisteredSchema] = field(default_factory=dict)  # by digest in the source
+
+    def id_of(self, each: PlannedSchema) -> int:
+        """Register a schema under its subjects; return its id."""
+        schema = self._placed(each.kept.schema)
+        ids = [
+            self._under(subject, schema, each.kept.use.id, version)
+            for subject, version in each.subjects.items()
+        ]
+        return ids[0]
+
+    def _placed(self, schema: RegisteredSchema) -> RegisteredSchema:
+        """Register what *schema* refers to; return it with the versions that these have here."""
+        if schema.digest in self._known:
+            return self._known[schema.digest]
+        references = []
+        for each in schema.references:
+            inner = self._placed(each.schema)
+            new = self.registry.register(each.subject, inner)
+            version = self.registry.version(new, each.subject) or each.version
+            references.append(replace(each, schema=inner, version=version))
+        placed = replace(schema, references=tuple(references))
+        self._known[schema.digest] = placed
+        return placed
+
+    def _under(self, subject: str, schema: RegisteredSchema, old: int, version: int) -> int:
+        if self._may_import(subject):
+            there = self.registry.schema(old)
+            if there is None or there == schema:
+                new = self._imported(subject, schema, old, version)
+                if new is not None:
+                    return new
+                self._imports[subject] = False  # as for any subject that is not new
+        return self.registry.register(subject, schema)
+
+    def _may_import(self, subject: str) -> bool:
+        """Whether ids can be chosen under *subject*: the registry has modes, and it is new.
+
+        Or someone else has set its mode, or a run that was killed: then nothing else can be done.
+        """
+        if subject not in self._imports:
+            self._imports[subject] = self.registry.mode() is not None and (
+                not self.registry.versions_of(subject) or self.registry.mode(subject) == IMPORT
+            )
+        return self._imports[subject]
+
+    def _imported(
+        self, subject: str, schema: RegisteredSchema, old: int, version: int
+    ) -> int | None:
+        """Register a schema under its old id; the subject's mode is as before at the end.
+
+        Returns:
+            The id; None if the registry refuses.
+
+        Raises:
+            RegistryError: If the mode is not as before.
+        """
+        try:
+            before = self.registry.mode(subject)
+        except RegistryError:
+            return None
+        try:
+            if before != IMPORT:
+                self.registry.set_mode(subject, IMPORT)
+            return self.registry.put(subject, schema, old, version)
+        except RegistryError:
+            return None
+        finally:  # also after a refusal: an answer may have been lost
+            self._reset(subject, before)
+
+    def _reset(self, subject: str, before: str | None) -> None:
+        try:
+            if self.registry.mode(subject) != before:
+                self.registry.set_mode(subject, before)
+        except RegistryError as error:
+            raise RegistryError(
+                f"subject {subject} may still be in mode {IMPORT}: it could not be reset",
+                f"{error.what}: {error.why}",
+                f"send DELETE /mode/{subject} to the registry, then run again",
+            ) from error
+
+
+_READERS: Final = 8
+"""Objects that are read side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemasPlanned:
+    """What is to be registered.
+
+    Attributes:
+        registry: Where, as people know it.
+        schemas: What the summary says of each.
+    """
+
+    registry: str
+    schemas: Sequence[Mapping[str, Any]]
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        return {"type": "plan_schemas", "registry": self.registry, "schemas": list(self.schemas)}
+
+
+class TargetSchemas:
+    """The schemas of one restore's target; remembers what it has registered.
+
+    Args:
+        settings: They name the target's registry; without one, records keep the ids that they have.
+        layout: Which ``topics.dir``.
+        summary: Gets what is registered, and warnings.
+        tell: Takes events.
+
+    Attributes:
+        ids: What tasks need to know: by topic of the backup and part, ``key`` or ``value``, the id
+            in the target of each id that is registered so far.
+    """
+
+    def __init__(self, settings: Settings, layout: Layout, summary: Summary, tell: Tell) -> None:
+        self._registry, self._layout = wiring.schema_registry(settings), layout
+        self._summary, self._tell = summary, tell
+        self._planned = NOTHING
+        self._warned: set[str] = set()
+        self._done: set[str] = set()
+        self._facts: dict[SchemaUse, dict[str, Any]] = {}
+        self.ids: dict[str, dict[str, dict[int, int]]] = {}
+
+    def plan(self, restore: RestorePlan, store: Store) -> None:
+        """Find out what is still to be registered for whole records of *restore*; change nothing.
+
+        Raises:
+            ConfigurationError: If a client library is missing.
+            CorruptObjectError: If a schema cannot be read.
+            RefusedError: If the registry will not take them: it is read-only, or has a schema
+                under the same subject that one of them is not compatible with; or an id of the
+                backup has two meanings.
+            RegistryError: If the registry does not answer.
+            StoreError: If the backup does not.
+        """
+        targets = {
+            topic.intent.source: topic.intent.target
+            for topic in restore.topics
+            if not topic.refusals
+            and any(files.is_whole for unit in topic.units for files in unit.sets)
+        }
+        self._planned = NOTHING
+        if self._registry is None or not targets:
+            return
+        for topic in targets:
+            self.ids.setdefault(topic, {})
+        index = SchemaIndex.read(store, self._layout, sorted(targets))
+        new = [
+            (use, key)
+            for use, keys in sorted(index.keys.items())
+            for key in keys
+            if len(keys) > 1 or key not in self._done
+        ]
+        with ThreadPoolExecutor(_READERS) as pool:
+            loaded = list(pool.map(lambda one: schemas.load(store, *one), new))
+        kept: dict[SchemaUse, tuple[str, KeptSchema]] = {}
+        for (use, key), each in zip(new, loaded, strict=True):
+            _, first = kept.setdefault(use, (key, each))
+            if first.schema.meaning != each.schema.meaning:
+                raise two_meanings(use, index.keys[use])
+        planned = [
+            PlannedSchema(key, each, subjects(each, targets[each.use.topic]))
+            for use, (key, each) in kept.items()
+            if self._done.isdisjoint(index.keys[use])
+        ]
+        planned.sort(key=lambda each: (max(each.subjects.values()), each.kept.use))
+        found = SchemaPlan(
+            self._registry.name,
+            tuple(planned),
+            tuple(sorted(index.unknown | set(index.missing))),
+            tuple(sorted(targets.keys() - {use.topic for use in index.keys})),
+        )
+        if planned or not self._done:  # a registry that is away holds up nothing but new schemas
+            found = replace(found, importing=check_plan(connect(self._registry), found))
+        self._facts |= {each.kept.use: _fact(each, None) for each in planned}
+        self._planned = found
+
+    def show(self) -> None:
+        """Say what is planned, and what the backup lacks, once."""
+        planned = self._planned
+        for code, text in planned.warnings():
+            if text not in self._warned:
+                self._warned.add(text)
+                self._tell(self._summary.warn(code, text))
+        if planned.schemas:
+            facts = [self._facts[each.kept.use] for each in planned.schemas]
+            self._tell(SchemasPlanned(planned.where, facts))
+            self._keep_facts()
+
+    def register(self) -> None:
+        """Register what was planned; may be repeated.
+
+        Raises:
+            RegistryError: If the registry refuses a schema, or does not answer.
+        """
+        found = self._planned
+        if self._registry is None or not found.schemas:
+            return
+        registering = Registering(connect(self._registry))
+        for each in found.schemas:
+            use, new = each.kept.use, registering.id_of(each)
+            self.ids.setdefault(use.topic, {}).setdefault(use.part, {})[use.id] = new
+            self._facts[use] = _fact(each, new)
+            self._done.add(each.key)
+        self._keep_facts()
+
+    def _keep_facts(self) -> None:
+        self._summary.facts["schemas"] = list(self._facts.values())
+
+
+def _fact(each: PlannedSchema, new_id: int | None) -> dict[str, Any]:
+    """Return what the summary says of a schema; *new_id* is None until it is registered."""
+    use = each.kept.use
+    return {
+        "topic": use.topic, "part": use.part, "id": use.id, "new_id": new_id,
+        "subjects": sorted(each.subjects),
+    }  # fmt: skip

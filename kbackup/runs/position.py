@@ -1,0 +1,414 @@
+"""What is committed beside an offset: what a sink's offset, or a restore's, rests on.
+
+The group's offset on the target partition is the next offset of the *backup*.  An offset alone
+does not say which backup, which source and which target log it was about, so a mark does.  It
+is bounded whatever the backup looks like: keys are kept as digests.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+from kbackup.errors import NewerVersionError, ObjectKeyError
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one run has done in a partition, over all tasks that it has tried it with.
+
+    Attributes:
+        records: Records that are safe: stored, or acknowledged and committed.
+        objects: Objects stored, or file sets read to their end.
+        bytes_read: Bytes of the records read, as `records.record_bytes` counts; of a restore, of
+            the objects read.
+        bad_records: Records left out because they do not fit where they go.
+        filtered: Records that a transform left out.
+        first: Offset in the backed-up partition of the first record that is safe, None without
+            one.
+        last: That of the last one.
+        bytes_stored: Bytes of the objects stored; of sinks only.
+        nulls: Records left out because they have no value; of sinks only.
+        commits: Transactions that held records, or commits without transactions; of restores
+            only, as all that follow.
+        duplicates: Records that several objects hold, each of them written once.
+        zero_timestamps: Timestamps of 0 ms, written as 1 ms.
+        bad_objects: File sets of which rows were left out as bad.
+        strange_schemas: Keys and values written with the id of a schema that the backup lacks.
+    """
+
+    records: int = 0
+    objects: int = 0
+    bytes_read: int = 0
+    bad_records: int = 0
+    filtered: int = 0
+    first: int | None = None
+    last: int | None = None
+    bytes_stored: int = 0
+    nulls: int = 0
+    commits: int = 0
+    duplicates: int = 0
+    zero_timestamps: int = 0
+    bad_objects: int = 0
+    strange_schemas: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return as plain data what is not nothing."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in given.items() if value != getattr(NOTHING, name)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the fields that are there and whole numbers; the others keep their defaults."""
+        given = ((field.name, data.get(field.name)) for field in fields(cls))
+        return cls(**{name: value for name, value in given if type(value) is int})
+
+    def __add__(self, later: "Done") -> "Done":
+        """Return what was done with what was done *later*."""
+        ends = ("first", "last")
+        counts = {
+            field.name: getattr(self, field.name) + getattr(later, field.name)
+            for field in fields(self)
+            if field.name not in ends
+        }
+        first = later.first if self.first is None else self.first
+        return Done(**counts, first=first, last=self.last if later.last is None else later.last)
+
+
+NOTHING: Final = Done()
+
+
+_JSON: Final = json.JSONDecoder()
+
+
+class Ground(Protocol):
+    """What must still be there for a committed offset to mean anything."""
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return it as plain data."""
+        ...
+
+
+Of = TypeVar("Of", bound=Ground)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark(Generic[Of]):
+    """What is kept beside a committed offset: what it rests on, and who committed it.
+
+    It lets the next run see that group, bucket and target agree.  It carries the offset itself:
+    what moves an offset may keep the metadata.
+
+    Attributes:
+        of: What the offset rests on: of a sink the `LastObject`, of a restore the `Mark`.
+        run: Id of the run that committed; empty where it was not kept.
+        done: What that run had done in this partition by then: where a task dies, the one that
+            takes over continues from here, and no count is lost.
+        at: The offset that it was committed with; None where it was not kept, or not committed yet.
+    """
+
+    of: Of
+    run: str = ""
+    done: Done = NOTHING
+    at: int | None = None
+
+    def position(self, offset: int) -> Position:
+        """Return *offset* with this beside it, to commit."""
+        return Position(offset, replace(self, at=offset).to_metadata())
+
+    def to_metadata(self) -> str:
+        """Return the text to commit with the offset; a broker takes 4,096 bytes."""
+        at = {} if self.at is None else {"at": self.at}
+        data = {**self.of.to_dict(), **at, "run": self.run, "done": self.done.to_dict()}
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str, of: "Callable[[Mapping[str, Any]], Of]") -> "Bookmark[Of] | None":
+        """Read what `to_metadata` wrote; None where it is anyone else's.
+
+        Args:
+            text: What was committed, by whomever; what follows it is left out, as a client may
+                read on behind it (`kbackup.kafka.positions.position_of`).
+            of: Reads what the offset rests on.  Whatever it raises for data that is not ours, of
+                the errors that reading plain data raises, makes it anyone else's.
+        """
+        try:
+            data, _ = _JSON.raw_decode(text)
+            run, done, at = data.get("run", ""), data.get("done") or {}, data.get("at")
+            if not (isinstance(run, str) and isinstance(done, dict) and isinstance(at, int | None)):
+                return None
+            return cls(of(data), run, Done.from_dict(done), at)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class LastObject:
+    """What a sink's offset rests on: the object that ends there.
+
+    Attributes:
+        key: The object's key; None: nothing had been stored before this offset.
+        last_offset: Offset of its last record; None where another tool wrote it, which says only
+            how many records it holds.
+        identity: Which topic the offset is of; not known where an earlier version committed it.
+        again_to: The offset up to which values are stored a second time, because the group was set
+            back; None where the offset is not before that.
+        size: Of the object, in bytes; None where it was not kept.
+    """
+
+    key: str | None = None
+    last_offset: int | None = None
+    identity: TopicIdentity = UNKNOWN
+    again_to: int | None = None
+    size: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        again = {} if self.again_to is None else {"again": self.again_to}
+        size = {} if self.size is None else {"size": self.size}
+        return {
+            "key": self.key, "last": self.last_offset, **size, **self.identity.to_metadata(),
+            **again,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned.
+
+        Raises:
+            KeyError: If it is anything else.
+            TypeError: Likewise.
+            UnicodeError: If the key is none.
+        """
+        identity = TopicIdentity.from_metadata(data)
+        found = cls(data["key"], data["last"], identity, data.get("again"), data.get("size"))
+        (found.key or "").encode()  # half of a surrogate pair is no key
+        is_sound = (
+            isinstance(found.key, str | None)
+            and isinstance(found.last_offset, int | None)
+            and isinstance(found.again_to, int | None)
+            and isinstance(found.size, int | None)
+            and isinstance(identity.cluster_id, str)
+            and isinstance(identity.topic_id, str)
+        )
+        if not is_sound:
+            raise TypeError("not what a sink commits")
+        return found
+
+    @classmethod
+    def read(cls, text: str) -> "Bookmark[LastObject] | None":
+        """Read what a sink committed; None where it is anyone else's."""
+        return Bookmark.read(text, cls.from_dict)
+
+    @classmethod
+    def beside(cls, position: Position | None) -> "Bookmark[LastObject] | None":
+        """Read what a sink committed with that offset; None where somebody has moved it since.
+
+        Where an earlier version committed it, which offset that was is not known.
+        """
+        if position is None:
+            return None
+        found = cls.read(position.metadata)
+        return found if found is not None and found.at in (None, position.offset) else None
+
+
+VERSION: Final = 2
+"""Of the text.  Version 1, of kbackup 0.1 before it kept its source, named the object's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a position refers to in the backup.
+
+    Attributes:
+        backup: Digest of where the backup is.
+        where: The partition that was backed up.
+        identity: Which topic that was, as far as its objects say.
+        window: Which of its records are restored; empty for all.
+    """
+
+    backup: str
+    where: TopicPartition
+    identity: TopicIdentity = UNKNOWN
+    window: str = ""
+
+    def conflicts(self, other: "Source") -> bool:
+        """Whether this is known to be another source than *other*."""
+        if self.window != other.window:
+            return True
+        if self.where != other.where or self.identity.conflicts(other.identity):
+            return True
+        return bool(self.backup and other.backup) and self.backup != other.backup
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a restore is in a partition.
+
+    Whole records know their offsets: their progress is an offset, and an object that has grown is
+    read again from there.  Rows of the connectors' layout do not: theirs is a number of rows.
+
+    Attributes:
+        offset: The next offset of whole records; all below it are done.
+        reached: What is committed: the next offset of the backup, whole records or not.
+        values: Digest of the key of the value set at hand; empty before the first.
+        rows: Rows of that set that are done.
+        before: Digest of all value sets before that one, as they were; None where a version
+            committed the place that did not keep it.
+        content: Digest of *rows* if their object has a name of any form; empty otherwise.
+    """
+
+    offset: int
+    reached: int
+    values: str = ""
+    rows: int = 0
+    before: str | None = ""
+    content: str = ""
+
+
+def digest(text: str) -> str:
+    """Return a short digest of *text*."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a restore's offset rests on.
+
+    Attributes:
+        source: What is restored.
+        target_id: Id of the target topic; empty where the cluster has none.
+        log: Where the target's log stood: its end when this restore began in it, and what its
+            end is at least since.  This restore's records are in between.
+        place: How far it is.
+        total: Whole records of the backup that it has finished, over all runs; None if that is not
+            known, as after an object that was skipped.
+        ids: Some of the schemas' ids that it found, each with its part, "key" or "value", and what
+            it is in the target; None where it was given no Schema Registry.
+        is_all: Whether *total* counts the records of all sets; else of those that hold records of
+            the target, where transforms choose a topic for each record.
+    """
+
+    source: Source
+    target_id: str
+    log: Span | None
+    place: Place
+    total: int | None = 0
+    ids: tuple[tuple[str, int, int], ...] | None = None
+    is_all: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, but for the offset that is committed."""
+        source, place, log = self.source, self.place, self.log
+        return {
+            "v": VERSION, "backup": source.backup,
+            "source": [source.where.topic, source.where.partition],
+            **({"window": source.window} if source.window else {}),
+            **source.identity.to_metadata(), "target-id": self.target_id,
+            "log": None if log is None else [log.start_offset, log.end_offset],
+            "offset": place.offset, "values": place.values, "rows": place.rows,
+            "before": place.before, "total": self.total,
+            **({"content": place.content} if place.content else {}),
+            **({} if self.ids is None else {"ids": self.ids}),
+            **({} if self.is_all else {"all": False}),
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], offset: int) -> Self:
+        """Read what `to_dict` returned, committed beside *offset*.
+
+        Raises:
+            KeyError: If it is anything else.
+            TypeError: Likewise.
+            ValueError: Likewise.
+        """
+        topic, partition = data["source"]
+        source = Source(
+            data["backup"],
+            TopicPartition(topic, partition),
+            TopicIdentity.from_metadata(data),
+            data.get("window", ""),
+        )
+        place = Place(
+            data["offset"], offset, data["values"], data["rows"], data["before"],
+            data.get("content", ""),
+        )  # fmt: skip
+        log = None if data["log"] is None else Span(*data["log"])
+        ids = data.get("ids")
+        if ids is not None:
+            ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
+        is_all = bool(data.get("all", True))
+        return cls(source, data["target-id"], log, place, data["total"], ids, is_all)
+
+    @classmethod
+    def read(cls, position: Position, layout: Layout) -> "Bookmark[Mark] | None":
+        """Read what a restore committed with that offset; None where it is anyone else's.
+
+        Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
+        always say which offset it was; whole records alone show it.
+
+        Raises:
+            NewerVersionError: If a restore of a later version committed it.
+        """
+
+        def of(data: Mapping[str, Any]) -> Mark:
+            if "v" in data:
+                if isinstance(data["v"], int) and data["v"] > VERSION:
+                    raise NewerVersionError.of("the restore's position", data["v"], VERSION)
+                return cls.from_dict(data, position.offset)
+            return _version_1(position.offset, data, layout)
+
+        found = Bookmark.read(position.metadata, of)
+        if found is None:
+            return None
+        at, place = found.at, found.of.place
+        if at is None and place.offset and not place.values:
+            at = place.offset
+        return found if at in (None, position.offset) else None
+
+    def follows(self, earlier: "Mark") -> bool:
+        """Whether this is of the same restore into the same log as *earlier*, or a later one."""
+        mine, its = self.log, earlier.log
+        return (
+            not self.source.conflicts(earlier.source)
+            and self.target_id == earlier.target_id
+            and (None if mine is None else mine.start_offset)
+            == (None if its is None else its.start_offset)
+            and self.place.reached >= earlier.place.reached
+        )
+
+    def moved(self, place: Place, *, passed: int | None, log_grew: int) -> Self:
+        """Return the mark that follows this one.
+
+        Args:
+            place: How far the restore is.
+            passed: Whole records of the backup it is done with since; None: not known.
+            log_grew: Offsets of the target's log that were taken since, at least.
+        """
+        total = None if self.total is None or passed is None else self.total + passed
+        log = self.log
+        if log is not None:
+            log = Span(log.start_offset, log.end_offset + log_grew)
+        return replace(self, place=place, log=log, total=total)
+
+
+def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark:
+    """Read what kbackup committed at first: an object's key and its rows, -1 for all of them.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    key, rows = data["key"], int(data["rows"])
+    try:
+        name = layout.parse(key)
+    except ObjectKeyError as error:
+        raise ValueError(str(error)) from None
+    if rows < 0:  # the last row was counted on from the object's first offset
+        last = Done.from_dict(data.get("done") or {}).last
+        rows = max(0, (offset if last is None else last + 1) - name.start_offset)
+    source = Source("", TopicPartition(name.topic, name.partition))
+    return Mark(source, "", None, Place(offset, offset, digest(key), rows, None), total=None)

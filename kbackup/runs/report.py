@@ -1,0 +1,345 @@
+"""How far the work on each partition is: as tasks report it, and as screens show it.
+
+A task keeps a `PartitionReport` of each partition and replaces it as the work continues; the
+driver keeps a `Row` of it, which the screens and the run record show.  What a task commits beside
+an offset is a `Bookmark`; whoever continues there reads it.
+
+Each of them has what both directions share, and of the other type what one direction alone knows:
+``PartitionReport[OfSink]``, ``Bookmark[Mark]``.  They cross processes as plain data, whose names
+`PartitionReport.to_dict` and `Bookmark.to_metadata` fix.
+
+Consumers of committed records read no further than the first offset of a transaction that is open.
+While it is open, all that follows is kept from a backup too: for moments as a rule, and until
+somebody ends it where its producer is gone and the coordinator has lost it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+from kbackup import clock
+from kbackup.errors import Failure
+from kbackup.events import Event, Progress
+from kbackup.records import Span, TopicPartition
+from kbackup.runs.position import NOTHING, Bookmark, Done, LastObject
+
+LONG_S: Final = 900.0
+"""Kafka's default for ``transaction.max.timeout.ms``: no transaction should be open for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """Where a transaction holds a partition's backup up, as of a look at the cluster.
+
+    Times are in seconds since the epoch, by the clock of the host that looked.
+
+    Attributes:
+        offset: The last stable offset.
+        end: The end of the log, behind the transaction.
+        seen: When the log ended there.
+        since: When the backup was first seen to be held up at this offset.
+        until: All that was written before then is in the backup once *offset* is; None where that
+            is not known.
+        waits: An end of the log, and when it was that: once the backup is there, all that was
+            written before then is in it.
+        is_at_start: The log begins at *offset*: retention has deleted what was before it, and the
+            transaction may be one that had begun there.
+    """
+
+    offset: int
+    end: int
+    seen: float
+    since: float
+    until: float | None = None
+    waits: tuple[int, float] | None = None
+    is_at_start: bool = False
+
+    @classmethod
+    def of(cls, log: Span, end: int, now: float) -> Self | None:
+        """Return what a look at the cluster shows; None where no transaction holds anything up.
+
+        Args:
+            log: From its start to the last stable offset.
+            end: The end of the log, asked for before that: what is written meanwhile is not behind
+                a transaction.
+            now: Seconds since the epoch.
+        """
+        offset = log.end_offset
+        if end <= offset:
+            return None
+        return cls(offset, end, now, now, None, (end, now), not len(log))
+
+    @property
+    def behind(self) -> int:
+        """How many offsets are not in the backup for it."""
+        return self.end - self.offset
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has lasted for longer than a transaction may."""
+        return self.seen - self.since > LONG_S
+
+    def after(self, earlier: "HeldUp | None") -> "HeldUp":
+        """Return this with what an earlier look has shown of the same partition."""
+        if earlier is None:
+            return self
+        is_same = self.offset == earlier.offset or (
+            self.is_at_start and self.offset > earlier.offset
+        )
+        since = min(self.since, earlier.since) if is_same else self.since
+        until, waits = earlier.until, earlier.waits
+        if waits is None or self.offset >= waits[0]:
+            until, waits = (until if waits is None else waits[1]), self.waits
+        return replace(self, since=since, until=until, waits=waits)
+
+    def text(self, where: TopicPartition) -> str:
+        """Return the sentence that says so of *where*."""
+        since = clock.rfc3339(datetime.fromtimestamp(self.since, UTC))
+        return (
+            f"{where} is held up at offset {self.offset} since {since} by an open transaction; "
+            f"{self.behind:,} offsets behind it are not in the backup; if it stays open, see "
+            "kafka-transactions.sh find-hanging"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "offset": self.offset, "end": self.end, "seen": self.seen, "since": self.since,
+            "until": self.until, "waits": self.waits,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned.
+
+        Raises:
+            KeyError: If it is anything else.
+            TypeError: Likewise.
+            ValueError: Likewise.
+        """
+        until, waits = data["until"], data["waits"]
+        return cls(
+            int(data["offset"]),
+            int(data["end"]),
+            float(data["seen"]),
+            float(data["since"]),
+            None if until is None else float(until),
+            None if waits is None else (int(waits[0]), float(waits[1])),
+        )
+
+
+SPANS_MOST: Final = 1000
+"""Spans of skipped offsets that a report names; the ledger names all of them."""
+
+GAPS_MOST: Final = 100
+"""Gaps that a report names, the last of them: each was among them when it was met."""
+
+
+class OneDirection(Protocol):
+    """What only a sink, or only a restore, reports of a partition."""
+
+    @property
+    def target(self) -> str | None:
+        """The topic that is written to; None where objects are."""
+        ...
+
+    def progress(self, done: Done) -> Mapping[str, int]:
+        """Return the bytes that a `Progress` names."""
+        ...
+
+    def row(self, done: Done, *, is_reported: bool) -> Mapping[str, Any]:
+        """Return the fields that only this direction's rows have, in JSON."""
+        ...
+
+
+Own = TypeVar("Own", bound=OneDirection)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport(Generic[Own]):
+    """How far the work on one partition is.
+
+    Attributes:
+        where: The partition that is, or was, backed up.
+        start: The first offset of it to copy; None: nowhere, it is refused.
+        end: The offset to copy up to, as far as it is known.
+        committed: The next offset to copy, as committed; None before anything is.
+        own: What only this direction reports.
+        done: What the run has done.
+        failure: What stopped the work; None if nothing has.
+        held_up: The open transaction behind *end*; None where there is none; of sinks only.
+    """
+
+    where: TopicPartition
+    start: int | None
+    end: int | None
+    committed: int | None
+    own: Own
+    done: Done = NOTHING
+    failure: Failure | None = None
+    held_up: HeldUp | None = None
+
+    @property
+    def reached(self) -> int:
+        """The next offset to copy."""
+        found = self.start if self.committed is None else self.committed
+        assert found is not None  # noqa: S101  (a task works on what is not refused)
+        return found
+
+    def progress(self, run: str, open_records: int) -> Progress:
+        """Return the ``progress`` event: what is safe, and how many records are not safe yet."""
+        done = self.done
+        return Progress(
+            run, self.where, self.committed, done.records, done.objects, open_records,
+            self.own.target, self.end, **self.own.progress(done),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OfSink:
+    """What only a sink reports.
+
+    Attributes:
+        bookmark: What was committed beside the report's *committed*, None where it is nothing of
+            ours.
+        gaps: Offsets that expired before they could be read, in order; no more than `GAPS_MOST`,
+            the last of them.
+        skipped: Offsets of records that were left out because they do not fit the layout, in
+            order; no more than `SPANS_MOST` spans, the first of them.
+        until: Of a run that follows: everything that was written to the partition before then is
+            backed up, in seconds since the epoch; None where that is not known yet.
+    """
+
+    bookmark: Bookmark[LastObject] | None = None
+    gaps: tuple[Span, ...] = ()
+    skipped: tuple[Span, ...] = ()
+    until: float | None = None
+
+    @property
+    def target(self) -> None:
+        """Objects are written."""
+
+    def progress(self, done: Done) -> Mapping[str, int]:
+        """Return the bytes that were stored."""
+        return {"bytes_stored": done.bytes_stored}
+
+    def row(self, done: Done, *, is_reported: bool) -> dict[str, Any]:
+        """Return the fields that only a sink's rows have, in JSON."""
+        found = {
+            "bytes_stored": done.bytes_stored, "skipped": done.bad_records,
+            "skipped_offsets": [[span.start_offset, span.end_offset - 1] for span in self.skipped],
+        }  # fmt: skip
+        return found | {"nulls_left_out": done.nulls} if is_reported else found
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTo:
+    """What one run of a restore wrote to one partition of a target, of one of the backup.
+
+    Attributes:
+        partition: Of the target.
+        records: Records acknowledged and committed.
+        commits: Transactions that held some of them, or commits without transactions.
+    """
+
+    partition: int
+    records: int = 0
+    commits: int = 0
+
+    def __add__(self, other: "WrittenTo") -> "WrittenTo":
+        """Return what was written to the same partition together."""
+        records, commits = self.records + other.records, self.commits + other.commits
+        return WrittenTo(self.partition, records, commits)
+
+
+@dataclass(frozen=True, slots=True)
+class OfRestore:
+    """What only a restore reports.
+
+    Attributes:
+        target: The topic that is written to.
+        planned_objects: File sets to be read, with those that were; 0 where a task does not say.
+        log_end: Where the target's log ended at least before this run's first record, judging by a
+            position that was committed since the plan; None where there was none, or where other
+            partitions of the backup are restored to the same one.
+        lanes: What was written to each partition of the target.
+        skipped: What was left out, and why.
+    """
+
+    target: str
+    planned_objects: int = 0
+    log_end: int | None = None
+    lanes: tuple[WrittenTo, ...] = ()
+    skipped: tuple[Failure, ...] = ()
+
+    def progress(self, done: Done) -> Mapping[str, int]:
+        """Return the bytes that were read."""
+        return {"bytes_read": done.bytes_read}
+
+    def row(self, done: Done, *, is_reported: bool) -> dict[str, Any]:
+        """Return the fields that only a restore's rows have, in JSON."""
+        found = {"target": self.target, "planned_objects": self.planned_objects}
+        left_out = done.bad_records + done.bad_objects
+        more = {"duplicates": done.duplicates, "skipped": left_out}
+        return found | more if is_reported else found
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[Own]):
+    """How far the work on one partition is, and how it is called.
+
+    Attributes:
+        report: How far it is, over all tasks and visits of the run.
+        state: What is to be done, then what has become of it.
+        is_reported: Whether a task has ended its work on it.
+    """
+
+    report: PartitionReport[Own]
+    state: str = "to do"
+    is_reported: bool = False
+
+    @property
+    def end(self) -> int | None:
+        """Where the work ends, as far as that is known: no earlier than it has come."""
+        report = self.report
+        return None if report.end is None else max(report.end, report.committed or 0)
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are left; None where start or end is not known."""
+        report = self.report
+        reached = report.start if report.committed is None else report.committed
+        if reached is None or self.end is None:
+            return None
+        end = self.end if report.held_up is None else max(self.end, report.held_up.end)
+        return end - reached
+
+    def went_on(self, said: Progress) -> "Row[Own]":
+        """Return the row with what a task has made safe meanwhile, which counts the whole run."""
+        report = self.report
+        done = replace(
+            report.done,
+            records=said.records,
+            objects=said.objects,
+            bytes_read=report.done.bytes_read if said.bytes_read is None else said.bytes_read,
+            bytes_stored=(
+                report.done.bytes_stored if said.bytes_stored is None else said.bytes_stored
+            ),
+        )
+        ends = [end for end in (report.end, said.end) if end is not None]
+        report = replace(report, committed=said.committed, end=max(ends, default=None), done=done)
+        return replace(self, report=report)
+
+    def to_dict(self) -> Event:
+        """Return what plan, summary and run record say of the partition, in JSON."""
+        report, done = self.report, self.report.done
+        return {
+            "topic": report.where.topic, "partition": report.where.partition,
+            "start": report.start, "first": done.first, "last": done.last,
+            "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
+            "end": self.end, "committed": report.committed, "lag": self.lag, "state": self.state,
+            **({"filtered": done.filtered} if self.is_reported else {}),
+            **({} if report.held_up is None else {"held_up": report.held_up.to_dict()}),
+            **report.own.row(done, is_reported=self.is_reported),
+        }  # fmt: skip

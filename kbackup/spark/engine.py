@@ -1,0 +1,299 @@
+"""Spark.  Only this folder imports pyspark, and only when a run has something to do.
+
+The driver plans units; a task works through its share of them in its own Python worker and
+returns a report for each.  Records never cross into the JVM.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
+
+import kbackup
+from kbackup.errors import Failure, KbackupError, SparkError, StoppedError
+from kbackup.events import Event, Plain
+from kbackup.spark import log_lines
+from kbackup.spark.channel import Address, Desk, Hub, Line
+from kbackup.spark.java import class_archive, making
+from kbackup.spark.jvm import Starting, end_beside, ended
+from kbackup.spark.log_lines import task_failed
+from kbackup.spark.settings import (
+    DEFAULT_MASTER,
+    EngineSettings,
+    FindJvm,
+    Jvm,
+    NotBegun,
+    R,
+    Report,
+    Task,
+    Timings,
+)
+
+__all__ = [
+    "DEFAULT_MASTER", "SLICES_PER_CORE", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner",
+    "NotBegun", "R", "Report", "ReportingDesk", "Starting", "Task", "Timings", "archive_classes",
+    "class_archive", "deal", "run",
+]  # fmt: skip
+
+Unit = TypeVar("Unit")
+Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
+"""Makes of units and a number of slots what each Spark task gets."""
+
+
+class ReportingDesk(Desk, Protocol):
+    """Hands units out to tasks that ask for them; their reports come over the line."""
+
+    def reports(self) -> Sequence[Any]:
+        """Return a report for each unit that it has handed out, as far as there is any."""
+        ...
+
+
+class Manner(TypedDict, total=False):
+    """How tasks are run, where that matters.
+
+    Attributes:
+        slices_per_core: Spark tasks a core; without it several, which evens out their sizes.
+        deal: How units are dealt out to tasks; without it `deal`.
+        orders: What is put here while tasks run is passed on to all of them.
+        timings: Grows by what it took.
+        keeps: Leave Spark up for the next tasks, unless these fail.
+        desk: Hands out units to tasks; *deal* gives it those units.
+    """
+
+    slices_per_core: int
+    deal: Deal
+    orders: SimpleQueue[Plain]
+    timings: Timings
+    keeps: bool
+    desk: ReportingDesk
+
+
+SLICES_PER_CORE: Final = 4
+"""More slices than cores even out partitions of different size; each costs some 10 ms."""
+
+_STALE_S: Final = 3600.0
+"""An archive in the making that is older was left by a process that was killed."""
+
+
+def deal(units: Sequence[Unit], slots: int) -> list[list[Unit]]:
+    """Deal *units* out in turn: sorted by size, every share gets large and small ones.
+
+    Returns:
+        As many shares as there are slots, or units where those are fewer.
+    """
+    shares = min(slots, len(units))
+    return [list(units[at::shares]) for at in range(shares)]
+
+
+def run(
+    task: Task[R],
+    units: Sequence[Unit],
+    settings: EngineSettings,
+    hear: Callable[[Event], None],
+    stop: threading.Event,
+    *,
+    starting: Starting | None = None,
+    **manner: Unpack[Manner],
+) -> list[R | NotBegun]:
+    """Run *task* over *units* and return all reports.
+
+    Args:
+        task: A module's function, or a `functools.partial` of one.
+        units: Plain data, the largest first.
+        settings: What Spark is given.
+        hear: Called with what tasks report while they run, from another thread.
+        stop: When set, tasks are asked to end at their next safe point.
+        starting: The Spark to use, on its way already; None starts one.
+        manner: See `Manner`.
+
+    Raises:
+        SparkError: If Spark does not start, or a task failed beyond its retries.
+        StoppedError: If tasks were asked to end and did not within ``stop.timeout``.
+    """
+    timings, orders = manner.get("timings"), manner.get("orders")
+    began = time.monotonic()
+    keeps, is_kept = manner.get("keeps", False), False
+    starting = starting or Starting(lambda: settings)
+    if not starting.is_awaited(stop):
+        starting.drop()
+        return []
+    try:
+        spark = starting.spark()
+    except SparkError:
+        if stop.is_set():
+            return []  # the signal that stops the run may have reached the starting JVM too
+        raise
+    ready, context, is_idle = time.monotonic(), spark.context, False
+    try:
+        with translated():  # a Spark that was kept may have died since
+            host = context.getConf().get("spark.driver.host")
+        desk = manner.get("desk")
+        hub = Hub(host, log_lines.logged(hear), desk)
+        finished, cut_off = threading.Event(), threading.Event()
+        watcher = threading.Thread(
+            target=_watch,
+            args=(context, hub, stop, finished, cut_off, settings, orders),
+            daemon=True,
+        )
+        watcher.start()
+        try:
+            slices = manner.get("slices_per_core") or SLICES_PER_CORE
+            job = _Job(task, hub.address, kbackup.__version__)
+            with translated(cut_off):
+                shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
+                found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
+            reports = [_report(each) for each in found]
+            reports += () if desk is None else desk.reports()
+            is_idle = True
+            if not stop.is_set():
+                check_whole(reports, len(units))
+            is_kept = keeps and bool(reports)
+            return reports
+        finally:
+            finished.set()
+            hub.close()
+            if timings is not None:
+                met = hub.met_at or ready
+                timings.spark_start_s += ready - began
+                timings.worker_start_s += met - ready
+                timings.work_s += time.monotonic() - met
+    finally:
+        if not is_kept:
+            end_beside(spark, is_idle=is_idle)
+
+
+def archive_classes(settings: EngineSettings, task: Task[Report]) -> Path:
+    """Make the class archive of the settings' Java, from what one small job loads.
+
+    It holds the classes as the JVM wants them in memory, 70 MB, and saves every later run the
+    time to load and check them.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        SparkError: If Spark does not start, or its Java cannot make one.
+    """
+    if settings.jvm is None or settings.jvm.class_archive is None:
+        raise SparkError("no class archive was made", "HOME is not set", "set KBACKUP_CACHE_DIR")
+    archive = settings.jvm.class_archive
+    scratch = archive.with_name(f"{archive.name}.{os.getpid()}")
+    given = settings.conf.get("spark.driver.extraJavaOptions", "")
+    options = f'{given} "{making(archive)}={scratch}"'
+    recording = replace(
+        settings,
+        conf={**settings.conf, "spark.driver.extraJavaOptions": options},
+        jvm=replace(settings.jvm, class_archive=None),
+    )
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        for left in archive.parent.glob("classes-*.*.*"):
+            with suppress(FileNotFoundError):  # its own process has moved it since
+                if left.stat().st_mtime < time.time() - _STALE_S:
+                    left.unlink()
+        run(task, [0], recording, lambda _: None, threading.Event(), slices_per_core=1)
+        ended()
+        with scratch.open("rb") as made:
+            os.fsync(made.fileno())
+        scratch.replace(archive)
+    except FileNotFoundError as error:
+        raise SparkError(
+            "no class archive was made",
+            f"this Java cannot make one, is not allowed to, or has no space in {archive.parent}",
+            "check that folder, or use another Java 17 or newer",
+        ) from error
+    except OSError as error:
+        raise SparkError(f"{archive} cannot be written", str(error), "") from error
+    finally:
+        with suppress(OSError):
+            scratch.unlink()
+    return archive
+
+
+class _Job(Generic[R]):
+    """What Spark pickles; runs in the Python worker."""
+
+    def __init__(self, task: Task[R], address: Address, version: str) -> None:
+        self._task, self._address, self._version = task, address, version
+
+    def __call__(self, shares: Iterator[Sequence[Any]]) -> Iterator[R | dict[str, Any]]:
+        if kbackup.__version__ != self._version:
+            error = SparkError(
+                "driver and workers have different versions of kbackup",
+                f"driver {self._version}, worker {kbackup.__version__}",
+                "install the same version everywhere",
+            )
+            yield error.to_dict()  # which any version understands
+            return
+        with Line(self._address) as line, log_lines.sent(line):
+            for units in shares:
+                yield from self._task(units, line)
+
+
+def _report(found: R | dict[str, Any]) -> R | NotBegun:
+    """Return what a worker has sent; a dictionary is the failure of one that could not begin."""
+    return NotBegun(Failure.from_dict(found)) if isinstance(found, dict) else found
+
+
+def _watch(
+    context: Any,
+    hub: Hub,
+    stop: threading.Event,
+    finished: threading.Event,
+    cut_off: threading.Event,
+    settings: Any,
+    orders: SimpleQueue[Plain] | None,
+) -> None:
+    """Pass orders and a stop on to the tasks, and end the job when they do not end in time."""
+    while not finished.is_set():
+        while orders is not None and not orders.empty():
+            hub.order(orders.get())
+        if stop.wait(0.1):
+            hub.stop()
+            if not finished.wait(settings.stop_timeout_s):
+                cut_off.set()
+                context.cancelAllJobs()
+            return
+
+
+@contextmanager
+def translated(cut_off: threading.Event | None = None) -> Iterator[None]:
+    """Raise what Spark says as an error of ours.
+
+    Args:
+        cut_off: Set if this process has ended the job, which is no failure of Spark's.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
+    try:
+        yield
+    except Py4JError as error:
+        if cut_off is not None and cut_off.is_set():
+            raise StoppedError("tasks did not end within stop.timeout") from error
+        text = str(getattr(error, "java_exception", error))
+        raise task_failed(text) from error
+    except (OSError, KbackupError) as error:
+        raise SparkError("the connection to Spark broke", str(error)) from error
+
+
+def check_whole(reports: Sequence[Report], units: int) -> None:
+    """Refuse reports of tasks that stopped although nobody asked them to.
+
+    A task whose connection to the driver breaks takes the driver for dead, and stops.
+
+    Raises:
+        SparkError: If something was left undone and no report says why.
+    """
+    failures = [report.failure.code for report in reports if report.failure is not None]
+    stopped = failures.count(StoppedError.code)
+    if stopped or (len(reports) < units and not failures):
+        raise SparkError(
+            "tasks stopped before their work was done",
+            f"{max(stopped, units - len(reports))} of {units} lost their connection to the driver",
+            "run the same command again: it continues from the committed offsets",
+        )

@@ -1,0 +1,300 @@
+"""The process of Spark's JVM on this machine: its command line and its class archive.
+
+``spark-submit`` is two shell scripts and a JVM of its own that only prints this command: 0.3 s, and
+0.2 s more in the class that it then starts.  Where nothing is set that only those scripts know
+about, the same command is made here; everywhere else they are asked.
+
+There are two kinds, which the extension tells apart: ``.aot``, an ahead-of-time cache (JEP 483 and
+514, Java 25), and ``.jsa``, of class data sharing.
+"""
+
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from kbackup.spark.log_lines import exit_sentence
+from kbackup.spark.settings import EngineSettings
+
+_LOOK_S: Final = 0.005
+_START_S: Final = 180.0
+"""How long a JVM may take to say where it listens: a second or two, a minute on a busy machine."""
+
+_ROOM_BYTES: Final = 64 << 10
+"""What it writes to its folder before it listens, generously."""
+
+_FOLDER: Final = "kbackup-jvm-"
+_OWNER: Final = "owner"
+"""In each folder: a file that its process holds with flock, so that the kernel frees it."""
+
+_STALE_S: Final = 3600.0
+"""A folder that is younger may not have been locked yet."""
+
+_SAID: Final = "gateway"
+_NOT_NEEDED: Final = "it is no longer needed"
+
+
+@dataclass(slots=True)
+class Java:
+    """A JVM that we started ourselves.
+
+    Attributes:
+        process: It.
+        folder: Where it says where it listens, and where Spark puts what it needs for a while.
+    """
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    _owner: IO[bytes]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_taken: bool = False
+    _is_dropped: bool = False
+
+    @classmethod
+    def run(cls, command: Sequence[str], environment: Mapping[str, str], log: Any) -> Self:
+        """Start one; what it prints goes to *log*.
+
+        Raises:
+            OSError: If it cannot be started, or there is no room for what it has to say.
+        """
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        _sweep(folder.parent)
+        said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            owner = undo.enter_context((folder / _OWNER).open("wb"))
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _check_room(folder)
+            process = subprocess.Popen(  # noqa: S603  (a Java that was found, options of ours)
+                [command[0], f"-Djava.io.tmpdir={folder}", *command[1:]],
+                stdin=subprocess.PIPE,  # when it breaks, the JVM ends
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment, **said},
+                process_group=0,  # Ctrl-C is for the run, which then ends the JVM
+            )
+            undo.pop_all()
+        return cls(process, folder, owner)
+
+    def gateway(self, connect: Callable[[], Any]) -> Any:
+        """Return pyspark's connection to the JVM, once it listens.
+
+        Raises:
+            OSError: If the JVM ended first, did not listen in time, or was dropped.
+        """
+        try:
+            said = self._said()
+        except BaseException:
+            self.clean()
+            raise
+        port, length = struct.unpack(">ii", said[:8])
+        os.environ |= {"PYSPARK_GATEWAY_PORT": str(port),
+                       "PYSPARK_GATEWAY_SECRET": said[8 : 8 + length].decode()}  # fmt: skip
+        try:  # this is how pyspark is told that there is a JVM already
+            gateway = connect()
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        gateway.proc = self.process
+        return gateway
+
+    def _said(self) -> bytes:
+        """Return what it says of where it listens, and take it."""
+        deadline = time.monotonic() + _START_S
+        while not (self.folder / _SAID).is_file():  # it appears whole, by a rename
+            if self.process.poll() is not None:
+                raise OSError(exit_sentence(self.process.returncode))
+            if time.monotonic() > deadline:
+                raise OSError(f"Java did not say where it listens within {_START_S:.0f} s")
+            time.sleep(_LOOK_S)
+        with self._lock:
+            if self._is_dropped:
+                raise OSError(_NOT_NEEDED)
+            self._is_taken = True
+        return (self.folder / _SAID).read_bytes()
+
+    def drop(self) -> None:
+        """End a JVM that nobody needs, at once, unless someone is connected to it already."""
+        with self._lock:
+            self._is_dropped = not self._is_taken
+            if self._is_dropped:
+                self.process.kill()
+
+    def kill(self) -> None:
+        """End the JVM at once, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what a JVM that has ended may have left in its folder."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._owner.close()
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders in *parent* that processes have left that were killed."""
+    for left in parent.glob(f"{_FOLDER}*"):
+        with suppress(OSError):  # it is in use, or not ours
+            if left.stat().st_mtime < time.time() - _STALE_S:
+                with (left / _OWNER).open("rb+") as owner:
+                    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(left, ignore_errors=True)
+
+
+def _check_room(folder: Path) -> None:
+    """Refuse to start a JVM that could not say where it listens.
+
+    It would neither end nor have room to say why: its main thread dies, and others keep it alive.
+
+    Raises:
+        OSError: If *folder* is on a disk that is full.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(_ROOM_BYTES))
+        file.flush()
+
+
+_CLASHES: Final = re.compile(r"-Xshare|-XX:(SharedArchiveFile|AOTCache|AOTConfiguration)")
+"""Options of the operator's with which Java does not start beside an ahead-of-time cache."""
+
+
+def using(archive: Path) -> str:
+    """Return the JVM option that reads an archive of this kind."""
+    return "-XX:AOTCache" if archive.suffix == ".aot" else "-XX:SharedArchiveFile"
+
+
+def making(archive: Path) -> str:
+    """Return the JVM option that makes an archive of this kind at the JVM's end."""
+    return "-XX:AOTCacheOutput" if archive.suffix == ".aot" else "-XX:ArchiveClassesAtExit"
+
+
+def class_archive(settings: EngineSettings) -> Path | None:
+    """Return the class archive of the settings' Java, None where there is none to be read."""
+    archive = None if settings.jvm is None else settings.jvm.class_archive
+    try:
+        is_there = archive is not None and archive.is_file() and os.access(archive, os.R_OK)
+    except OSError:
+        return None
+    given = settings.conf.get("spark.driver.extraJavaOptions", "")
+    if archive is None or (archive.suffix == ".aot" and _CLASHES.search(given)):
+        return None
+    return archive if is_there else None
+
+
+_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""The JVM only schedules, so it is tuned to start: 3.6 s to a context instead of 6.9 s."""
+
+_GATEWAY: Final = "org.apache.spark.api.python.PythonGatewayServer"
+"""What ``spark-submit pyspark-shell`` runs in the end."""
+
+_SCRIPTS_NEEDED_BY: Final = (
+    "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_TESTING", "SPARK_PREPEND_CLASSES",
+    "SPARK_DIST_CLASSPATH", "SPARK_SUBMIT_OPTS", "SPARK_DRIVER_MEMORY", "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT",
+)  # fmt: skip
+"""Variables that Spark's scripts read, or that say that a JVM is there already."""
+
+_SUBMIT_PROPERTY: Final = re.compile(
+    r"spark\.(submit|jars|files|archives|repl|yarn|kubernetes|kerberos|hadoop)\b"
+    r"|spark\.driver\.(extraClassPath|extraLibraryPath|userClassPathFirst|defaultExtraClassPath)"
+)
+"""Properties that ``spark-submit`` acts on before the JVM runs our code."""
+
+_MODULE_OPTION: Final = re.compile(
+    rb"(--add-opens=[\w./=-]+|--enable-native-access=[\w-]+|-D[\w.]+=[\w.]+"
+    rb"|--sun-misc-unsafe-memory-access=\w+|-XX:\+IgnoreUnrecognizedVMOptions)"
+)
+"""Options that Spark wants for Java's modules, as text constants of a class file.
+
+``--add-modules=jdk.incubator.vector`` is none of them: only MLlib uses it, slim Javas lack it, and
+Java prints a warning about it."""
+
+
+def java_options(archive: Path | None) -> list[str]:
+    """Return our options for the JVM, without those of the operator."""
+    quiet = files("kbackup") / "log4j2.properties"
+    options = [
+        *_JVM.split(),
+        f"-Dlog4j2.configurationFile={quiet}",
+        f"-XX:ErrorFile={tempfile.gettempdir()}/kbackup-java-%p.log",
+    ]
+    if archive is not None:
+        options.append(f"{using(archive)}={archive}")  # of another Java it is passed over
+    return options
+
+
+def direct_command(
+    settings: EngineSettings, conf: Mapping[str, str], archive: Path | None
+) -> list[str] | None:
+    """Return the command that starts Spark's JVM, None where Spark's scripts have to make it.
+
+    Args:
+        settings: Their master is a local one, or None is returned.
+        conf: All Spark properties of the run.
+        archive: The class archive to use.
+    """
+    if settings.jvm is None or not settings.is_local:
+        return None
+    if any(os.environ.get(name) for name in _SCRIPTS_NEEDED_BY):
+        return None
+    if any(map(_SUBMIT_PROPERTY.match, conf)):
+        return None
+    home = _spark_home()
+    modules = [] if home is None else _module_options(home)
+    if home is None or not modules or any((home / "conf").glob("*")):
+        return None
+    return [
+        f"{settings.jvm.home}/bin/java",
+        "-cp",
+        _class_path(home),
+        f"-Xmx{conf['spark.driver.memory']}",
+        *java_options(archive),
+        *modules,
+        *shlex.split(settings.conf.get("spark.driver.extraJavaOptions", "")),
+        _GATEWAY,
+    ]
+
+
+def _spark_home() -> Path | None:
+    """Return where pip installed Spark, None where it is elsewhere."""
+    spec = find_spec("pyspark")  # importing it takes 0.1 s, which is better spent beside the JVM
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin).parent
+    return found if (found / "bin/spark-submit").is_file() and (found / "jars").is_dir() else None
+
+
+def _class_path(home: Path) -> str:
+    """Return the class path as Spark's launcher writes it: an archive holds for one alone."""
+    first = [str(jar) for jar in sorted((home / "jars").glob("slf4j-api-*.jar"))]
+    return ":".join([str(home / "conf"), *first, str(home / "jars/*")])
+
+
+def _module_options(home: Path) -> list[str]:
+    """Return what Spark's own launcher would add; empty where it cannot be read from there."""
+    name = "org/apache/spark/launcher/JavaModuleOptions.class"
+    for jar in (home / "jars").glob("spark-launcher_*.jar"):
+        try:
+            with zipfile.ZipFile(jar) as classes:
+                found = _MODULE_OPTION.findall(classes.read(name))
+        except (OSError, KeyError, zipfile.BadZipFile):
+            return []
+        options = [option.decode() for option in found]
+        return options if any(option.startswith("--add-opens") for option in options) else []
+    return []
