@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks.records import PROCESSES, Load
 from kbackup.local import Java, find_java, ivy
-from kbackup.local.ivy import KAFKA_VERSION, Wanted, fetch_kafka
+from kbackup.local.ivy import KAFKA_VERSION, Download, fetch_kafka
 
 _SUMS: Final = {
     "kafka-tools-4.1.1.jar": "8a6939f310a61119cedaffc144119e9b2a374e32a7ec18f78e49ce5aeb71d6b0"
@@ -75,7 +75,7 @@ def producer_seconds(outputs: list[str]) -> float:
 def _java() -> list[str]:
     java: Java = find_java()
     name = f"kafka-tools-{KAFKA_VERSION}"
-    tools = ivy.fetch_jars(java, Wanted(name, name, _MODULE, _SUMS))
+    tools = ivy.fetch_jars(java, Download(name, name, _MODULE, _SUMS))
     path = os.pathsep.join(map(str, [*tools, *fetch_kafka(java)]))
     return [str(java.executable), _HEAP, "-cp", path]
 

@@ -77,7 +77,7 @@ class Way:
 
     Attributes:
         format: Name of the format's plugin.
-        converter: Name of the value converter's plugin; empty for whole records.
+        converter: Name of the value converter's plugin; empty for full records.
         load: Which of `loads` it takes.
         partitioner: Name of the partitioner's plugin.
         converting: Options of the converter.
@@ -94,7 +94,7 @@ class Way:
     @property
     def name(self) -> str:
         """What the table calls it."""
-        what = self.converter or "whole records"
+        what = self.converter or "full records"
         with_schemas = " with schemas" if self.load == "schema" else ""
         return f"{self.format}, {what}{with_schemas}, {self.partitioner}"
 

@@ -19,7 +19,7 @@ _IN_A_STRUCT: Final = (
 """A column of a Parquet file is a field: the text becomes one, and comes back as JSON."""
 
 LAYOUTS: Final = {
-    "whole records, Parquet": (),
+    "full records, Parquet": (),
     "values, JSON": ("-f", "json", *_VALUES, "json"),
     "values, JSON with gzip": ("-f", "json", *_VALUES, "json", "--s3-compression-type", "gzip"),
     "values, bytes": ("-f", "bytes", *_VALUES, "bytes"),

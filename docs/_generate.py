@@ -27,7 +27,7 @@ from kbackup import config
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
 from kbackup.config import Property, clients, known
-from kbackup.config.doubts import REFUSALS
+from kbackup.config.issues import REFUSALS
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
 from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS

@@ -1,4 +1,4 @@
-"""Read a backup of whole records without kbackup: its objects are Parquet files.
+"""Read a backup of full records without kbackup: its objects are Parquet files.
 
     python read_with_pyarrow.py FOLDER TOPIC        a backup in a local folder
     python read_with_pyarrow.py s3://BUCKET TOPIC   one in S3, credentials as usual
@@ -39,7 +39,7 @@ def read(place: str, topic: str) -> pa.Table:
         table = ds.dataset(path, filesystem=system, format="parquet").to_table()
         parts.append(table.append_column("partition", pa.array([partition] * len(table), "int32")))
     if not parts:
-        refuse(f"error: there are no whole records of {topic} under {place}/topics")
+        refuse(f"error: there are no full records of {topic} under {place}/topics")
     return pa.concat_tables(parts)
 
 

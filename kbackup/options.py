@@ -141,7 +141,7 @@ class Option(Generic[T]):
         is_required: A run that uses the plugin needs it.
         is_secret: Masked wherever it is shown, and not a command-line option, which anyone
             on the machine could read.  Its name must look like a secret's: see
-            `kbackup.config.doubts.is_secret`.
+            `kbackup.config.issues.is_secret`.
         aliases: Other names that files may use.
         mistaken: Wrong names that people have used: a warning about one suggests this option.
         short: Other spellings of the command-line option, such as ``--region``.

@@ -50,7 +50,7 @@ class NetstringFormat:
     def writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
     ) -> "NetstringWriter":
-        """Begin a file; it cannot hold whole records or headers."""
+        """Begin a file; it cannot hold full records or headers."""
         if view not in _COLUMNS:
             raise refuse_view("netstring", view)
         return NetstringWriter(file, _COLUMNS[view])

@@ -1,6 +1,6 @@
 """Read a file of the connectors' layout, or one that no sink has named, as a column of bytes.
 
-Its rows are values, or hold whole records.  With ``file.metadata.headers.enable`` each gets headers
+Its rows are values, or hold full records.  With ``file.metadata.headers.enable`` each gets headers
 that describe the object; their names are those that Kafka Connect's sources of files use.
 """
 
@@ -25,7 +25,7 @@ from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Some rows of a file.
 
     Attributes:
@@ -39,11 +39,11 @@ class Part:
     def __len__(self) -> int:
         return len(self.values)
 
-    def slice(self, start: int, length: int | None = None) -> "Part":
+    def slice(self, start: int, length: int | None = None) -> "FilePart":
         """Return the rows from *start* on, *length* of them or all."""
         values = self.values.slice(start, length)
         bad = {row - start: why for row, why in self.bad.items() if 0 <= row - start < len(values)}
-        return Part(values, bad)
+        return FilePart(values, bad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def runs(
         yield first, rows - first
 
 
-class Column:
+class FileColumn:
     """One open file, read row by row beside its siblings.
 
     Args:
@@ -120,11 +120,11 @@ class Column:
         self._batches = named(batches, file)
         self._converter = _converter(file, options)
         self._salvages = options.salvages
-        self._rest: Part | None = None
+        self._rest: FilePart | None = None
         self._read = 0  # rows of the batches before the one at hand
         self.damage: CorruptObjectError | None = None
 
-    def next(self) -> Part | None:
+    def next(self) -> FilePart | None:
         """Return the next rows, None at the end.
 
         Raises:
@@ -141,13 +141,13 @@ class Column:
                 return part
         return None
 
-    def take(self, rows: int, main: BackupFile) -> Part:
+    def take(self, rows: int, main: BackupFile) -> FilePart:
         """Return *rows* rows, those beside as many of *main*; fewer up to where it is damaged.
 
         Raises:
             CorruptObjectError: If the file has fewer, or is damaged and nothing is left out.
         """
-        parts: list[Part] = []
+        parts: list[FilePart] = []
         missing = rows
         while missing:
             try:
@@ -175,28 +175,28 @@ class Column:
         """Close the file."""
         self._body.close()
 
-    def _encode(self, batch: pa.RecordBatch) -> Part:
+    def _encode(self, batch: pa.RecordBatch) -> FilePart:
         name = COLUMNS[self._view]
         column, schema = batch[name], schema_of(batch.schema.field(name))
         if self._converter is None:
-            return Part(column)
+            return FilePart(column)
         made = self._converter.encode(column, *(() if schema is None else (schema,)))
         bad = {
             each.row: _at(each, self.file, f"record {self._read + each.row + 1}: ")
             for each in (made.bad if self._salvages else made.bad[:1])
         }
-        return self._judged(Part(made.values, bad))
+        return self._judged(FilePart(made.values, bad))
 
-    def _bad(self, row: Bad) -> Part:
-        return self._judged(Part(pa.nulls(1), {0: _at(row, self.file)}))
+    def _bad(self, row: Bad) -> FilePart:
+        return self._judged(FilePart(pa.nulls(1), {0: _at(row, self.file)}))
 
-    def _judged(self, part: Part) -> Part:
+    def _judged(self, part: FilePart) -> FilePart:
         if part.bad and not self._salvages:  # an object is read whole then, or not at all
             raise next(iter(part.bad.values()))
         return part
 
 
-def _joined(parts: Sequence[Part]) -> Part:
+def _joined(parts: Sequence[FilePart]) -> FilePart:
     """Return the rows of all *parts*; those of a bad row alone have no type."""
     if len(parts) == 1:
         return parts[0]
@@ -211,7 +211,7 @@ def _joined(parts: Sequence[Part]) -> Part:
         for start, part in zip(starts, parts, strict=False)
         for row, why in part.bad.items()
     }
-    return Part(pa.concat_arrays(values) if values else pa.nulls(0), bad)
+    return FilePart(pa.concat_arrays(values) if values else pa.nulls(0), bad)
 
 
 def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
@@ -294,7 +294,7 @@ def read_generic(
         ObjectNotFoundError: If it has gone since it was listed.
     """
     options = replace(options, formats=replace(options.formats, is_ended=False))
-    column = Column(store, file, options)
+    column = FileColumn(store, file, options)
     first = start
     try:
         while (rows := column.next()) is not None:
@@ -343,7 +343,7 @@ def _records(
         file: The object.
         start: The number of the first row.
         rows: The rows as bytes.
-        options: Whether they hold whole records, and get headers.
+        options: Whether they hold full records, and get headers.
 
     Raises:
         CorruptObjectError: If a row does not hold what it should.

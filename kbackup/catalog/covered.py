@@ -63,7 +63,7 @@ class Covered:
         shadowed = sum(one.of is None for one in self.coverage.repeats)
         if shadowed:
             text = f"{self.where}: {counted(shadowed, 'value object')} "
-            text += f"{form(shadowed, 'is', 'are')} in the whole-record objects too"
+            text += f"{form(shadowed, 'is', 'are')} in the full-record objects too"
             yield "shadowed", text
         copies = [one for one in self.coverage.repeats if one.of is not None]
         if copies:

@@ -115,7 +115,7 @@ def again(findings: Iterable[Finding]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PartitionVerdict:
     """A partition's row of the summary, and its line of ``--json``.
 
     Attributes:

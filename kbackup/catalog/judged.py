@@ -14,7 +14,7 @@ from typing import Final
 from kbackup.catalog import claims, judging
 from kbackup.catalog.claims import Checked, Problem
 from kbackup.catalog.covered import covered
-from kbackup.catalog.findings import TEMPLATES, Finding, Verdict
+from kbackup.catalog.findings import TEMPLATES, Finding, PartitionVerdict
 from kbackup.catalog.judging import Extent, Recorded
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
@@ -291,7 +291,7 @@ class JudgedPartition:
             if report is not None and report.failure is not None:
                 yield report.failure
 
-    def verdict(self, findings: Sequence[Finding]) -> Verdict:
+    def verdict(self, findings: Sequence[Finding]) -> PartitionVerdict:
         """Return what to conclude from *findings*, which are all that `findings` yielded."""
         reports = [report for files in self.sets if (report := self._report(files)) is not None]
         listed = sum(len(files.files) for files in self.sets)
@@ -307,7 +307,7 @@ class JudgedPartition:
         if any(finding.is_error for finding in findings):
             is_damaged = any(finding.is_damage for finding in findings)
             state = "damaged" if is_damaged else "not supported"
-        return Verdict(
+        return PartitionVerdict(
             where=self.where,
             objects=objects,
             listed=listed,

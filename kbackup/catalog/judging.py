@@ -279,7 +279,7 @@ def _named(holes: Sequence[tuple[int, int]]) -> str:
 
 
 def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
-    """Return how many whole records are in an earlier object too.
+    """Return how many full records are in an earlier object too.
 
     Objects of one cut, in several directories, have none in common.  Objects whose cut is not
     known are compared with those of their directory alone.
@@ -332,7 +332,7 @@ def _twice(stored: Iterable[_Stored]) -> int | None:
 
 
 def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
-    """Judge sets of whole records of one directory that hold the same offsets.
+    """Judge sets of full records of one directory that hold the same offsets.
 
     Retries leave such objects.  Each record is restored once, so it matters only whether they are
     the same.

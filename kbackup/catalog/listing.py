@@ -67,14 +67,14 @@ class BackupFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSet:
-    """The objects that hold the same records: one of whole records, or a value with siblings.
+    """The objects that hold the same records: one of full records, or a value with siblings.
 
     Attributes:
         where: Topic and partition, from the name.
         start_offset: Offset of the first record, from the name.
         encoded_partition: The directory; where it is a date of upload, which says nothing of the
             records, `kbackup.naming.UPLOAD_DATE`.
-        main: The whole-record or the value object, or of tombstones the keys object; None where
+        main: The full-record or the value object, or of tombstones the keys object; None where
             only siblings were found.
         keys: The keys object beside the values, None if there is none.
         headers: The headers object, None if there is none.
@@ -130,7 +130,7 @@ class FileSet:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds whole records."""
+        """Whether it holds full records."""
         return self.main is not None and self.main.view is View.RECORD
 
 

@@ -1,6 +1,6 @@
 """The records of a partition in order, from any number of file sets in any number of directories.
 
-Whole records know their offsets: sets that overlap are merged by them, and a record that several
+Full records know their offsets: sets that overlap are merged by them, and a record that several
 sets hold comes once.  Rows of the connectors' layout do not: those sets come one after the other,
 by their first offsets.
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kbackup.catalog.column import Lost
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.reading import EVERY_OFFSET, Range, facts, held, read, salvage
+from kbackup.catalog.reading import EVERY_OFFSET, Interval, facts, held, read, salvage
 from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,
@@ -39,13 +39,13 @@ BAD: Final = (CorruptObjectError, IncompleteBackupError, ObjectNotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StoredRows:
     """Records.
 
     Attributes:
         batch: ``records.SCHEMA``, at least one row, offsets rising.
         files: The sets they come from.
-        end_row: Rows of a value set up to the end of *batch*; 0 for whole records.
+        end_row: Rows of a value set up to the end of *batch*; 0 for full records.
         duplicates: Rows left out because another set holds the same records.
     """
 
@@ -92,7 +92,7 @@ class Failed:
     unread: int | None = None
 
 
-Step = Rows | Skipped | Finished | Failed
+Step = StoredRows | Skipped | Finished | Failed
 
 
 def steps(
@@ -103,7 +103,7 @@ def steps(
     offset: int = 0,
     identity: TopicIdentity = UNKNOWN,
     holds_values: bool = False,
-    wanted: Range = EVERY_OFFSET,
+    wanted: Interval = EVERY_OFFSET,
 ) -> Iterator[Step]:
     """Read *sets* lazily.
 
@@ -111,7 +111,7 @@ def steps(
         store: Where they are.
         sets: Of one partition, by start offset.
         options: How objects are read.
-        offset: Whole records below it are left out.
+        offset: Full records below it are left out.
         identity: Which topic they are of; objects of another one are bad.
         holds_values: No row of a value set comes before all of its files are known to fit.
         wanted: Rows of a value set outside it may be left out.
@@ -135,7 +135,7 @@ def records(
 ) -> Iterator[pa.RecordBatch]:
     """Read *sets* lazily, as `steps` does, each record once, and stop at the first that is bad.
 
-    Whole records know which are twice; values are counted on in each directory, and what is
+    Full records know which are twice; values are counted on in each directory, and what is
     before the last one that was read there is twice.
 
     Yields:
@@ -146,15 +146,15 @@ def records(
         StoreError: If the store does not answer.
     """
     ends: dict[str, int] = {}
-    for step in steps(store, sets, options, offset=offset, wanted=Range(low=offset)):
+    for step in steps(store, sets, options, offset=offset, wanted=Interval(low=offset)):
         match step:
             case Failed(_, error) | Skipped(_, Lost(error=error)):
                 raise error
-            case Rows(batch, among) if among[0].is_whole:
+            case StoredRows(batch, among) if among[0].is_whole:
                 end = batch["offset"][len(batch) - 1].as_py() + 1
                 ends |= {files.encoded_partition: end for files in among}
                 yield batch
-            case Rows(batch, (files, *_)):
+            case StoredRows(batch, (files, *_)):
                 begin = max(ends.get(files.encoded_partition, 0), offset)
                 fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
                 if len(fresh):
@@ -172,7 +172,7 @@ def _values(store: Store, files: FileSet, rows: Iterable[pa.RecordBatch | Lost])
             else:
                 count += len(each)
                 row = each["offset"][len(each) - 1].as_py() + 1 - files.start_offset
-                yield Rows(each, (files,), row)
+                yield StoredRows(each, (files,), row)
     except BAD as error:
         yield Failed(files, error, _unread(store, files, count))
     else:
@@ -230,7 +230,7 @@ def _step(streams: "list[_Stream]") -> Iterator[Step]:
     files = tuple(stream.files for stream, part in zip(streams, parts, strict=True) if len(part))
     for stream, part in zip(streams, parts, strict=True):
         stream.drop(len(part))
-    yield Rows(batch, files, duplicates=duplicates)
+    yield StoredRows(batch, files, duplicates=duplicates)
 
 
 def _refill(streams: "list[_Stream]") -> Iterator[Step]:
@@ -249,7 +249,7 @@ def _limit(streams: "Sequence[_Stream]") -> int:
 
 
 class _Stream:
-    """A set of whole records that is being read; once it is filled it has rows until it ends."""
+    """A set of full records that is being read; once it is filled it has rows until it ends."""
 
     def __init__(
         self, store: Store, files: FileSet, batches: Iterator[pa.RecordBatch], offset: int

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.catalog import claims
-from kbackup.catalog.column import Column, Lost, Part, named, read_generic, runs
+from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_generic, runs
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, IncompleteBackupError, ObjectNotFoundError, counted
 from kbackup.files import Spool
-from kbackup.formats.block_index import Block, BlockIndex
+from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import NO_TIMESTAMP, SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
@@ -30,21 +30,21 @@ _HIGHEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Interval:
     """Numbers from *low* to *high*, both included."""
 
     low: int = -_HIGHEST
     high: int = _HIGHEST
 
-    def narrowed(self, operator: str, number: int) -> "Range":
+    def narrowed(self, operator: str, number: int) -> "Interval":
         """Return what is left of it where ``x OPERATOR number``; as it is for others."""
         match operator:
             case "=":
-                return Range(max(self.low, number), min(self.high, number))
+                return Interval(max(self.low, number), min(self.high, number))
             case ">" | ">=":
-                return Range(max(self.low, number + (operator == ">")), self.high)
+                return Interval(max(self.low, number + (operator == ">")), self.high)
             case "<" | "<=":
-                return Range(self.low, min(self.high, number - (operator == "<")))
+                return Interval(self.low, min(self.high, number - (operator == "<")))
         return self
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Range:
         return max(low, self.low) <= min(high, self.high)
 
 
-EVERY_OFFSET: Final = Range()
+EVERY_OFFSET: Final = Interval()
 """No limit."""
 
 
@@ -80,8 +80,8 @@ class Window:
     """
 
     partitions: frozenset[int] | None = None
-    offset: Range = Range()
-    timestamp_ms: Range = Range()
+    offset: Interval = Interval()
+    timestamp_ms: Interval = Interval()
 
     @classmethod
     def between(
@@ -101,12 +101,12 @@ class Window:
     @property
     def has_times(self) -> bool:
         """Whether it asks for timestamps."""
-        return self.timestamp_ms != Range()
+        return self.timestamp_ms != Interval()
 
     def __str__(self) -> str:
         """Return what tells it from another one; empty for everything."""
         named = {"offset": self.offset, "timestamp": self.timestamp_ms}
-        return " ".join(f"{name} {one}" for name, one in named.items() if one != Range())
+        return " ".join(f"{name} {one}" for name, one in named.items() if one != Interval())
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of ``records.SCHEMA`` that are in it.
@@ -114,7 +114,7 @@ class Window:
         One without a timestamp is in none that has times.
         """
         for name, wanted in (("offset", self.offset), ("timestamp", self.timestamp_ms)):
-            if wanted != Range() and len(batch):
+            if wanted != Interval() and len(batch):
                 batch = batch.filter(
                     pc.and_(
                         pc.greater_equal(batch[name], wanted.low),
@@ -166,8 +166,8 @@ class Window:
         return self.timestamp_ms.meets(known.min_timestamp, known.max_timestamp)
 
 
-def _span(first: int | None, end: int | None) -> Range:
-    return Range(-_HIGHEST if first is None else first, _HIGHEST if end is None else end - 1)
+def _span(first: int | None, end: int | None) -> Interval:
+    return Interval(-_HIGHEST if first is None else first, _HIGHEST if end is None else end - 1)
 
 
 EVERYTHING: Final = Window()
@@ -180,7 +180,7 @@ RUN_BYTES: Final = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BlockRun:
     """Blocks that follow each other, and are fetched together.
 
     Attributes:
@@ -219,8 +219,8 @@ def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | Non
 
 
 def runs_of_blocks(
-    store: Store, files: FileSet, main: BackupFile, wanted: Range
-) -> list[Run] | None:
+    store: Store, files: FileSet, main: BackupFile, wanted: Interval
+) -> list[BlockRun] | None:
     """Return what to fetch for the records in *wanted*; None where the file is read whole.
 
     Raises:
@@ -241,9 +241,9 @@ def runs_of_blocks(
     return None if len(chosen) == len(index.blocks) else list(_together(chosen))
 
 
-def _together(blocks: Sequence[Block]) -> Iterator[Run]:
+def _together(blocks: Sequence[IndexedBlock]) -> Iterator[BlockRun]:
     """Yield the first block alone, as one record is often all that is wanted, and then more."""
-    held: list[Block] = []
+    held: list[IndexedBlock] = []
     for at, block in enumerate(blocks):
         if held and (at == 1 or sum(each.byte_length for each in held) >= RUN_BYTES):
             yield _run(held)
@@ -253,8 +253,8 @@ def _together(blocks: Sequence[Block]) -> Iterator[Run]:
         yield _run(held)
 
 
-def _run(blocks: Sequence[Block]) -> Run:
-    return Run(
+def _run(blocks: Sequence[IndexedBlock]) -> BlockRun:
+    return BlockRun(
         blocks[0].first_record_offset,
         sum(block.num_records for block in blocks),
         blocks[0].byte_offset,
@@ -274,7 +274,7 @@ def read(
     files: FileSet,
     options: ReadOptions,
     identity: TopicIdentity = UNKNOWN,
-    wanted: Range = EVERY_OFFSET,
+    wanted: Interval = EVERY_OFFSET,
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily: `salvage`, up to the first that cannot be read."""
     for each in salvage(store, files, replace(options, salvages=False), identity, wanted):
@@ -287,7 +287,7 @@ def salvage(
     files: FileSet,
     options: ReadOptions,
     identity: TopicIdentity = UNKNOWN,
-    wanted: Range = EVERY_OFFSET,
+    wanted: Interval = EVERY_OFFSET,
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Read the records of a file set, lazily.
 
@@ -333,7 +333,7 @@ def _items(
     files: FileSet,
     options: ReadOptions,
     identity: TopicIdentity,
-    wanted: Range,
+    wanted: Interval,
 ) -> Iterator[pa.RecordBatch | Lost]:
     if files.only is not None:
         for each in _items(store, replace(files, only=None), options, identity, wanted):
@@ -459,14 +459,14 @@ def _values(
     identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Read a value file, or one of tombstones, and its siblings side by side, row for row."""
-    value = Column(store, main, options)
-    siblings: list[Column | None] = []
+    value = FileColumn(store, main, options)
+    siblings: list[FileColumn | None] = []
     start = files.start_offset
     try:
         if options.wants_siblings:
             _check_siblings(files, main, value.claim.siblings)
         for file in (files.keys, files.headers):
-            column = None if file is None else Column(store, file, options)
+            column = None if file is None else FileColumn(store, file, options)
             siblings.append(column)  # one by one: what is open is closed, whatever the next does
         columns = [value, *(each for each in siblings if each is not None)]
         claims.check_claims(files, [each.claim for each in columns], identity)
@@ -501,7 +501,7 @@ def _values(
 
 
 def _paired(
-    start: int, parts: Sequence[Part | None], *, is_tombstones: bool
+    start: int, parts: Sequence[FilePart | None], *, is_tombstones: bool
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Yield the records of values, keys and headers, as many as there are of each of them."""
     given = [part for part in parts if part is not None]
@@ -535,7 +535,7 @@ def _blocks(
     store: Store,
     files: FileSet,
     main: BackupFile,
-    parts: Sequence[Run],
+    parts: Sequence[BlockRun],
     options: ReadOptions,
     identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch | Lost]:
@@ -543,7 +543,7 @@ def _blocks(
     assert isinstance(store, Ranges)  # noqa: S101  (`blocks.runs` has asked)
     for part in parts:
         with store.open_range(main.key, part.start, part.length) as body:
-            column = Column(store, main, options, body)
+            column = FileColumn(store, main, options, body)
             claims.check_claims(files, [column.claim], identity)
             start = part.first_offset
             while (rows := column.next()) is not None:

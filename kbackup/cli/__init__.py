@@ -106,7 +106,7 @@ def _explained(typed: Sequence[str]) -> Iterator[None]:
 
 
 _HELP: Final = """\
-Back up Kafka topics to S3 and put them back: whole records, exactly once, with proof.
+Back up Kafka topics to S3 and put them back: full records, exactly once, with proof.
 
 \b
 Examples:

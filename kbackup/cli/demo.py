@@ -17,7 +17,7 @@ from kbackup.cli.options import GroupedCommand, GroupedOption
 from kbackup.cli.quantities import count, digits
 from kbackup.cli.reasons import print_error
 from kbackup.cli.running import Foreground
-from kbackup.cli.streams import Stream
+from kbackup.cli.streams import OutputStream
 from kbackup.errors import KbackupError, StoppedError
 
 if TYPE_CHECKING:  # imported when the demo runs: ``--help`` needs no clients
@@ -67,8 +67,8 @@ def command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None
     original, 7 when it does not.
     """
     demo = Demo(
-        Stream(sys.stdout, is_plain=no_progress),
-        Stream(sys.stderr, is_plain=no_progress),
+        OutputStream(sys.stdout, is_plain=no_progress),
+        OutputStream(sys.stderr, is_plain=no_progress),
         Foreground(),
         quiet=quiet,
         no_progress=no_progress,
@@ -96,8 +96,8 @@ class Demo:
         no_progress: No live display.
     """
 
-    stdout: Stream
-    stderr: Stream
+    stdout: OutputStream
+    stderr: OutputStream
     foreground: Foreground
     quiet: bool = False
     no_progress: bool = False

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbackup.cli.quantities import THIN
-from kbackup.cli.streams import Stream, escape
+from kbackup.cli.streams import OutputStream, escape
 
 _ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
 """The pieces a word may be broken into: whole numbers, and single other characters."""
@@ -102,7 +102,7 @@ _STYLES: Final = {"REFUSED": "bold red", "CORRUPT": "bold red", "MISSING": "bold
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GridColumn:
     """One column.
 
     Attributes:
@@ -119,20 +119,20 @@ class Column:
     short: str = ""
     keeps: Literal["all", "first word", "nothing"] = "all"
 
-    def narrow(self) -> "Column":
+    def narrow(self) -> "GridColumn":
         """Return the column as a narrow screen has it."""
         head = self.short or self.head
-        return Column(head, self.justify, 0 if self.keeps == "first word" else self.least)
+        return GridColumn(head, self.justify, 0 if self.keeps == "first word" else self.least)
 
 
-def number(head: str, short: str = "") -> Column:
+def number(head: str, short: str = "") -> GridColumn:
     """Return a column of numbers."""
-    return Column(head, "right", short=short)
+    return GridColumn(head, "right", short=short)
 
 
-def words(head: str, least: int = 8) -> Column:
+def words(head: str, least: int = 8) -> GridColumn:
     """Return a column of text that may be folded; below *least* cells, blocks read better."""
-    return Column(head, least=least)
+    return GridColumn(head, least=least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +147,18 @@ class Grid:
         is_boxed: Drawn with lines around it.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[GridColumn]
     rows: Sequence[Sequence[str]]
     total: Sequence[str] | None = None
     headings: int = 1
     is_boxed: bool = False
 
-    def draw(self, stream: Stream) -> None:
+    def draw(self, stream: OutputStream) -> None:
         """Write the table as wide as it needs, at most as wide as *stream*."""
         if not (self.draw_table(stream) or self.narrowed().draw_table(stream)):
             self._draw_blocks(stream, self._cells())
 
-    def draw_table(self, stream: Stream) -> bool:
+    def draw_table(self, stream: OutputStream) -> bool:
         """Write it as a table if it fits; return whether it does."""
         cells = self._cells()
         spans = [self._span(index, cells) for index in range(len(self.columns))]
@@ -200,7 +200,7 @@ class Grid:
         return min(natural, max([head, column.least, *map(longest_atom, texts)])), natural
 
     def _draw_table(
-        self, stream: Stream, cells: list[list[str]], widths: list[int], gap: int
+        self, stream: OutputStream, cells: list[list[str]], widths: list[int], gap: int
     ) -> None:
         table = Table(
             box=ROUNDED if self.is_boxed else RULED,
@@ -228,7 +228,7 @@ class Grid:
         lines = [line.rstrip() for line in drawn.get().splitlines()]
         stream.write("\n".join(lines) + "\n")
 
-    def _draw_blocks(self, stream: Stream, cells: list[list[str]]) -> None:
+    def _draw_blocks(self, stream: OutputStream, cells: list[list[str]]) -> None:
         heads = [column.head.split("\n")[0] for column in self.columns]
         indent = max(map(cell_len, heads[self.headings :])) + 4
         room = max(stream.width - indent, 1)

@@ -18,7 +18,7 @@ from kbackup.runs.summary import Summary
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbackup.inspect.map import Coverage
+    from kbackup.inspect.map import PartitionMap
     from kbackup.inspect.peek import Record
     from kbackup.inspect.topics import Told
 
@@ -86,10 +86,10 @@ def verify_command(
 
     def work(session: Session) -> Event:
         from kbackup.verify.mending import Acceptance  # noqa: PLC0415
-        from kbackup.verify.run import Share  # noqa: PLC0415
+        from kbackup.verify.run import Sample  # noqa: PLC0415
 
         at = OpenedBackup.of(session, "restore verify")
-        share = Share.parse(part, sample, at.summary.run)
+        share = Sample.parse(part, sample, at.summary.run)
         acceptance = Acceptance.parse(accept_missing, accept_before)
         _mend(at, acceptance, rebuild=rebuild)
         _verify(at, share, deep=deep or part is not None or sample is not None)
@@ -170,14 +170,14 @@ def peek_command(
         template = parameters.pop("format_class")  # kcat's -f; no format has such a name
 
     def work(session: Session) -> Event:
-        from kbackup.inspect.peek import Wanted, peek  # noqa: PLC0415
+        from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.known import NOTHING  # noqa: PLC0415
 
         at, settings = OpenedBackup.of(session, "restore peek"), session.settings
         window, known = wiring.window(settings), NOTHING
         if window.has_times:
-            topic = Wanted.parse(what, at.layout).topic
+            topic = PeekTarget.parse(what, at.layout).topic
             known = at.known(if_allowed=True, topics=(topic,))
         records = peek(
             at.store,
@@ -198,10 +198,10 @@ def peek_command(
 
 def _print(records: "Iterable[Record]", template: str | None) -> None:
     """Write records to stdout; a reader that has seen enough ends it quietly."""
-    from kbackup.cli.streams import Stream, escape  # noqa: PLC0415  (imports rich)
+    from kbackup.cli.streams import OutputStream, escape  # noqa: PLC0415  (imports rich)
     from kbackup.inspect.peek import render  # noqa: PLC0415
 
-    out = Stream(sys.stdout)
+    out = OutputStream(sys.stdout)
     for record in records:
         if template is None:
             out.write(json.dumps(record) + "\n")
@@ -316,7 +316,7 @@ def topics_command(
         parameters["topics"] = topic
 
     def work(session: Session) -> Event:
-        from kbackup.inspect.map import Coverage  # noqa: PLC0415
+        from kbackup.inspect.map import PartitionMap  # noqa: PLC0415
         from kbackup.inspect.topics import topics  # noqa: PLC0415
 
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
@@ -334,11 +334,11 @@ def topics_command(
             known=at.known(if_allowed=True),
             **at.asked,
         )
-        coverages: list[Coverage] = []
+        coverages: list[PartitionMap] = []
         for each in found:
-            if isinstance(each, Coverage):
+            if isinstance(each, PartitionMap):
                 coverages.append(each)
-            if has_map or not isinstance(each, Coverage):
+            if has_map or not isinstance(each, PartitionMap):
                 at.tell([_entered(at.summary, each)])
         if page is not None:
             moment = as_of_ms if as_of_ms is not None else at.clock.ms()
@@ -359,7 +359,7 @@ def _moment(option: str, text: str) -> int:
 
 
 def _write_page(
-    path: Path, place: str, moment_ms: int, summary: Summary, coverages: "list[Coverage]"
+    path: Path, place: str, moment_ms: int, summary: Summary, coverages: "list[PartitionMap]"
 ) -> None:
     from kbackup import clock, files  # noqa: PLC0415
     from kbackup.cli.maps import page  # noqa: PLC0415

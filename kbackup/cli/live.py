@@ -22,7 +22,7 @@ from rich.text import Text
 from kbackup.cli.grid import RULED, shorten
 from kbackup.cli.quantities import count, digits, duration, rate, size
 from kbackup.cli.reasons import title
-from kbackup.cli.streams import Stream, escape
+from kbackup.cli.streams import OutputStream, escape
 
 _WINDOW_S: Final = 10.0
 """Seconds over which a rate is measured: long enough to be calm, short enough to be news."""
@@ -31,7 +31,7 @@ _GAUGES: Final = ("committed", "end", "records", "objects", "planned_objects", "
 
 
 @dataclass(slots=True)
-class Row:
+class ProgressRow:
     """One topic-partition.
 
     Attributes:
@@ -137,14 +137,14 @@ class Totals:
     left_s: float | None
 
 
-class Progress:
+class ProgressTable:
     """The rows of a run; written by one thread, read by another."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
         self._lock = Lock()
-        self._rows: dict[tuple[str, int, str], Row] = {}
+        self._rows: dict[tuple[str, int, str], ProgressRow] = {}
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Take over a ``plan`` or ``progress`` event; others say nothing here."""
@@ -156,10 +156,10 @@ class Progress:
         with self._lock:
             for entry in entries:
                 place = entry["topic"], entry["partition"], entry.get("target") or ""
-                row = self._rows.setdefault(place, Row(*place[:2], target=place[2]))
+                row = self._rows.setdefault(place, ProgressRow(*place[:2], target=place[2]))
                 row.update(entry, self._clock())
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ProgressRow]:
         """Return the rows by topic, partition and target; they continue changing."""
         with self._lock:
             return [self._rows[place] for place in sorted(self._rows)]
@@ -201,11 +201,13 @@ _LEAST_WANTED: Final = ("objects", "rate", "open", "offset", "bar")
 
 
 class Live:
-    """Shows `Progress`, from the first event that says what is to be done."""
+    """Shows `ProgressTable`, from the first event that says what is to be done."""
 
-    def __init__(self, command: str, stderr: Stream, progress: Progress | None = None) -> None:
+    def __init__(
+        self, command: str, stderr: OutputStream, progress: ProgressTable | None = None
+    ) -> None:
         self._is_restore = title(command) == "restore"
-        self._progress = progress or Progress()
+        self._progress = progress or ProgressTable()
         self._console = stderr.console
         self._lock = Lock()
         self._display: Display | None = None
@@ -259,7 +261,7 @@ class Live:
 
 
 def draw(
-    progress: Progress, width: int, height: int, *, is_restore: bool, is_starting: bool = False
+    progress: ProgressTable, width: int, height: int, *, is_restore: bool, is_starting: bool = False
 ) -> RenderableType:
     """Return the display for a terminal of *width* times *height* cells.
 
@@ -283,7 +285,7 @@ def draw(
     return Group(*parts, Text(""), *foot)
 
 
-def chosen(rows: list[Row], room: int) -> list[Row]:
+def chosen(rows: list[ProgressRow], room: int) -> list[ProgressRow]:
     """Return the *room* rows most worth seeing, in their old order: unfinished, moved last."""
     wanted = sorted(
         range(len(rows)),
@@ -304,7 +306,7 @@ class _Column:
         return max(map(cell_len, [self.head, *self.cells]))
 
 
-def _table(rows: list[Row], now: float, width: int, *, is_restore: bool) -> Table:
+def _table(rows: list[ProgressRow], now: float, width: int, *, is_restore: bool) -> Table:
     columns = _columns(rows, now, is_restore=is_restore)
     dropped = 0
     while (room := _room(columns, width)) < min(columns[0].width, _TOPIC_MIN):
@@ -330,7 +332,7 @@ def _room(columns: list[_Column], width: int) -> int:
     return width - wide - 3 * len(columns) + 1
 
 
-def _cell(column: _Column, index: int, row: Row, topic: int, bar: int) -> RenderableType:
+def _cell(column: _Column, index: int, row: ProgressRow, topic: int, bar: int) -> RenderableType:
     if column.name == "bar":
         if row.fraction is None:
             return Text("-")
@@ -345,7 +347,7 @@ def _cell(column: _Column, index: int, row: Row, topic: int, bar: int) -> Render
     return Text(shorten(text, topic) if column.name == "topic" else text)
 
 
-def _columns(rows: list[Row], now: float, *, is_restore: bool) -> list[_Column]:
+def _columns(rows: list[ProgressRow], now: float, *, is_restore: bool) -> list[_Column]:
     columns = [
         _Column("topic", "topic", [escape(row.topic) for row in rows], "left"),
         _Column("p", "p", [str(row.partition) for row in rows]),
@@ -361,11 +363,11 @@ def _columns(rows: list[Row], now: float, *, is_restore: bool) -> list[_Column]:
     return columns
 
 
-def _percent(row: Row) -> str:
+def _percent(row: ProgressRow) -> str:
     return "-" if row.fraction is None else f"{int(row.fraction * 100)}%"
 
 
-def _offsets(rows: list[Row]) -> list[str]:
+def _offsets(rows: list[ProgressRow]) -> list[str]:
     ends = ["-" if row.end is None else digits(row.end) for row in rows]
     widest = max(map(len, ends))
     return [
@@ -374,12 +376,12 @@ def _offsets(rows: list[Row]) -> list[str]:
     ]
 
 
-def _rate(row: Row, now: float) -> str:
+def _rate(row: ProgressRow, now: float) -> str:
     per_s = row.rates(now)[0]
     return "-" if per_s == 0 else digits(round(per_s))
 
 
-def _open(row: Row) -> str:
+def _open(row: ProgressRow) -> str:
     return f"{digits(row.open)} rec" if row.open else "-"
 
 

@@ -16,7 +16,7 @@ from logging.handlers import WatchedFileHandler
 from typing import Any, Final, Literal, Self
 
 from kbackup import clock
-from kbackup.cli.live import Progress, Row
+from kbackup.cli.live import ProgressRow, ProgressTable
 from kbackup.cli.quantities import size
 from kbackup.cli.reasons import is_run, left_out, title
 from kbackup.cli.streams import Mask, escape
@@ -47,11 +47,13 @@ _LEVELS: Final = {"ok": logging.INFO, "skipped": logging.WARNING, "stopped": log
 class Lines:
     """Turns events into log records, and reports progress every *interval* seconds."""
 
-    def __init__(self, command: str, interval: float, progress: Progress | None = None) -> None:
+    def __init__(
+        self, command: str, interval: float, progress: ProgressTable | None = None
+    ) -> None:
         self._command = title(command)
         self._is_run = is_run(command)
         self._interval = interval
-        self._progress = progress or Progress()
+        self._progress = progress or ProgressTable()
         self._said: dict[tuple[str, int, str], int | None] = {}
         self._has_begun = False
         self._is_over = threading.Event()
@@ -109,7 +111,7 @@ class Lines:
         logging.getLogger(RUN_LOG).log(level if self._is_run else logging.DEBUG, "%s", text)
 
 
-def _place(row: Row) -> tuple[str, int, str]:
+def _place(row: ProgressRow) -> tuple[str, int, str]:
     return row.topic, row.partition, row.target
 
 
@@ -126,7 +128,7 @@ def start_line(command: str, event: Mapping[str, Any]) -> str:
     return _pairs(f"{command} start", facts)
 
 
-def progress_line(moved: list[Row], partitions: int) -> str:
+def progress_line(moved: list[ProgressRow], partitions: int) -> str:
     """Return the progress of the partitions that moved, with the total number of partitions."""
     if not moved:
         return f"no progress in {counted(partitions, 'partition')}"
@@ -136,7 +138,7 @@ def progress_line(moved: list[Row], partitions: int) -> str:
     return " | ".join(shown)
 
 
-def _row(row: Row, *, is_first: bool) -> str:
+def _row(row: ProgressRow, *, is_first: bool) -> str:
     committed = "-" if row.committed is None else row.committed
     end = "" if row.end is None else f"/{row.end}"
     objects = counted(row.objects, "object") if is_first else row.objects

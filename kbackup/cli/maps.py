@@ -11,8 +11,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from kbackup.cli.quantities import count, digits, size
-from kbackup.cli.streams import Stream, escape
-from kbackup.inspect.map import NOTHING, PART, State, Stretch, cells
+from kbackup.cli.streams import OutputStream, escape
+from kbackup.inspect.map import NOTHING, PART, MapState, Stretch, cells
 
 Event = Mapping[str, Any]
 
@@ -22,17 +22,17 @@ _WIDEST: Final = 100
 _MARGIN: Final = 6
 
 _SIGNS: Final = {
-    State.STORED: "\u2588", State.NAMED: "\u2593", PART: "\u2592", State.EXPIRED: "\u2591",
-    State.REMOVED: "-", State.MISSING: "X", NOTHING: "\u00b7",
+    MapState.STORED: "\u2588", MapState.NAMED: "\u2593", PART: "\u2592", MapState.EXPIRED: "\u2591",
+    MapState.REMOVED: "-", MapState.MISSING: "X", NOTHING: "\u00b7",
 }  # fmt: skip
 
 MEANINGS: Final = {
-    State.STORED: "stored",
-    State.NAMED: "stored, judging by names alone",
+    MapState.STORED: "stored",
+    MapState.NAMED: "stored, judging by names alone",
     PART: "stored in part",
-    State.EXPIRED: "expired before it was backed up",
-    State.REMOVED: "removed on purpose",
-    State.MISSING: "MISSING",
+    MapState.EXPIRED: "expired before it was backed up",
+    MapState.REMOVED: "removed on purpose",
+    MapState.MISSING: "MISSING",
     NOTHING: "nothing known",
 }
 """What each kind of cell is called."""
@@ -64,7 +64,7 @@ def by_offset(events: Iterable[Event]) -> list[Bar]:
     found = []
     for event in events:
         stretches = tuple(
-            Stretch(State(one["state"]), one["first"], one["last"]) for one in event["offsets"]
+            Stretch(MapState(one["state"]), one["first"], one["last"]) for one in event["offsets"]
         )
         if stretches:
             found.append(Bar(event["partition"], stretches, stretches[0].first, stretches[-1].last))
@@ -77,7 +77,7 @@ def by_day(events: Iterable[Event]) -> list[Bar]:
         (
             event["partition"],
             tuple(
-                Stretch(State(one["state"]), _number(one["first"]), _number(one["last"]))
+                Stretch(MapState(one["state"]), _number(one["first"]), _number(one["last"]))
                 for one in event["days"]
             ),
         )
@@ -93,7 +93,7 @@ def _number(day: str) -> int:
     return date.fromisoformat(day).toordinal()
 
 
-def draw(events: Sequence[Event], stream: Stream) -> None:
+def draw(events: Sequence[Event], stream: OutputStream) -> None:
     """Write the maps of all topics, and a legend."""
     width = min(_WIDEST, max(stream.width - _MARGIN - 30, 10))
     seen: set[str] = set()
@@ -117,17 +117,17 @@ def draw(events: Sequence[Event], stream: Stream) -> None:
         stream.text("   ".join(named))
 
 
-def _line(bar: Bar, width: int, stream: Stream, ends: str) -> set[str]:
+def _line(bar: Bar, width: int, stream: OutputStream, ends: str) -> set[str]:
     found = bar.cells(width)
     text = Text(f"{bar.partition:>{_MARGIN - 2}}  ")
     for state in found:
-        text.append(_SIGNS[state], "bold red" if state is State.MISSING else "")
+        text.append(_SIGNS[state], "bold red" if state is MapState.MISSING else "")
     text.append(f"  {ends}".rstrip())
     stream.text(text)
     return set(found)
 
 
-def draw_tree(directories: Sequence[Event], stream: Stream) -> None:
+def draw_tree(directories: Sequence[Event], stream: OutputStream) -> None:
     """Write the directories of each topic, with what is in them."""
     for topic, among in groupby(directories, key=lambda event: event["topic"]):
         tree = Tree(Text(escape(topic)))
@@ -150,8 +150,9 @@ _CELLS: Final = 500
 _HEIGHT: Final = 14
 
 _COLOURS: Final = {
-    State.STORED: "#2e7d32", State.NAMED: "#7cb342", PART: "#c0ca33", State.EXPIRED: "#9e9e9e",
-    State.REMOVED: "#64b5f6", State.MISSING: "#d50000", NOTHING: "none",
+    MapState.STORED: "#2e7d32", MapState.NAMED: "#7cb342", PART: "#c0ca33",
+    MapState.EXPIRED: "#9e9e9e", MapState.REMOVED: "#64b5f6",
+    MapState.MISSING: "#d50000", NOTHING: "none",
 }  # fmt: skip
 
 _STYLE: Final = """
@@ -195,7 +196,9 @@ def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequen
     title = f"Backup in {place}"
     rows = {(row["topic"], row["partition"]): row for row in partitions}
     objects, stored = (sum(row[name] or 0 for row in partitions) for name in ("objects", "bytes"))
-    missing = sum(one["state"] == State.MISSING for event in coverages for one in event["offsets"])
+    missing = sum(
+        one["state"] == MapState.MISSING for event in coverages for one in event["offsets"]
+    )
     verdict = (
         f'<p class="missing">{count(missing, "range")} of offsets missing</p>' if missing
         else "<p>Nothing that was stored is missing.</p>"

@@ -32,7 +32,7 @@ from kbackup.cli.live import Live
 from kbackup.cli.logs import Lines, LogFormat, Logs
 from kbackup.cli.reasons import LOCKED, Failures, is_run
 from kbackup.cli.screens import RECORDS, Screens
-from kbackup.cli.streams import Mask, Stream
+from kbackup.cli.streams import Mask, OutputStream
 from kbackup.errors import ConfigurationError, KbackupError
 
 _UNPRINTED: Final = frozenset({"plan"})
@@ -59,7 +59,7 @@ class JsonLines:
 
     def __init__(
         self,
-        stdout: Stream,
+        stdout: OutputStream,
         clock: Callable[[], float] = time.monotonic,
         *,
         has_summary: bool = True,
@@ -167,7 +167,7 @@ class SummaryFile:
 Event = Mapping[str, Any]
 
 
-class Part(Protocol):
+class OutputPart(Protocol):
     """One way to show a command; entered and left with it where it is a context manager."""
 
     def tell(self, event: Event) -> None:
@@ -207,7 +207,13 @@ class Parts:
     """The `Output` made of parts, told and finished in their order."""
 
     def __init__(
-        self, parts: Iterable[Part], logs: Logs, stdout: Stream, mask: Mask, *, is_run: bool
+        self,
+        parts: Iterable[OutputPart],
+        logs: Logs,
+        stdout: OutputStream,
+        mask: Mask,
+        *,
+        is_run: bool,
     ) -> None:
         self._parts = list(parts)
         self._logs = logs
@@ -286,8 +292,8 @@ def choose(
         stdout: In place of the process's; likewise *stderr*.
         environ: `NO_COLOR`, `FORCE_COLOR`, `TERM` and `COLUMNS` are looked at.
     """
-    out = Stream(stdout or sys.stdout, environ, is_plain=no_progress)
-    err = Stream(stderr or sys.stderr, environ, is_plain=no_progress)
+    out = OutputStream(stdout or sys.stdout, environ, is_plain=no_progress)
+    err = OutputStream(stderr or sys.stderr, environ, is_plain=no_progress)
     mask = Mask(secrets)
     is_live = err.is_terminal and not (err.is_plain or quiet or log_format == "json")
     is_live = is_live and is_run(command) and not (json and out.is_terminal)
@@ -300,7 +306,7 @@ def choose(
         mask=mask,
         debug=debug,
     )
-    parts: list[Part] = [] if summary_file is None else [SummaryFile(summary_file)]
+    parts: list[OutputPart] = [] if summary_file is None else [SummaryFile(summary_file)]
     parts.append(Lines(command, progress_seconds))
     if json:
         parts.append(JsonLines(out, has_summary=command not in RECORDS))

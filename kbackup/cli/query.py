@@ -79,17 +79,17 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
 
 
 def _print(answer: Any, form: str) -> None:
-    from kbackup.cli.grid import Column, Grid  # noqa: PLC0415
-    from kbackup.cli.streams import Stream  # noqa: PLC0415
+    from kbackup.cli.grid import Grid, GridColumn  # noqa: PLC0415
+    from kbackup.cli.streams import OutputStream  # noqa: PLC0415
     from kbackup.inspect import query as writing  # noqa: PLC0415
 
-    out = Stream(sys.stdout)
+    out = OutputStream(sys.stdout)
     if form == "table":
         cells = [
             ["NULL" if cell is None else cell for cell in row] for row in writing.text_rows(answer)
         ]
         columns = [
-            Column(name, "right" if is_number else "left", 0 if is_number else 8)
+            GridColumn(name, "right" if is_number else "left", 0 if is_number else 8)
             for name, is_number in writing.columns(answer).items()
         ]
         if cells:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from kbackup.cli.grid import fold
 from kbackup.cli.quantities import count, digits
-from kbackup.cli.streams import Stream, escape
+from kbackup.cli.streams import OutputStream, escape
 from kbackup.errors import LockedError
 
 _ERROR_FIELDS: Final = frozenset({"code", "exit_code", "what", "why", "do", "row", "signal"})
@@ -202,7 +202,7 @@ def _reason(summary: Mapping[str, Any], code: int, refused: int) -> str:
 class Failures:
     """Prints what failed when the command is over; nothing where nothing did."""
 
-    def __init__(self, stderr: Stream, *, has_reason: bool, is_quiet: bool = False) -> None:
+    def __init__(self, stderr: OutputStream, *, has_reason: bool, is_quiet: bool = False) -> None:
         """Choose what is printed.
 
         Args:
@@ -230,7 +230,7 @@ class Failures:
             self._stderr.line(exit_reason(summary))
 
 
-def print_error(stderr: Stream, error: Mapping[str, Any]) -> None:
+def print_error(stderr: OutputStream, error: Mapping[str, Any]) -> None:
     """Print an error, folded to the width of *stderr*, its first word in red."""
     text = Text(render_error(error, stderr.width))
     text.stylize("bold red", 0, len("error:"))

@@ -76,11 +76,11 @@ def settle_command(**parameters: Any) -> None:
 
     def work(session: Session) -> Event:
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
-        from kbackup.runs.environment import World  # noqa: PLC0415
+        from kbackup.runs.environment import Environment  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings, world = session.settings, World.of(session.settings, find_jvm)
+        settings, world = session.settings, Environment.of(session.settings, find_jvm)
         summary = Summary(new_run_id(world.clock.now()), "restore settle")
         cluster, store = world.kafka.cluster(), open_store(world.store)
         try:
@@ -125,9 +125,9 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
 
 def _restore(session: Session) -> Event:
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
-    from kbackup.runs.environment import World  # noqa: PLC0415
+    from kbackup.runs.environment import Environment  # noqa: PLC0415
 
-    world = World.of(session.settings, find_jvm)
+    world = Environment.of(session.settings, find_jvm)
     return RestoreRun(session.settings, session.tell, session.stop, world, _agree())()
 
 

@@ -19,17 +19,17 @@ from kbackup import config
 from kbackup.cli import options, output
 from kbackup.cli.reasons import has_worked
 from kbackup.clock import Clock, SystemClock
-from kbackup.config import Doubt, Loaded, Settings
-from kbackup.config.doubts import is_secret
+from kbackup.config import ConfigIssue, Loaded, Settings
+from kbackup.config.issues import is_secret
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import Event, Plain
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
 from kbackup.runs.summary import Summary
 
 if TYPE_CHECKING:
     from kbackup.naming import Layout
     from kbackup.pipeline.views import ReadOptions
-    from kbackup.runs.known import Known
+    from kbackup.runs.known import BackupState
     from kbackup.spark.settings import Jvm
     from kbackup.stores import Store, StoreSettings
 
@@ -183,7 +183,7 @@ def _traceback(error: BaseException) -> None:
     _log.debug("%s", type(error).__name__, exc_info=error)
 
 
-def _sentence(doubt: Doubt) -> str:
+def _sentence(doubt: ConfigIssue) -> str:
     return f"{doubt.text}; {doubt.do}" if doubt.do else doubt.text
 
 
@@ -361,7 +361,7 @@ class Foreground:
 # What reads a backup is imported where it is used: --help needs none of it.
 
 
-class Asked(TypedDict):
+class AskedPartitions(TypedDict):
     """Which partitions a command is about, as whatever looks takes it."""
 
     names: tuple[str, ...]
@@ -402,7 +402,7 @@ class OpenedBackup:
         return cls(session, place, open_store(place), layout, summary, SystemClock())
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedPartitions:
         """Which partitions the command is about."""
         settings = self.session.settings
         return {
@@ -424,7 +424,7 @@ class OpenedBackup:
 
         return wiring.reading(self.session.settings)
 
-    def known(self, *, if_allowed: bool = False, topics: tuple[str, ...] = ()) -> "Known":
+    def known(self, *, if_allowed: bool = False, topics: tuple[str, ...] = ()) -> "BackupState":
         """Return what the backup says about itself.
 
         Args:

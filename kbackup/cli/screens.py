@@ -24,7 +24,7 @@ from kbackup.cli.reasons import (
     sentence,
     title,
 )
-from kbackup.cli.streams import Stream, escape
+from kbackup.cli.streams import OutputStream, escape
 from kbackup.cli.tables import total
 
 Event = Mapping[str, Any]
@@ -125,7 +125,7 @@ RECORDS: Final = frozenset({"restore peek", "restore query"})
 class Screens:
     """Collects what is to be in a table, and prints it when it is complete."""
 
-    def __init__(self, command: str, stdout: Stream, stderr: Stream) -> None:
+    def __init__(self, command: str, stdout: OutputStream, stderr: OutputStream) -> None:
         self._command = command
         self._is_run = is_run(command)
         self._stdout = stdout

@@ -163,10 +163,10 @@ def prune_command(older_than: str, **parameters: Any) -> None:
 
 
 def _sink(session: Session) -> Event:
-    from kbackup.runs.environment import World  # noqa: PLC0415
+    from kbackup.runs.environment import Environment  # noqa: PLC0415
     from kbackup.sink.repair import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 
-    world = World.of(session.settings, find_jvm)
+    world = Environment.of(session.settings, find_jvm)
     kind = RepairRun if session.settings.repair else SinkRun
     return kind(session.settings, session.tell, session.stop, world)()

@@ -1,7 +1,7 @@
 """stdout and stderr: what each can show, without secrets or what a terminal would obey.
 
-A backup must not die because ``| head`` has seen enough, so a `Stream` takes whatever is written
-and drops it once its pipe is closed.
+A backup must not die because ``| head`` has seen enough, so an `OutputStream` takes whatever is
+written and drops it once its pipe is closed.
 
 Topic names, object keys, record text and servers' answers are input.  Among them may be control
 sequences that move the cursor, marks that reverse the direction of writing, and half characters
@@ -48,7 +48,7 @@ _UNBOUNDED: Final = 10_000
 """Columns of a pipe: nothing is folded for a reader that is a program."""
 
 
-class Stream(io.TextIOBase):
+class OutputStream(io.TextIOBase):
     """A text stream that knows what it leads to and outlives its reader.
 
     Attributes:

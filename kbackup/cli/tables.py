@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kbackup.cli.grid import Column, Grid, number, words
+from kbackup.cli.grid import Grid, GridColumn, number, words
 from kbackup.cli.quantities import UNKNOWN, count, digits, duration, size
 from kbackup.cli.reasons import left_out, skips, title
 
@@ -25,11 +25,11 @@ def run_table(summary: Event) -> Grid:
     columns += [
         number("partitions", "parts"),
         number("records"),
-        *([Column("offsets", keeps="nothing")] if has_offsets else []),
+        *([GridColumn("offsets", keeps="nothing")] if has_offsets else []),
         number("objects"),
         number("read" if is_restore else "stored"),
-        Column("skipped", "right", least=8),
-        *([Column("left out", "right", least=8)] if has_left_out else []),
+        GridColumn("skipped", "right", least=8),
+        *([GridColumn("left out", "right", least=8)] if has_left_out else []),
         *([words("no records")] if has_states else []),
     ]
     rows = [
@@ -135,7 +135,7 @@ def plan_table(topics: Sequence[Event]) -> Grid:
     columns = [
         words("source topic"),
         words("target topic"),
-        Column("partitions\nbackup -> target", "right"),
+        GridColumn("partitions\nbackup -> target", "right"),
         number("objects"),
         number("records"),
         number("bytes"),
@@ -229,7 +229,7 @@ def topics_table(partitions: Sequence[Event]) -> Grid:
         number("last"),
         number("records"),
         number("stored"),
-        Column("newest", least=len("2026-11-21 02:00"), keeps="first word"),
+        GridColumn("newest", least=len("2026-11-21 02:00"), keeps="first word"),
     ]
     return Grid(columns, rows, headings=2)
 
@@ -289,8 +289,8 @@ def named_schemas_table(schemas: Sequence[Event]) -> Grid:
         ]
         for row in schemas
     ]  # fmt: skip
-    columns = [Column("topic"), Column("part"), number("schema"), Column("kind")]
-    return Grid([*columns, Column("subjects")], rows)
+    columns = [GridColumn("topic"), GridColumn("part"), number("schema"), GridColumn("kind")]
+    return Grid([*columns, GridColumn("subjects")], rows)
 
 
 def runs_table(runs: Sequence[Event]) -> Grid:
@@ -307,7 +307,7 @@ def runs_table(runs: Sequence[Event]) -> Grid:
         ]
         for row in runs
     ]
-    columns = [Column("run"), Column("result"), number("exit"), number("records")]
+    columns = [GridColumn("run"), GridColumn("result"), number("exit"), number("records")]
     return Grid([*columns, number("objects"), number("stored"), number("took")], rows)
 
 

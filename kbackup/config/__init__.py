@@ -5,7 +5,7 @@ One declaration of a property (`PROPERTIES`) gives its option ``--a-b-c``, its v
 `Settings`; `check` returns every error and warning about a file.  Nothing below checks again.
 """
 
-from kbackup.config.doubts import Doubt, Origin
+from kbackup.config.issues import ConfigIssue, Origin
 from kbackup.config.loading import Command, Loaded, check, load
 from kbackup.config.property import Property
 from kbackup.config.settings import PROPERTIES, Settings
@@ -13,7 +13,7 @@ from kbackup.config.settings import PROPERTIES, Settings
 __all__ = [
     "PROPERTIES",
     "Command",
-    "Doubt",
+    "ConfigIssue",
     "Loaded",
     "Origin",
     "Property",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.issues import ConfigIssue, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES
@@ -24,7 +24,7 @@ _UNTIMED: Final = dict.fromkeys(
 )
 _OF_ROWS: Final = dict.fromkeys(
     ("record.fields", "file.metadata.headers.enable"),
-    "format.class reads whole records, which have all of their parts",
+    "format.class reads full records, which have all of their parts",
 )
 _OFFSET: Final = "(?<offset>"
 _PARTS: Final = frozenset({"key", "value", "timestamp", "headers"})
@@ -44,7 +44,7 @@ _OWN: Final = {
 
 def suspicions(
     given: Mapping[str, Value], commands: frozenset[str], idle: Collection[str] = ()
-) -> Iterator[Doubt]:
+) -> Iterator[ConfigIssue]:
     """Yield a warning for each value that is probably a mistake.
 
     Args:
@@ -71,7 +71,7 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
     return found.option.suspicions
 
 
-def header_text(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield what is stored of headers if a connector's file left their converter to its worker."""
     stores = given.get("store.kafka.headers")
     if stores is None or stores.text.lower() != "true" or "connector.class" not in given:
@@ -86,7 +86,7 @@ def header_text(given: Mapping[str, Value]) -> Iterator[Doubt]:
     yield warning("assumed", "header.converter", None, why, do)
 
 
-def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def dead_letters(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield errors and surprising effects of the settings for bad records."""
     tolerance = given.get("errors.tolerance")
     tolerates = tolerance is not None and tolerance.text.lower() == "all"
@@ -118,7 +118,7 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
         yield error("value", _COPIES, copies, why, "set 1 or more, or -1 for the cluster's default")
 
 
-def parse_errors(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def parse_errors(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield what is wrong with the topic for what a restore cannot read."""
     prefix, name = given.get(_PARSE_ERRORS), given.get("name")
     if prefix is None or not prefix.text.strip():
@@ -137,13 +137,13 @@ def parse_errors(given: Mapping[str, Value]) -> Iterator[Doubt]:
 
 def generic(
     given: Mapping[str, Value], mode: str | None, *, holds_records: bool
-) -> Iterator[Doubt]:
+) -> Iterator[ConfigIssue]:
     """Yield what does not go with objects of any name, and what goes with nothing else.
 
     Args:
         given: What was given.
         mode: The value of ``mode``; None where that is not given.
-        holds_records: The objects hold whole records, by their format.
+        holds_records: The objects hold full records, by their format.
     """
     expressions = given.get(_EXPRESSIONS)
     if mode != "GENERIC":
@@ -179,19 +179,19 @@ def generic(
             yield error("combination", name, value, f"with mode=GENERIC {why}", do)
 
 
-def _without_offsets(expressions: Value) -> Iterator[Doubt]:
-    """Yield an error if objects of whole records cannot be put in order by their names."""
+def _without_offsets(expressions: Value) -> Iterator[ConfigIssue]:
+    """Yield an error if objects of full records cannot be put in order by their names."""
     try:
         entries = read_expressions(expressions.text)
     except ValueError:
         return  # which is reported as what it is
     if any(_OFFSET not in entry.regex for entry in entries):
-        why = "whole records are restored in the order of their offsets, and a pattern has none"
+        why = "full records are restored in the order of their offsets, and a pattern has none"
         do = "add the group (?<offset>\\d+) where names have the offset of the first record"
         yield error("value", _EXPRESSIONS, expressions, why, do)
 
 
-def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield errors of the time zone, and a schedule without one."""
     timezone, schedule = given.get("timezone"), given.get("rotate.schedule.interval.ms")
     if timezone is not None and timezone.text:
@@ -211,7 +211,7 @@ _NARROWING: Final = (
 """Options that select the records of a command, or where they go."""
 
 
-def blanks(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def blanks(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield an error for each option that should narrow a command and is empty.
 
     It comes from an unset shell variable: ``-t "$TOPIC"`` would restore all topics.  In files and
@@ -230,7 +230,7 @@ def requirements(
     *,
     cuts_by_number: bool,
     elsewhere: frozenset[str] = frozenset(),
-) -> Iterator[Doubt]:
+) -> Iterator[ConfigIssue]:
     """Yield what *command* requires and was not given.
 
     Args:

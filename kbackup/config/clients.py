@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kbackup.config.doubts import Doubt, Value, error
+from kbackup.config.issues import ConfigIssue, Value, error
 from kbackup.config.known import CLIENT_PREFIXES
 from kbackup.errors import ConfigurationError
 
@@ -81,11 +81,11 @@ _JAAS_OPTION: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\
 _LOGIN_MODULE: Final = re.compile(r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)\b")
 
 
-class Clients(NamedTuple):
+class ClientProperties(NamedTuple):
     """Properties of librdkafka for each client, and names that have no effect."""
 
     properties: dict[str, dict[str, str]]
-    doubts: list[Doubt]
+    doubts: list[ConfigIssue]
     without_effect: list[str]
 
 
@@ -98,13 +98,13 @@ def is_client_property(name: str) -> bool:
     return name == "security.protocol" or (name.startswith(CLIENT_PREFIXES) and name not in _OURS)
 
 
-def translate(given: Mapping[str, Value]) -> Clients:
+def translate(given: Mapping[str, Value]) -> ClientProperties:
     """Return the properties for librdkafka.
 
     Args:
         given: The properties for which `is_client_property` holds.
     """
-    found = Clients({client: {} for client in CLIENTS}, [], [])
+    found = ClientProperties({client: {} for client in CLIENTS}, [], [])
     for name, value in sorted(given.items(), key=lambda item: (_rank(item[0]), item[0])):
         java, clients = _target(name)
         try:

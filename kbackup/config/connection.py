@@ -132,7 +132,7 @@ class SchemaRegistry(Group):
     schema_registry_url: RegistryUrls = declare(
         (),
         "Schema Registry, one or several URLs of it: a sink stores the schemas that records name, "
-        "and a restore of whole records registers them there.",
+        "and a restore of full records registers them there.",
         example="https://registry:8081",
     )
     schema_registry_basic_auth_user_info: OptionalText = declare(

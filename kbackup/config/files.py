@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from kbackup.errors import ConfigurationError
 
 
-class Entry(NamedTuple):
+class FileProperty(NamedTuple):
     """A property as it is in a file; *line* counts from 1."""
 
     name: str
@@ -41,7 +41,7 @@ _ESCAPE: Final = re.compile(r"\\(u([0-9A-Fa-f]{4})|.)", re.DOTALL)
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def parse_properties(text: str) -> Iterator[Entry]:
+def parse_properties(text: str) -> Iterator[FileProperty]:
     """Yield the entries of *text* in order, including repeated names.
 
     Raises:
@@ -52,7 +52,7 @@ def parse_properties(text: str) -> Iterator[Entry]:
         at = name.end() if name is not None else 0
         separator = _SEPARATOR.match(logical, at)
         value = logical[separator.end() if separator is not None else at :]
-        yield Entry(_unescape(logical[:at], line), _unescape(value, line), line)
+        yield FileProperty(_unescape(logical[:at], line), _unescape(value, line), line)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -103,7 +103,7 @@ Node = str | None | list["Node"] | dict[str, "Node"]
 """A document: null is None; numbers and booleans are text."""
 
 
-def parse_json(text: str) -> Iterator[Entry]:
+def parse_json(text: str) -> Iterator[FileProperty]:
     """Yield the properties of a JSON object.
 
     Raises:
@@ -121,7 +121,7 @@ def parse_json(text: str) -> Iterator[Entry]:
         raise ValueError("nested too deeply") from None
     lines = _lines(text)
     for name, value in _flat(document):
-        yield Entry(name, value, lines.get(name) or lines.get(name.rpartition(".")[2], 1))
+        yield FileProperty(name, value, lines.get(name) or lines.get(name.rpartition(".")[2], 1))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _lines(text: str) -> dict[str, int]:
     return lines
 
 
-def parse_yaml(text: str) -> Iterator[Entry]:
+def parse_yaml(text: str) -> Iterator[FileProperty]:
     """Yield the properties of a YAML mapping, flat or nested.
 
     Only text is constructed, so tags have no effect.
@@ -185,7 +185,7 @@ def parse_yaml(text: str) -> Iterator[Entry]:
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     for name, value in _flat({} if document is None else document):
-        yield Entry(name, value, lines.get(name) or lines.get(f"config.{name}", 1))
+        yield FileProperty(name, value, lines.get(name) or lines.get(f"config.{name}", 1))
 
 
 def _yaml_name(key: Any) -> str:
@@ -235,7 +235,7 @@ def _item(item: Any, path: tuple[str, ...]) -> str:
 FILE_BYTES_MAX: Final = 1_000_000
 """A larger file is refused: it cannot be a configuration."""
 
-_READERS: Final[dict[str, Callable[[str], Iterator[Entry]]]] = {
+_READERS: Final[dict[str, Callable[[str], Iterator[FileProperty]]]] = {
     ".properties": parse_properties,
     ".json": parse_json,
     ".yaml": parse_yaml,
@@ -243,7 +243,7 @@ _READERS: Final[dict[str, Callable[[str], Iterator[Entry]]]] = {
 }
 
 
-def read(path: Path) -> list[Entry]:
+def read(path: Path) -> list[FileProperty]:
     """Return the properties in *path*, in order.
 
     Raises:
@@ -304,7 +304,7 @@ def _text(path: Path, *, latin: bool) -> str:
         ) from error
 
 
-def _check(entries: list[Entry]) -> None:
+def _check(entries: list[FileProperty]) -> None:
     if len(entries) > ENTRIES_MAX:
         raise ValueError(f"it has more than {ENTRIES_MAX} entries")
     for entry in entries:

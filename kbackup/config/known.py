@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Final
 
-from kbackup.config.doubts import REFUSALS
+from kbackup.config.issues import REFUSALS
 from kbackup.config.property import variable
 from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
 from kbackup.config.transforms import is_transform

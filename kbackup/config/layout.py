@@ -32,7 +32,7 @@ from kbackup.config.property import (
 from kbackup.plugins import built_in
 
 RECORD_FORMAT: Final = "parquet"
-"""The format of whole records if ``format.class`` is not set."""
+"""The format of full records if ``format.class`` is not set."""
 
 CONNECTORS_SIDES_FORMAT: Final = "avro"
 """The connectors' default format for keys and headers."""
@@ -41,7 +41,7 @@ CONNECTORS_EXTRACTOR: Final = "wallclock"
 """The timestamp extractor of the connectors' layout if ``timestamp.extractor`` is not set."""
 
 
-class Layout(Group):
+class LayoutSettings(Group):
     """Names and contents of objects, with the connectors' property names."""
 
     title: ClassVar[str] = "Layout"
@@ -75,7 +75,7 @@ class Layout(Group):
     )
     view: Annotated[Literal["record", "value"], *Word] = declare(
         "record",
-        "Whole records, or values only, as the connectors write them; default: value where "
+        "Full records, or values only, as the connectors write them; default: value where "
         "format.class is given, else record.",
         commands=SINK,
     )
@@ -149,7 +149,7 @@ class Layout(Group):
     )
 
 
-class Rotation(Group):
+class RotationSettings(Group):
     """When a file is closed and the next one begins."""
 
     title: ClassVar[str] = "Rotation"
@@ -158,7 +158,7 @@ class Rotation(Group):
     flush_size: Integer = declare(
         1_000_000,
         "Number of records after which a file is closed; required in the connectors' layout, "
-        "where 0 or less means 1. Files of whole records also end at each multiple of 1,000,000 "
+        "where 0 or less means 1. Files of full records also end at each multiple of 1,000,000 "
         "offsets, or of this if it is more.",
         ge=-(2**31),
         le=2**31 - 1,
@@ -227,7 +227,7 @@ class Safety(Group):
     behavior_on_null_values: Annotated[Literal["fail", "ignore", "write"], *Word] = declare(
         "fail",
         "How tombstones are handled in the connectors' layout: stop, leave them out, or store "
-        "their keys in tombstone.encoded.partition, which needs store.kafka.keys; whole records "
+        "their keys in tombstone.encoded.partition, which needs store.kafka.keys; full records "
         "keep them.",
         commands=SINK,
     )

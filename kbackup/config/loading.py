@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from kbackup import plugins
 from kbackup.config import checks, clients, known, plugin_options, selection, sources, transforms
-from kbackup.config.doubts import (
+from kbackup.config.issues import (
     DEFAULT,
-    Doubt,
+    ConfigIssue,
     Origin,
-    Refusal,
+    RefusedProperty,
     Value,
     error,
     masked,
@@ -69,7 +69,7 @@ def _connector(given: Mapping[str, Value]) -> str | None:
     return "restore" if "Source" in named.text.rpartition(".")[2] else "sink"
 
 
-class Judgement:
+class ConfigValidator:
     """One configuration while it is being judged.
 
     Attributes:
@@ -185,14 +185,14 @@ class Judgement:
         elif "sink" in self.sides:
             keys = usable.get("store.kafka.keys")
             has_keys = keys is not None and keys.text.lower() == "true"
-            steps = transforms.steps(usable, transforms.Known(found.view, has_keys))
+            steps = transforms.steps(usable, transforms.FilesWritten(found.view, has_keys))
         else:
             return ()
         said = {(doubt.level, doubt.name) for doubt in self.doubts}  # by `_renames`
         self.doubts += [one for one in steps.doubts if (one.level, one.name) not in said]
         return steps.steps
 
-    def _take(self, doubts: Iterable[Doubt], without_effect: Iterable[str]) -> None:
+    def _take(self, doubts: Iterable[ConfigIssue], without_effect: Iterable[str]) -> None:
         self.doubts += doubts
         self.without_effect += without_effect
 
@@ -216,9 +216,11 @@ class Judgement:
                     why, do = known.nearest(name)
                 what = f"{short(name)} ({value.origin})"
                 origin = str(value.origin)
-                self.doubts.append(Doubt("warning", "unknown_name", name, origin, what, why, do))
+                self.doubts.append(
+                    ConfigIssue("warning", "unknown_name", name, origin, what, why, do)
+                )
 
-    def _is_refused(self, refusal: Refusal, name: str, value: Value, bad: set[str]) -> bool:
+    def _is_refused(self, refusal: RefusedProperty, name: str, value: Value, bad: set[str]) -> bool:
         counts = name not in bad and not refusal.commands.isdisjoint(self.sides)
         if not counts or not refusal.applies(value.text):
             return False
@@ -267,7 +269,7 @@ class Judgement:
                 values["rotate_interval_ms"] = -1
             elif interval.text.isdecimal() and self._is_timeless(usable, found):
                 why = "the default partitioner uses no time: ignored, as in the connector"
-                do = "set rotate.bytes, or whole records, or remove it"
+                do = "set rotate.bytes, or full records, or remove it"
                 self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
                 values["rotate_interval_ms"] = -1
         schedule = usable.get("rotate.schedule.interval.ms")
@@ -344,7 +346,7 @@ class Judgement:
         if unsaid and self.command in ("sink", "restore", "config"):  # the others are read-only
             names = ", ".join(unsaid)
             why = "accepted, but without effect here"
-            self.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
+            self.doubts.append(ConfigIssue("warning", "no_effect", names, "", names, why))
         self.used = [name for name in self.used if name not in idle]
 
     def _settings(self, values: dict[str, Any], **more: Any) -> Settings:
@@ -395,7 +397,7 @@ class Loaded:
 
     settings: Settings
     origins: Mapping[str, Origin]
-    warnings: tuple[Doubt, ...]
+    warnings: tuple[ConfigIssue, ...]
     passed_on: Mapping[str, str] = field(repr=False)
 
     def shown(self, all: bool = False) -> list[tuple[str, str, str]]:  # noqa: A002
@@ -437,7 +439,7 @@ def load(
     Raises:
         ConfigurationError: It names every error with its origin; ``place["errors"]`` lists them.
     """
-    judged = Judgement(sources.merge(options, files, environ, extra), command)
+    judged = ConfigValidator(sources.merge(options, files, environ, extra), command)
     settings = judged.judge()
     errors = [doubt for doubt in judged.doubts if doubt.level == "error"]
     if errors:
@@ -450,13 +452,13 @@ def load(
     )
 
 
-def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[Doubt]:
+def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfigIssue]:
     """Return all errors and warnings about a configuration, errors first.
 
     The connector's class decides whether it is a sink's or a restore's.  A missing property that
     an option could supply, such as ``bootstrap.servers``, which no connector's file has, is a
     warning.
     """
-    judged = Judgement(sources.merge({}, files, environ, ()), "config")
+    judged = ConfigValidator(sources.merge({}, files, environ, ()), "config")
     judged.judge()
     return sorted(judged.doubts, key=lambda doubt: doubt.level != "error")

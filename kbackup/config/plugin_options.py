@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kbackup import plugins
-from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.issues import ConfigIssue, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import PREFIXES, Property
 from kbackup.config.settings import BY_NAME, PLACES, Settings
@@ -43,7 +43,7 @@ def usable(
     }
 
 
-def check(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[Doubt]:
+def check(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield an error for each value that its option refuses."""
     for name in names:
         found = BY_NAME.get(name)
@@ -83,7 +83,7 @@ def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> I
 
 def missing(
     settings: Mapping[str, Any], given: Mapping[str, Value], sides: frozenset[str]
-) -> Iterator[Doubt]:
+) -> Iterator[ConfigIssue]:
     """Yield what the chosen plugins need and was not given, and options they cannot declare.
 
     An option that is ignored for want of another one is a warning.
@@ -121,7 +121,7 @@ def missing(
                 yield warning("no_effect", name, given[name], why, "set both, or neither")
 
 
-def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[Doubt]:
+def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
     """Yield what the chosen store and partitioner cannot be configured with."""
     yield from _unusable_by("stores", chosen(settings)["store_url"][1], options)
     _, name = chosen(settings)["partitioner_class"]
@@ -138,7 +138,7 @@ def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterato
         yield error("unsupported", named, None, problem.why or problem.what, problem.do)
 
 
-def unreadable(options: Mapping[str, Any]) -> Iterator[Doubt]:
+def unreadable(options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
     """Yield options with which a format reads nothing: objects say themselves what reads them."""
     for found in plugins.installed("formats"):
         declared = plugins.options("formats", found.name)
@@ -146,7 +146,7 @@ def unreadable(options: Mapping[str, Any]) -> Iterator[Doubt]:
             yield from _unusable_by("formats", found.name, options)
 
 
-def _unusable_by(seam: str, name: str, options: Mapping[str, Any]) -> Iterator[Doubt]:
+def _unusable_by(seam: str, name: str, options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
     try:
         check = getattr(plugins.load(seam, name), "check_options", None)
         if check is not None:

@@ -32,7 +32,7 @@ GENERIC: Final = "GENERIC"
 """The mode that reads objects of any name."""
 
 
-class Following(Group):
+class FollowSettings(Group):
     """Whether a run ends, or continues with what is new."""
 
     title: ClassVar[str] = "Following"
@@ -73,7 +73,7 @@ class Generic(Group):
     )
     record_fields: Pairs = declare(
         {},
-        "With mode=GENERIC: the fields of a row that holds a whole record, of key, value, "
+        "With mode=GENERIC: the fields of a row that holds a full record, of key, value, "
         "timestamp and headers, as PART=FIELD; a dot leads into a nested field.",
         example="key=key,value=value,timestamp=metadata.timestamp",
     )
@@ -209,7 +209,7 @@ class Restore(Group):
     )
 
 
-class Run(Group):
+class RunSettings(Group):
     """On which machines the work is done."""
 
     title: ClassVar[str] = "Spark"
@@ -226,7 +226,7 @@ class Run(Group):
     )
 
 
-class Output(Group):
+class OutputSettings(Group):
     """What is printed, and where."""
 
     title: ClassVar[str] = "Output"

@@ -1,6 +1,6 @@
 """The plugins that a configuration selects by name: layout, format, converters, partitioner.
 
-``format.class`` selects the connectors' layout, its absence whole records.  Names of plugins that
+``format.class`` selects the connectors' layout, its absence full records.  Names of plugins that
 are not installed, and combinations that are impossible, are refused by name.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbackup import plugins
-from kbackup.config.doubts import Doubt, Value, error, is_true, warning
+from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
 from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
 from kbackup.config.settings import BY_NAME, shown_value
 from kbackup.errors import ConfigurationError
@@ -34,12 +34,12 @@ class NamedPlugins:
     view: str
     found: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[ConfigIssue] = field(default_factory=list)
     without_effect: list[str] = field(default_factory=list)
 
     @property
     def holds_records(self) -> bool:
-        """Whether the format that was asked for holds whole records, and nothing else."""
+        """Whether the format that was asked for holds full records, and nothing else."""
         form = form_of(self.found.get("format_class"))
         return form is not None and form.views == {View.RECORD}
 
@@ -186,7 +186,7 @@ def _format_of(converter: str) -> str:
     return "keys.format.class" if converter == "key.converter" else "format.class"
 
 
-def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doubt:
+def _schemaless(name: str, format_name: str | None, value: Value | None) -> ConfigIssue:
     why = f"{format_name} files need a schema, and JSON without schemas has none"
     form = _format_of(name)
     do = f"set {name}.schemas.enable=true if the records carry theirs, or {form}=json"
@@ -231,7 +231,7 @@ def resolve_plugins(
         _name_by_connector(named, connector)
     if is_connector and "format.class" not in given and "format_class" not in named.found:
         why = "a connector's configuration needs it"
-        do = "add format.class; for whole records leave out connector.class"
+        do = "add format.class; for full records leave out connector.class"
         named.doubts.append(error("incomplete", "format.class", None, why, do))
     named.take("formats", "format.class", given)
     named.take("formats", "only.format", given)
@@ -239,7 +239,7 @@ def resolve_plugins(
     _own_settings(named, given)
     named.take("extractors", "timestamp.extractor", given)
     if view == "record" and writes:
-        _whole_records(named, given)
+        _full_records(named, given)
     else:
         _values(named, given, writes=writes, is_connector=is_connector)
         if converts:
@@ -276,7 +276,7 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
     for part in _SIDES if own else ():
         if is_true(given, f"store.kafka.{part}"):
             why = f"format.class={name} has no place for {part}"
-            do = f"set it to false; to keep {part} choose whole records"
+            do = f"set it to false; to keep {part} choose full records"
             side = f"store.kafka.{part}"
             named.doubts.append(error("combination", side, given[side], why, do))
     wanted, asked = own.get(_PARTITIONER), named.found.get(_PARTITIONER)
@@ -297,11 +297,11 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
             named.doubts.append(error("combination", "partitioner.class", value, why, do))
 
 
-def _whole_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
+def _full_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
     form = form_of(named.found.setdefault("format_class", RECORD_FORMAT))
     value = given.get("format.class")
     if form is not None and View.RECORD not in form.views:
-        why = "it cannot hold whole records"
+        why = "it cannot hold full records"
         do = "leave out format.class, or choose --view value"
         named.doubts.append(error("unsupported", "format.class", value, why, do))
     elif getattr(form, "reads_only", False):
@@ -322,14 +322,14 @@ def _values(
     elif is_only_read or form is None:
         pass  # whatever reads it knows what it holds
     elif View.VALUE not in form.views and (writes or is_connector):
-        why = "this version supports it for whole records only"
-        do = f"leave out format.class for whole records, or choose {that_hold(View.VALUE)}"
+        why = "this version supports it for full records only"
+        do = f"leave out format.class for full records, or choose {that_hold(View.VALUE)}"
         named.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
     nulls = given.get("behavior.on.null.values")
     has_tombstones = nulls is not None and nulls.text.lower() == "write"
     if writes and has_tombstones and not is_true(given, "store.kafka.keys"):
         why = "of a tombstone there is nothing but its key to store"
-        do = "set store.kafka.keys=true, or leave out format.class: whole records keep tombstones"
+        do = "set store.kafka.keys=true, or leave out format.class: full records keep tombstones"
         named.doubts.append(error("combination", "behavior.on.null.values", nulls, why, do))
     for part in _SIDES:
         name = f"{part}.format.class"
@@ -343,7 +343,7 @@ def _values(
 
 def _side_format(
     named: NamedPlugins, given: Mapping[str, Value], part: str, name: str
-) -> Iterator[Doubt]:
+) -> Iterator[ConfigIssue]:
     """Yield what is wrong with the files of keys or headers."""
     attribute = name.replace(".", "_")
     if name not in given:
@@ -354,7 +354,7 @@ def _side_format(
         yield error("unsupported", name, given.get(name), why, f"choose {that_hold(_SIDES[part])}")
 
 
-def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[Doubt]:
+def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield an error for each option that applies to all files and that some format does not have.
 
     Source: ``S3SinkConnectorConfig.validateCompression``: all files must have the same format.

@@ -8,32 +8,32 @@ from pydantic import Field, SkipValidation
 
 from kbackup import plugins
 from kbackup.config.connection import Kafka, SchemaRegistry, Store
-from kbackup.config.layout import Layout, Rotation, Safety, Tolerance
+from kbackup.config.layout import LayoutSettings, RotationSettings, Safety, Tolerance
 from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
-from kbackup.config.running import Following, Generic, Output, Restore, Run
+from kbackup.config.running import FollowSettings, Generic, OutputSettings, Restore, RunSettings
 from kbackup.naming.renaming import Rename
 from kbackup.plugins import Step
 
 GROUPS: Final[tuple[type[Group], ...]] = (
     Kafka,
     Store,
-    Layout,
+    LayoutSettings,
     SchemaRegistry,
-    Rotation,
-    Following,
+    RotationSettings,
+    FollowSettings,
     Safety,
     Tolerance,
     Generic,
     Restore,
-    Run,
-    Output,
+    RunSettings,
+    OutputSettings,
 )
 
 
 class Settings(
-    Output, Run, Restore, Generic, Tolerance, Safety, Following, Rotation, SchemaRegistry, Layout,
-    Store, Kafka,
+    OutputSettings, RunSettings, Restore, Generic, Tolerance, Safety, FollowSettings,
+    RotationSettings, SchemaRegistry, LayoutSettings, Store, Kafka,
 ):  # fmt: skip
     """The configuration of one command: plain data, which may cross a process.
 

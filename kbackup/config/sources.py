@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kbackup.config import files, known
-from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, short, warning
+from kbackup.config.issues import ConfigIssue, Origin, Value, error, is_secret, short, warning
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_names
@@ -153,7 +153,7 @@ class Merged:
     """
 
     values: dict[str, Value] = field(default_factory=dict)
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[ConfigIssue] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
@@ -188,7 +188,9 @@ def merge(
     for name, given in list(merged.values.items()):
         if not _is_text(given.text):
             why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
-            merged.doubts.append(Doubt("error", "value", name, str(given.origin), name, why, do))
+            merged.doubts.append(
+                ConfigIssue("error", "value", name, str(given.origin), name, why, do)
+            )
         elif given.folder is not None and has_reference(given.text, providers):
             _resolve(merged, name, given, environ, given.folder, providers)
         else:
@@ -210,7 +212,7 @@ def _add_file(merged: Merged, path: Path) -> None:
         entries = files.read(path)
     except ConfigurationError as problem:
         merged.doubts.append(
-            Doubt("error", "file", "", f"file {path}", problem.what, problem.why, problem.do)
+            ConfigIssue("error", "file", "", f"file {path}", problem.what, problem.why, problem.do)
         )
         return
     found: dict[str, Value] = {}
@@ -235,7 +237,7 @@ def _add_file(merged: Merged, path: Path) -> None:
     merged.values.update(found)
     if holds_credentials and files.is_open_to_others(path):
         merged.doubts.append(
-            Doubt(
+            ConfigIssue(
                 "warning",
                 "readable_credentials",
                 "",
@@ -256,7 +258,7 @@ def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
         if name is None:
             why, do = known.nearest_variable(variable)
             merged.doubts.append(
-                Doubt("warning", "unknown_name", variable, str(origin), variable, why, do)
+                ConfigIssue("warning", "unknown_name", variable, str(origin), variable, why, do)
             )
             continue
         merged.values[name] = Value(text, origin, folder=Path())
@@ -268,7 +270,7 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         name = name.strip()
         if not equals or not name:
             merged.doubts.append(
-                Doubt("error", "option", "", "option", "-X", "expected -X any.property=value")
+                ConfigIssue("error", "option", "", "option", "-X", "expected -X any.property=value")
             )
             continue
         name = ALIASES.get(name, name)
@@ -304,7 +306,7 @@ def _providers(merged: Merged) -> Mapping[str, str]:
     if given:
         names = ", ".join(sorted(given))
         why = "accepted, but without effect here"
-        merged.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
+        merged.doubts.append(ConfigIssue("warning", "no_effect", names, "", names, why))
     return found
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbackup import plugins
-from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.issues import ConfigIssue, Value, error, warning
 from kbackup.errors import ConfigurationError
 from kbackup.naming.renaming import Rename
 from kbackup.options import read_boolean
@@ -36,11 +36,11 @@ class Steps(NamedTuple):
     """Transforms in order, with errors and warnings about them."""
 
     steps: tuple[Step, ...]
-    doubts: list[Doubt]
+    doubts: list[ConfigIssue]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FilesWritten:
     """What is known of the files that records are written to.
 
     Attributes:
@@ -57,7 +57,7 @@ def is_transform(name: str) -> bool:
     return name in ("transforms", "predicates") or name.startswith(("transforms.", "predicates."))
 
 
-def steps(given: Mapping[str, Value], known: Known) -> Steps:
+def steps(given: Mapping[str, Value], known: FilesWritten) -> Steps:
     """Return the transforms of a sink, including its routing; none if it only routes.
 
     Args:
@@ -119,12 +119,12 @@ def _beyond_routing(found: Sequence[Step]) -> tuple[Step, ...]:
 
 
 class _RefusedError(Exception):
-    def __init__(self, doubt: Doubt) -> None:
+    def __init__(self, doubt: ConfigIssue) -> None:
         super().__init__()
         self.doubt = doubt
 
 
-def _opened(alias: str, given: Mapping[str, Value], doubts: list[Doubt]) -> Step:
+def _opened(alias: str, given: Mapping[str, Value], doubts: list[ConfigIssue]) -> Step:
     """Return the transform *alias*, after checking that it can be configured like this."""
     prefix = f"transforms.{alias}."
     plugin, side = _class(f"{prefix}type", given, "transforms", "transform")
@@ -137,7 +137,9 @@ def _opened(alias: str, given: Mapping[str, Value], doubts: list[Doubt]) -> Step
     return Step(alias, plugin, side, options, condition)
 
 
-def _condition(prefix: str, given: Mapping[str, Value], doubts: list[Doubt]) -> Condition | None:
+def _condition(
+    prefix: str, given: Mapping[str, Value], doubts: list[ConfigIssue]
+) -> Condition | None:
     named, negate = given.get(f"{prefix}predicate"), given.get(f"{prefix}negate")
     if named is None:
         if negate is not None:
@@ -201,7 +203,7 @@ def _options(
     plugin: str,
     prefix: str,
     given: Mapping[str, Value],
-    doubts: list[Doubt],
+    doubts: list[ConfigIssue],
     *,
     own: Iterable[str],
 ) -> dict[str, Any]:
@@ -231,18 +233,18 @@ def _options(
     return found
 
 
-def _problem(problem: ConfigurationError, prefix: str, given: Mapping[str, Value]) -> Doubt:
+def _problem(problem: ConfigurationError, prefix: str, given: Mapping[str, Value]) -> ConfigIssue:
     name = f"{prefix}{problem.place.get('property', 'type')}"
     why = f"{problem.what}: {problem.why}" if problem.why else problem.what
     return error("transform", name, given.get(name), why, problem.do)
 
 
-def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
+def _check_reads(step: Step, given: Mapping[str, Value], known: FilesWritten) -> None:
     """Refuse a transform of what is not converted."""
     name = f"transforms.{step.alias}.type"
     if known.view == "record" and step.reads:
         parts = " and ".join(sorted(step.reads))
-        why = f"it changes the {parts}, and whole records keep their bytes as they are"
+        why = f"it changes the {parts}, and full records keep their bytes as they are"
         do = "set format.class, which stores converted values, or remove it from transforms"
         raise _RefusedError(error("transform", name, given[name], why, do))
 
@@ -269,7 +271,7 @@ def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
     return [each.strip() for each in names if each.strip()]
 
 
-def _repeated(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def _repeated(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Refuse a transform that is named twice, as the connector does: it would be applied twice."""
     for alias, count in Counter(listed(given)).items():
         if count > 1:
@@ -277,7 +279,7 @@ def _repeated(given: Mapping[str, Value]) -> Iterator[Doubt]:
             yield error("transform", "transforms", given["transforms"], why, "name it once")
 
 
-def _unlisted(given: Mapping[str, Value]) -> Iterator[Doubt]:
+def _unlisted(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Warn of each transform that is described and that the list does not name."""
     names = listed(given)
     for name, value in given.items():
@@ -306,7 +308,7 @@ class Renaming(NamedTuple):
     """Steps in order, with errors and warnings about them."""
 
     steps: tuple[Rename, ...]
-    doubts: list[Doubt]
+    doubts: list[ConfigIssue]
 
 
 def renaming_of(given: Mapping[str, Value]) -> Renaming:

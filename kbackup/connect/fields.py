@@ -14,11 +14,11 @@ ABSENT: Final = object()
 """Stands for a field that a JSON text does not have: null is something else."""
 
 DECODED: Final = "decoded"
-"""The column with each value as its file holds it; a batch of whole records has none."""
+"""The column with each value as its file holds it; a batch of full records has none."""
 
 
 def values(batch: pa.RecordBatch) -> pa.Array:
-    """Return the values of *batch*, converted where they are: the bytes of whole records."""
+    """Return the values of *batch*, converted where they are: the bytes of full records."""
     return batch[DECODED if DECODED in batch.schema.names else "value"]
 
 

@@ -12,7 +12,7 @@ from kbackup.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column.
 
     Attributes:
@@ -38,7 +38,7 @@ class Files:
             say how to read a file; empty where the engine cannot.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     extensions: Sequence[str]
     source: str
     stored_as: Callable[[str, Collection[str]], Sequence[str]]
@@ -56,7 +56,7 @@ class Level:
             themselves.
     """
 
-    column: Column
+    column: TableColumn
     path: str
     projection: Sequence[tuple[str, str]]
     is_hive: bool = True
@@ -67,10 +67,10 @@ def number(name: str, first: int, last: int, digits: int = 0) -> Level:
     projection = [("type", "integer"), ("range", f"{first},{last}")]
     if digits:
         projection.append(("digits", str(digits)))
-    return Level(Column(name, "int"), f"{name}=${{{name}}}", tuple(projection))
+    return Level(TableColumn(name, "int"), f"{name}=${{{name}}}", tuple(projection))
 
 
-def injected(column: Column, directory: str) -> Level:
+def injected(column: TableColumn, directory: str) -> Level:
     """Return a level ``directory=value`` whose values are unknown: each query names them."""
     path = f"{directory}=${{{column.name}}}"
     return Level(column, path, (("type", "injected"),), is_hive=column.name == directory)

@@ -1,6 +1,6 @@
 """SEAM: from a column of bytes, as in Kafka, to a typed column, as in a file, and back.
 
-Only the connectors' layout needs converters; whole records keep their bytes.
+Only the connectors' layout needs converters; full records keep their bytes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro_options import CONNECT_META, ENHANCED
-from kbackup.converters.registered import Asked, Under
+from kbackup.converters.registered import RequestedSchemas, Under
 from kbackup.records import Column, Encoded, Kind, Schema
 
 
@@ -39,7 +39,7 @@ class AvroConverter:
     registers: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self.asked: Asked | None = None
+        self.asked: RequestedSchemas | None = None
         self._style = AvroStyle(enhanced=False)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class AvroConverter:
         Raises:
             ConfigurationError: If these settings cannot make a connection to the registry.
         """
-        self.asked = Asked.of(properties)
+        self.asked = RequestedSchemas.of(properties)
         self._style = AvroStyle(
             CONNECT_META.of(properties),
             ENHANCED.of(properties),

@@ -28,12 +28,12 @@ from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.json_options import DECIMAL_FORMAT
 from kbackup.converters.json_schema_options import ADDITIONAL, NOT_REQUIRED
-from kbackup.converters.registered import Asked, Under
+from kbackup.converters.registered import RequestedSchemas, Under
 from kbackup.records import Column, Kind, Schema
 
 _DO: Final = (
     f"set {NOT_REQUIRED.name}=true if properties may be absent, choose the converter that fits "
-    "what producers write, or keep whole records"
+    "what producers write, or keep full records"
 )
 
 
@@ -51,7 +51,7 @@ class JsonSchemaConverter:
     registers: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self.asked: Asked | None = None
+        self.asked: RequestedSchemas | None = None
         self._schemas = JsonSchemaStyle()
         self._texts = JsonStyle(form=FORM)
 
@@ -61,7 +61,7 @@ class JsonSchemaConverter:
         Raises:
             ConfigurationError: If these settings cannot make a connection to the registry.
         """
-        self.asked = Asked.of(properties)
+        self.asked = RequestedSchemas.of(properties)
         self._schemas = JsonSchemaStyle(NOT_REQUIRED.of(properties), ADDITIONAL.of(properties))
         is_numeric = DECIMAL_FORMAT.of(properties) == "numeric"
         form = replace(FORM, fills_defaults=not IGNORE_DEFAULTS.of(properties))

@@ -16,7 +16,7 @@ from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, 
 from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.converters import protobuf_options as options
 from kbackup.converters import registered
-from kbackup.converters.registered import Asked, Under
+from kbackup.converters.registered import RequestedSchemas, Under
 from kbackup.records import Column, Kind, Schema
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ProtobufConverter:
     registers: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self.asked: Asked | None = None
+        self.asked: RequestedSchemas | None = None
         self._style: ProtobufStyle | None = None
         self._fills_defaults = True
 
@@ -52,7 +52,7 @@ class ProtobufConverter:
         from kbackup.connect import protobuf_schema  # noqa: F401, PLC0415  (says what is missing)
         from kbackup.connect.protobuf_schema import ProtobufStyle  # noqa: PLC0415
 
-        self.asked = Asked.of(properties)
+        self.asked = RequestedSchemas.of(properties)
         self._fills_defaults = not IGNORE_DEFAULTS.of(properties)
         self._style = ProtobufStyle(
             options.ENHANCED.of(properties),

@@ -25,11 +25,11 @@ from kbackup.converters import PART, TOPIC
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.records import Bad, Column, Encoded, all_bad, bad_where
 
-_DO: Final = "choose the converter that fits what producers write, or keep whole records"
+_DO: Final = "choose the converter that fits what producers write, or keep full records"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedSchemas:
     """A registry, and the records whose schemas are requested.
 
     Attributes:
@@ -47,7 +47,7 @@ class Asked:
     registers: bool = True
 
     @classmethod
-    def of(cls, properties: Mapping[str, Any]) -> "Asked | None":
+    def of(cls, properties: Mapping[str, Any]) -> "RequestedSchemas | None":
         """Return what a converter's *properties* specify, None if they name no registry."""
         if not URL.of(properties):
             return None
@@ -93,7 +93,7 @@ class Asked:
         return subject(self.strategy, self.topic, self.part, record)
 
 
-def needed(asked: Asked | None) -> Asked:
+def needed(asked: RequestedSchemas | None) -> RequestedSchemas:
     """Return *asked*.
 
     Raises:
@@ -209,7 +209,7 @@ class _Group:
 
 def decode(
     column: pa.BinaryArray,
-    asked: Asked | None,
+    asked: RequestedSchemas | None,
     of_schema: Decode,
     unframe: Callable[[pa.BinaryArray], Frames] = unframed,
 ) -> Sequence[Column]:

@@ -48,7 +48,7 @@ class StringConverter:
             return (Column(column.cast(pa.string())),)
         except pa.ArrowInvalid:  # rare
             what = "a value is not text in UTF-8"
-            do = "use ByteArrayConverter, which keeps bytes as they are, or keep whole records"
+            do = "use ByteArrayConverter, which keeps bytes as they are, or keep full records"
             return (row_by_row(column.to_pylist(), _decoded, pa.string(), what, do),)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:

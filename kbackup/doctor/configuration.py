@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kbackup import files, formats
-from kbackup.config import Doubt, Settings
+from kbackup.config import ConfigIssue, Settings
 from kbackup.connect import native
 from kbackup.connect.registry import RegistrySettings, connect
 from kbackup.connect.registry.options import URL, settings_of
@@ -16,7 +16,7 @@ from kbackup.runs import wiring
 from kbackup.sink.job import SPOOL_BYTES
 
 
-def doubt(found: Doubt) -> Check:
+def doubt(found: ConfigIssue) -> Check:
     """Return a doubt as a check."""
     return Check(
         "configuration",
@@ -29,15 +29,15 @@ def doubt(found: Doubt) -> Check:
     )
 
 
-def doubts(error: ConfigurationError) -> list[Doubt]:
+def doubts(error: ConfigurationError) -> list[ConfigIssue]:
     """Return the doubts that `kbackup.config.load` combined into one error."""
     listed = error.place.get("errors")
     if not listed:
-        return [Doubt("error", "configuration", "", "", error.what, error.why, error.do)]
-    return [Doubt("error", **entry) for entry in listed]
+        return [ConfigIssue("error", "configuration", "", "", error.what, error.why, error.do)]
+    return [ConfigIssue("error", **entry) for entry in listed]
 
 
-def _text(found: Doubt) -> str:
+def _text(found: ConfigIssue) -> str:
     """Return value, reason and origin; the name precedes them already."""
     origin = f"({found.origin})"
     subject = found.what.removeprefix(found.name).removesuffix(origin).strip().removeprefix("=")
@@ -69,7 +69,7 @@ def losses(settings: Settings) -> Iterator[Check]:
         text = "tombstones are left out, so a restore brings deleted keys back"
         yield Check("configuration", "behavior.on.null.values", "warn", text, "--view record")
     text = "the connectors' layout keeps no timestamps, and offsets of first records only"
-    yield Check("configuration", "view", "warn", text, "--view record keeps whole records")
+    yield Check("configuration", "view", "warn", text, "--view record keeps full records")
 
 
 def _loss(name: str, text: str) -> Check:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from kbackup.config import Doubt, Settings
+from kbackup.config import ConfigIssue, Settings
 from kbackup.doctor import Check, configuration, kafka, spark, store
 from kbackup.errors import KbackupError
 from kbackup.runs import history, wiring
@@ -21,8 +21,8 @@ _CLOCKS: Final = timedelta(minutes=5)
 
 def examine(
     settings: Settings,
-    doubts: Sequence[Doubt],
-    find_java: Callable[[], spark.Java],
+    doubts: Sequence[ConfigIssue],
+    find_java: Callable[[], spark.FoundJava],
     *,
     writes: bool = False,
     starts: bool = True,
@@ -55,7 +55,7 @@ def examine(
             yield check
 
 
-def _configuration(settings: Settings, doubts: Sequence[Doubt]) -> Iterator[Check]:
+def _configuration(settings: Settings, doubts: Sequence[ConfigIssue]) -> Iterator[Check]:
     yield from map(configuration.doubt, doubts)
     yield from configuration.losses(settings)
     if not doubts:

@@ -20,7 +20,7 @@ from kbackup.spark.java import class_archive
 from kbackup.spark.settings import EngineSettings, Jvm, NotBegun
 
 
-class Java(Protocol):
+class FoundJava(Protocol):
     """A Java that was found, as `kbackup.local.java` describes it."""
 
     @property
@@ -45,7 +45,7 @@ class Java(Protocol):
 
 
 def checks(
-    find_java: Callable[[], Java],
+    find_java: Callable[[], FoundJava],
     settings: EngineSettings,
     *,
     starts: bool,
@@ -59,7 +59,7 @@ def checks(
         starts: Start Spark and run a job of one task, which costs some seconds.
         stop: Ends the job.
     """
-    java: Java | None = None
+    java: FoundJava | None = None
     try:
         java = find_java()
     except KbackupError as error:
@@ -84,7 +84,7 @@ def checks(
             yield _classes(ready)
 
 
-def _java(java: Java) -> Check:
+def _java(java: FoundJava) -> Check:
     text = f"{java.version}, from {java.origin}"
     if not any(name.startswith("JAVA_HOME") for name in java.passed_over):
         return Check("spark", "java", "ok", text)
@@ -104,7 +104,7 @@ def _package() -> Check:
     return Check("spark", "pyspark", "ok", text)
 
 
-def keep_classes(java: Java) -> None:
+def keep_classes(java: FoundJava) -> None:
     """Make the archive as the doctor's first run on a machine does; for benchmarks and tests.
 
     Raises:

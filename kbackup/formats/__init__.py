@@ -93,7 +93,7 @@ class Format(Protocol):
     in the place of each row that cannot be read it yields a `kbackup.records.Bad`, and goes on.
     Its `read` ends at the first of them.
 
-    A format of whole records whose files begin with what they hold has a method ``extent``: given
+    A format of full records whose files begin with what they hold has a method ``extent``: given
     the first ``extent_bytes`` of a file, it returns the facts, or None if they make no sense.
 
     Attributes:
@@ -128,7 +128,7 @@ class Format(Protocol):
         """Return the rows that no file of this format can hold, in rising order.
 
         Args:
-            view: The part of the record; never whole records.
+            view: The part of the record; never full records.
             values: The column of the view, as the converter returns it.
         """
         ...
@@ -178,7 +178,7 @@ def by_name(name: str) -> Format:
 
 
 def holds_records(name: str | None) -> bool:
-    """Whether files of the format *name* are whole records, and nothing else."""
+    """Whether files of the format *name* are full records, and nothing else."""
     return name is not None and by_name(name).views == {View.RECORD}
 
 
@@ -226,13 +226,13 @@ def choose(view: View, *names: str) -> str:
     """Return the advice to write *view* in another format, one of *names*."""
     setting = {View.KEY: "keys.format.class", View.HEADERS: "headers.format.class"}
     property_ = setting.get(view, "format.class")
-    return f"choose {property_}={' or '.join(names)}, or whole records (without format.class)"
+    return f"choose {property_}={' or '.join(names)}, or full records (without format.class)"
 
 
 def refuse_view(name: str, view: View) -> ConfigurationError:
     """Return the error of a format that cannot hold *view*."""
-    words = {View.RECORD: "whole records", View.KEY: "keys", View.HEADERS: "headers"}
+    words = {View.RECORD: "full records", View.KEY: "keys", View.HEADERS: "headers"}
     return ConfigurationError(
         f"the {name} format cannot hold {words.get(view, 'values')}",
-        do="choose another format, such as format.class=parquet for whole records",
+        do="choose another format, such as format.class=parquet for full records",
     )

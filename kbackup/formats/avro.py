@@ -19,10 +19,10 @@ from kbackup.connect import schema as connect
 from kbackup.connect.avro_walk import AVRO
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ConnectSchema, Type
-from kbackup.connect.tables import Column, Files, not_a_table, struct, text
+from kbackup.connect.tables import Files, TableColumn, not_a_table, struct, text
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, choose, refuse_view
-from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
+from kbackup.formats.avro_blocks import AvroBlock, BlockReader, BlockWriter
 from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
 from kbackup.formats.column_files import column_schema, null_keys
 from kbackup.naming import View
@@ -57,7 +57,7 @@ _TEXT_MOST: Final = 2**20
 """The longest text of one column: types that hold others by name, and those others, double it."""
 
 
-def table_columns(schema: Any) -> tuple[Column, ...]:
+def table_columns(schema: Any) -> tuple[TableColumn, ...]:
     """Return the columns of an Avro file.
 
     Args:
@@ -70,7 +70,7 @@ def table_columns(schema: Any) -> tuple[Column, ...]:
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise not_a_table("its values are no records")
     _remember(schema, named, is_open=True)
-    return tuple(Column(one["name"], _of_avro(one["type"], named)) for one in schema["fields"])
+    return tuple(TableColumn(one["name"], _of_avro(one["type"], named)) for one in schema["fields"])
 
 
 def _remember(schema: Mapping[str, Any], named: dict[str, Any], *, is_open: bool = False) -> None:
@@ -194,7 +194,7 @@ class AvroFormat:
         """Begin a file of values, keys or headers.
 
         Raises:
-            ConfigurationError: If *view* is whole records, or there is no such codec.
+            ConfigurationError: If *view* is full records, or there is no such codec.
         """
         if view not in _COLUMNS:
             raise refuse_view("avro", view)
@@ -216,7 +216,7 @@ class AvroFormat:
         A column of values or keys has the Connect schema that corresponds to the file's.
 
         Raises:
-            ConfigurationError: If *view* is whole records.
+            ConfigurationError: If *view* is full records.
             CorruptObjectError: If it is not an Avro container, is truncated within a block, or
                 its blocks do not match its schema.
         """
@@ -362,7 +362,7 @@ def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.Rec
         yield pa.RecordBatch.from_arrays([column], schema=pa.schema([field]))
 
 
-def _values(block: Block, blocks: BlockReader, before: int) -> pa.Array:
+def _values(block: AvroBlock, blocks: BlockReader, before: int) -> pa.Array:
     try:
         blocks.spend(avro_walk.check_block(block.data, block.count, blocks.schema))
         return avro_reading.decode_avro(block.data, block.count, blocks.schema)

@@ -139,7 +139,7 @@ class BlockWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AvroBlock:
     """Consecutive datums of a container."""
 
     count: int
@@ -174,7 +174,7 @@ class BlockReader:
         if self._codec not in COMPRESS:
             raise _corrupt(f"its codec is {self._codec!r}")
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[AvroBlock]:
         number = 0
         while (count := self._long(at_end=True)) is not None:
             number += 1
@@ -193,7 +193,7 @@ class BlockReader:
                 raise _corrupt(
                     f"{self._taken} bytes have become {self._given}, more than {self._ratio} to one"
                 )
-            yield Block(count, data)
+            yield AvroBlock(count, data)
 
     def limit(self, empty_parts: int, *, has_lists: bool) -> None:
         """Say what makes values more work than their bytes show.

@@ -5,7 +5,7 @@ the whole file.  Its index says where each member begins, so a few records can b
 a part of the object.
 
 A value ends with a line feed.  A value that already ends with one gets no second, and a value that
-contains others is read back as several: whole records do not have these flaws.
+contains others is read back as several: full records do not have these flaws.
 
 Source: the published objects and the description of the block-gzip sink for Kafka Connect.
 """
@@ -18,11 +18,11 @@ from typing import Any, BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect.tables import Column, Files
+from kbackup.connect.tables import Files, TableColumn
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, codecs, json_lines, refuse_view
 from kbackup.formats.block_gzip_options import BLOCK_BYTES, CODEC
-from kbackup.formats.block_index import Block, BlockIndex
+from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.formats.codecs import GZIP, Codec, Compressor
 from kbackup.formats.separated import bytes_of, first_with, nulls, read_rows
 from kbackup.formats.separated_options import LEVEL
@@ -119,7 +119,7 @@ class BlockGzipFormat:
         try:
             return Files(json_lines.table_columns(lines), (extension,), "json", _nowhere)
         except (ConfigurationError, ValueError):
-            return Files((Column("value", "string"),), (extension,), "text", _nowhere)
+            return Files((TableColumn("value", "string"),), (extension,), "text", _nowhere)
 
 
 def _nowhere(_engine: str, _away: Collection[str]) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ class BlockGzipWriter:
             self._has_warned = True
             _log.warning(
                 "a value contains a line feed: a restore will split it there, or drop it at the "
-                "value's end; keep whole records to keep such values as they are"
+                "value's end; keep full records to keep such values as they are"
             )
         ends = pc.if_else(pc.ends_with(rows, _NEWLINE), b"", _NEWLINE)
         lines = pc.binary_join_element_wise(rows, ends, b"")
@@ -177,7 +177,7 @@ class BlockGzipWriter:
         """
         blocks = []
         for raw, records, length, start in self._blocks:
-            blocks.append(Block(raw, records, length, start, first_offset))
+            blocks.append(IndexedBlock(raw, records, length, start, first_offset))
             first_offset += records
         return BlockIndex(tuple(blocks)).to_bytes()
 

@@ -17,7 +17,7 @@ _MOST: int = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class IndexedBlock:
     """One block; its fields are in the order of the original's index.
 
     Attributes:
@@ -44,7 +44,7 @@ class Block:
 class BlockIndex:
     """The consecutive blocks of a file, without a gap."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[IndexedBlock, ...]
 
     @property
     def size(self) -> int:
@@ -56,7 +56,7 @@ class BlockIndex:
         """Records in the file."""
         return sum(block.num_records for block in self.blocks)
 
-    def at(self, offset: int) -> Block:
+    def at(self, offset: int) -> IndexedBlock:
         """Return the block that holds *offset*, or else the first or the last."""
         found = [block for block in self.blocks if block.first_record_offset <= offset]
         return found[-1] if found else self.blocks[0]
@@ -79,7 +79,8 @@ class BlockIndex:
         try:
             chunks = orjson.loads(data)["chunks"]
             blocks = tuple(
-                Block(**{name: _number(each[name]) for name in Block.__slots__}) for each in chunks
+                IndexedBlock(**{name: _number(each[name]) for name in IndexedBlock.__slots__})
+                for each in chunks
             )
         except (ValueError, KeyError, TypeError) as error:
             raise _corrupt(f"it is no index: {error}") from None

@@ -1,7 +1,7 @@
 """Files of raw bytes, one part of each record: what the connectors' ``ByteArrayFormat`` writes.
 
 Each value is followed by the separator, and nothing is escaped: a value that contains the
-separator comes back as several.  Whole records do not have this flaw.
+separator comes back as several.  Full records do not have this flaw.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``ByteArrayRecordWriterProvider``.
 """
@@ -62,7 +62,7 @@ class ByteArrayFormat:
         if not REFUSES.of(options.values):
             return ()
         why = f"{REFUSES.name}=true, because a restore would split it there"
-        do = f"set another {SEPARATOR.name}, or keep whole records"
+        do = f"set another {SEPARATOR.name}, or keep full records"
         return [
             Bad(row, f"a {_COLUMNS[view]} contains the separator", why, do)
             for row in all_with(values, separator(options))
@@ -135,7 +135,7 @@ class ByteArrayWriter:
             self._has_warned = True
             _log.warning(
                 "a %s contains the separator %r: a restore will split it there; set "
-                "format.bytearray.separator, or keep whole records",
+                "format.bytearray.separator, or keep full records",
                 self._column,
                 self._separator,
             )

@@ -41,7 +41,7 @@ def column_schema(field: pa.Field, form: str) -> ConnectSchema:
 def null_keys(keys: pa.Array) -> Sequence[Bad]:
     """Return the rows without a key, as `Format.refuses` does."""
     why = "the connectors cannot tell it from a key that is missing"
-    do = "leave keys out with store.kafka.keys=false, or keep whole records"
+    do = "leave keys out with store.kafka.keys=false, or keep full records"
     return [
         Bad(row, "a null key cannot be written to a file of keys", why, do)
         for row in pc.indices_nonzero(keys.is_null()).to_pylist()

@@ -20,7 +20,7 @@ from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.schema import Type
-from kbackup.connect.tables import Column, Files, not_a_table, struct
+from kbackup.connect.tables import Files, TableColumn, not_a_table, struct
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.codecs import Codec
@@ -47,7 +47,7 @@ _SERDE: Final = {
 }
 
 
-def table_columns(lines: Iterable[str]) -> tuple[Column, ...]:
+def table_columns(lines: Iterable[str]) -> tuple[TableColumn, ...]:
     """Return the columns of JSON objects, as far as *lines* show them.
 
     A field with values of several types, or that is always null, is text.
@@ -63,7 +63,7 @@ def table_columns(lines: Iterable[str]) -> tuple[Column, ...]:
         found = _joined(found, _seen(value))
     if not found:
         raise not_a_table("its records have no fields")
-    return tuple(Column(name, _of_json(kind)) for name, kind in found.items())
+    return tuple(TableColumn(name, _of_json(kind)) for name, kind in found.items())
 
 
 def _seen(value: Any) -> Any:
@@ -174,7 +174,7 @@ class JsonFormat:
         """Begin a file of values, keys or headers.
 
         Raises:
-            ConfigurationError: If *view* is whole records.
+            ConfigurationError: If *view* is full records.
         """
         if view not in _COLUMNS:
             raise refuse_view("json", view)
@@ -193,7 +193,7 @@ class JsonFormat:
         is no longer JSON, or the file is compressed.
 
         Raises:
-            ConfigurationError: If *view* is whole records.
+            ConfigurationError: If *view* is full records.
             CorruptObjectError: If a line is not one JSON value, the last one has no newline, or
                 the gzip is damaged.
         """
@@ -205,7 +205,7 @@ class JsonFormat:
         """Read a file as `read` does, and go on behind a line that is damaged.
 
         Raises:
-            ConfigurationError: If *view* is whole records.
+            ConfigurationError: If *view* is full records.
             CorruptObjectError: If the last line has no newline, or the gzip is damaged.
         """
         if view not in _COLUMNS:
@@ -291,7 +291,7 @@ def _null_headers(column: pa.ListArray) -> Sequence[Bad]:
             parents[at].as_py(),
             f"the value of header {keys[at].as_py()!r} is null",
             "the connectors' files hold the text of a header, and null has none",
-            "leave headers out with store.kafka.headers=false, or keep whole records",
+            "leave headers out with store.kafka.headers=false, or keep full records",
         )
         for at in pc.indices_nonzero(values.is_null()).to_pylist()
     ]

@@ -1,4 +1,4 @@
-"""Segments of osodevops/kafka-backup, which are only read: whole records, in offset order.
+"""Segments of osodevops/kafka-backup, which are only read: full records, in offset order.
 
 A segment is a header, a body and a footer; numbers are little-endian::
 
@@ -202,7 +202,7 @@ class KafkaBackupFormat(OnlyRead):
     splits_at: ClassVar[str] = ""
     unwritten: ClassVar[str] = "segments"
     refusal: ClassVar[str] = "the kafka_backup format is only read"
-    instead: ClassVar[str] = "leave out format.class for whole records"
+    instead: ClassVar[str] = "leave out format.class for full records"
     extent_bytes: ClassVar[int] = _HEAD.size
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
@@ -234,7 +234,7 @@ class KafkaBackupFormat(OnlyRead):
         """Read a segment; no row of it is yielded before its checksum has been compared.
 
         Raises:
-            ConfigurationError: If *view* is not whole records.
+            ConfigurationError: If *view* is not full records.
             CorruptObjectError: If it is not a segment, cut short, altered, or holds a record of
                 more than ``max_record_bytes``.
             UnsupportedObjectError: If it is JSON, a segment of another version or compression, or

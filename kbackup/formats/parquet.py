@@ -1,4 +1,4 @@
-"""Parquet files of whole records: everything Kafka knows about a record, in one file.
+"""Parquet files of full records: everything Kafka knows about a record, in one file.
 
 Files of values, keys and headers are in `parquet_values`.
 
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbackup.connect.tables import Column, Files, struct
+from kbackup.connect.tables import Files, TableColumn, struct
 from kbackup.formats import FormatOptions, choose
 from kbackup.formats.column_files import null_keys
 from kbackup.formats.parquet_options import CODEC
@@ -36,9 +36,9 @@ _ARROW: Final = {
 }
 
 
-def table_columns(schema: pa.Schema) -> tuple[Column, ...]:
+def table_columns(schema: pa.Schema) -> tuple[TableColumn, ...]:
     """Return the columns of a Parquet file."""
-    return tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
+    return tuple(TableColumn(field.name, _of_arrow(field.type)) for field in schema)
 
 
 def _of_arrow(kind: pa.DataType) -> str:
@@ -118,7 +118,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 
 class ParquetFormat:
-    """Parquet: whole records, each batch of ``records.SCHEMA``, or one view of them."""
+    """Parquet: full records, each batch of ``records.SCHEMA``, or one view of them."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ParquetFormat",)
     views: ClassVar[frozenset[View]] = frozenset({View.RECORD, *COLUMNS})
@@ -164,7 +164,7 @@ class ParquetFormat:
         options: FormatOptions,
         schema: Schema | None = None,
     ) -> "RecordWriter | ValueWriter":
-        """Begin a file of whole records, or of values, keys or headers."""
+        """Begin a file of full records, or of values, keys or headers."""
         if view is not View.RECORD:
             return ValueWriter(file, view, schema, *_ARROW_CODECS[CODEC.of(options.values)])
         return RecordWriter(file, *_ARROW_CODECS[CODEC.of(options.values)])
@@ -221,7 +221,7 @@ def _has_empty(kind: pa.DataType) -> bool:
 
 
 class RecordWriter:
-    """A file of whole records being written; holds at most one row group and one batch.
+    """A file of full records being written; holds at most one row group and one batch.
 
     Args:
         file: Where the bytes go; never closed here.

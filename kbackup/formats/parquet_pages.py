@@ -200,7 +200,7 @@ class Unfolding:
         sizes = _row_bytes(batch)
         if (longest := pc.max(sizes).as_py()) > self._max_record_bytes:
             raise CorruptObjectError(
-                "the whole-record file holds a record that is too large, or is altered",
+                "the full-record file holds a record that is too large, or is altered",
                 f"one has {longest} bytes, more than {self._max_record_bytes}",
                 "if records are this large, raise --max-record-bytes",
             )
@@ -208,7 +208,7 @@ class Unfolding:
         self._given += up_to[-1]
         if self._given > self._most:
             raise CorruptObjectError(
-                "the whole-record file is altered",
+                "the full-record file is altered",
                 f"its dictionaries expand to more than {self._most} bytes",
                 "restore an earlier version of the object, or skip it with behavior.on.error",
             )

@@ -1,4 +1,4 @@
-"""Read files of whole records and check them, row group by row group.
+"""Read files of full records and check them, row group by row group.
 
 ``docs/reference/record-file.md`` lists the checks and their order.
 
@@ -80,7 +80,7 @@ class RowGroups:
 
 
 FORMAT_VERSION: Final = 1
-"""The version of the whole-record file; raised when today's readers would misread it."""
+"""The version of the full-record file; raised when today's readers would misread it."""
 
 METADATA_PREFIX: Final = "kbackup."
 """The prefix of our names in the file's own metadata."""
@@ -95,7 +95,7 @@ _ROW_BYTES: Final = 32  # Arrow's own bytes per row: numbers, and where each val
 
 
 def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a whole-record file, in order.
+    """Yield the rows of a full-record file, in order.
 
     Args:
         file: Seekable; not closed here.
@@ -174,14 +174,14 @@ def _check_footer(parquet: pq.ParquetFile) -> dict[str, int]:
     }
     if "format_version" not in metadata:
         raise CorruptObjectError(
-            "not a file of whole records",
+            "not a file of full records",
             f"it is Parquet, but has no {METADATA_PREFIX}format_version",
             "only files that kbackup wrote carry .record in their name",
         )
     version = int(metadata["format_version"])
     if version != FORMAT_VERSION:
         raise CorruptObjectError(
-            "a whole-record file of another version",
+            "a full-record file of another version",
             f"it has version {version}, this program reads {FORMAT_VERSION}",
             "restore it with a newer kbackup",
         )
@@ -219,7 +219,7 @@ def _check_sizes(metadata: pq.FileMetaData, max_record_bytes: int) -> None:
         size = max(group.total_byte_size, unpacked, values)
         if size > most:
             raise CorruptObjectError(
-                "the whole-record file holds a record that is too large, or is altered",
+                "the full-record file holds a record that is too large, or is altered",
                 f"row group {number} has {size} bytes, more than {most}",
                 "if records are this large, raise --max-record-bytes",
             )
@@ -267,7 +267,7 @@ def _first_line(error: BaseException) -> str:
 
 def _corrupt(why: str) -> CorruptObjectError:
     return CorruptObjectError(
-        "the whole-record file is cut short or altered",
+        "the full-record file is cut short or altered",
         why,
         "restore an earlier version of the object, or skip it with behavior.on.error",
     )

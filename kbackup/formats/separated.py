@@ -143,7 +143,7 @@ def nulls(values: pa.Array, name: str, place: str) -> list[Bad]:
             row,
             f"a null {name} cannot be written to {place}",
             "it would come back as an empty one",
-            "leave such records out with behavior.on.null.values=ignore, or keep whole records",
+            "leave such records out with behavior.on.null.values=ignore, or keep full records",
         )
         for row in pc.indices_nonzero(values.is_null()).to_pylist()
     ]

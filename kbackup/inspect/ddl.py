@@ -10,7 +10,7 @@ from kbackup import formats, partitioners
 from kbackup.catalog import listing
 from kbackup.catalog.listing import BackupFile, Catalog
 from kbackup.config import Settings
-from kbackup.connect.tables import Column, Files, Level, injected, not_a_table, quoted, text
+from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_table, quoted, text
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import Event
 from kbackup.naming import View
@@ -41,7 +41,7 @@ class Table:
     name: str
     format: str
     files: Files
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     levels: Sequence[Level]
     location: str
     view: View = View.RECORD
@@ -127,7 +127,7 @@ def _external(table: Table, levels: Sequence[Level]) -> Iterator[str]:
     yield ")"
 
 
-def _columns(columns: Sequence[Column]) -> str:
+def _columns(columns: Sequence[TableColumn]) -> str:
     return ",\n".join(f"  {quoted(one.name)} {one.type}" for one in columns)
 
 
@@ -187,7 +187,7 @@ def _refuse_others(table: Table, engine: str) -> None:
         raise ConfigurationError(
             f"{engine} would read other objects as rows of {table.name}",
             f"{others} are in the same folders, and it reads every object there",
-            "take --engine spark, which can leave them out, or back up whole records",
+            "take --engine spark, which can leave them out, or back up full records",
         )
 
 
@@ -202,7 +202,7 @@ def _refuse_foreign_folders(table: Table, engine: str) -> None:
 
 
 def levels(
-    settings: Settings, columns: Sequence[Column], partitions: int, directories: Sequence[str]
+    settings: Settings, columns: Sequence[TableColumn], partitions: int, directories: Sequence[str]
 ) -> tuple[Level, ...]:
     """Return the partition columns of what a configuration writes, the outermost first.
 
@@ -233,7 +233,7 @@ def levels(
     affix = settings.s3_schema_partition_affix_type
     if affix == "NONE":
         return tuple(found)
-    schema = injected(Column("schema_name", "string"), "schema_name")
+    schema = injected(TableColumn("schema_name", "string"), "schema_name")
     return (schema, *found) if affix == "PREFIX" else (*found, schema)
 
 

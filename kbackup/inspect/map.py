@@ -14,7 +14,7 @@ from kbackup.events import Event
 from kbackup.records import Span, TopicPartition
 
 
-class State(StrEnum):
+class MapState(StrEnum):
     """What became of a range; where several are true of one offset, the first of them counts."""
 
     MISSING = "missing"
@@ -40,20 +40,20 @@ class Stretch:
     They are offsets, or days since 1970-01-01.
     """
 
-    state: State
+    state: MapState
     first: int
     last: int
 
 
 def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
     """Return *stretches* in order and without overlap, neighbours of one state made one."""
-    bounds: dict[int, dict[State, int]] = {}
+    bounds: dict[int, dict[MapState, int]] = {}
     for one in stretches:
         for at, step in ((one.first, 1), (one.last + 1, -1)):
             steps = bounds.setdefault(at, {})
             steps[one.state] = steps.get(one.state, 0) + step
     found: list[Stretch] = []
-    depth = dict.fromkeys(State, 0)
+    depth = dict.fromkeys(MapState, 0)
     for at, end in pairwise(sorted(bounds)):
         for state, step in bounds[at].items():
             depth[state] += step
@@ -73,13 +73,13 @@ PART: Final = "part"
 NOTHING: Final = "nothing"
 """A cell of which nothing is known."""
 
-_NOT_THERE: Final = (State.EXPIRED, State.REMOVED)
+_NOT_THERE: Final = (MapState.EXPIRED, MapState.REMOVED)
 
 
 def cells(stretches: Sequence[Stretch], low: int, high: int, width: int) -> list[str]:
     """Return *low* to *high*, both included, in at most *width* cells of the same size.
 
-    A cell is a `State`, `PART` or `NOTHING`.  What is missing shows in its cell, however small.
+    A cell is a `MapState`, `PART` or `NOTHING`.  What is missing shows in its cell, however small.
     """
     total = high - low + 1
     count = min(width, total)
@@ -98,16 +98,16 @@ def cells(stretches: Sequence[Stretch], low: int, high: int, width: int) -> list
     return found
 
 
-def _cell(states: set[State], *, is_full: bool) -> str:
+def _cell(states: set[MapState], *, is_full: bool) -> str:
     if not states:
         return NOTHING
-    if State.MISSING in states:
-        return State.MISSING
+    if MapState.MISSING in states:
+        return MapState.MISSING
     if states <= {*_NOT_THERE}:
         return next(state for state in _NOT_THERE if state in states)
     if not is_full or states & {*_NOT_THERE}:
         return PART
-    return State.NAMED if State.NAMED in states else State.STORED
+    return MapState.NAMED if MapState.NAMED in states else MapState.STORED
 
 
 def day(number: int) -> str:
@@ -120,7 +120,7 @@ _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class PartitionMap:
     """One partition.
 
     Attributes:
@@ -157,7 +157,7 @@ def coverage(
     gaps: Iterable[Span],
     present: Container[str],
     as_of_ms: int | None = None,
-) -> Coverage:
+) -> PartitionMap:
     """Return what is there of one partition.
 
     Args:
@@ -169,19 +169,19 @@ def coverage(
         as_of_ms: Nothing that was stored later is missing; None for now.
     """
     offsets = [*_stored(sets, ledger)]
-    offsets += [Stretch(State.EXPIRED, gap.start_offset, gap.end_offset - 1) for gap in gaps]
+    offsets += [Stretch(MapState.EXPIRED, gap.start_offset, gap.end_offset - 1) for gap in gaps]
     there = (ledger.objects.get(file.key) for file in _mains(sets))
-    days = [*_days(State.STORED, there)]
+    days = [*_days(MapState.STORED, there)]
     missing = ledger.missing(present)
     missed = {entry.key for entry in missing}
     removed = [
         entry for key, entry in ledger.objects.items() if key not in present and key not in missed
     ]
-    for state, entries in ((State.MISSING, missing), (State.REMOVED, removed)):
+    for state, entries in ((MapState.MISSING, missing), (MapState.REMOVED, removed)):
         known = [entry for entry in entries if as_of_ms is None or entry.time <= as_of_ms]
         offsets += [Stretch(state, entry.first, entry.span.end_offset - 1) for entry in known]
         days += _days(state, known)
-    return Coverage(where, merged(offsets), merged(days))
+    return PartitionMap(where, merged(offsets), merged(days))
 
 
 def _mains(sets: Iterable[FileSet]) -> Iterator[BackupFile]:
@@ -196,14 +196,14 @@ def _stored(sets: Sequence[FileSet], ledger: PartitionLedger) -> Iterator[Stretc
         entry = None if files.main is None else ledger.objects.get(files.main.key)
         start = files.start_offset
         if entry is None or entry.last is None:
-            yield Stretch(State.NAMED, start, following.get(start, start + 1) - 1)
+            yield Stretch(MapState.NAMED, start, following.get(start, start + 1) - 1)
         elif entry.cut_start is None or entry.next_offset is None:
-            yield Stretch(State.STORED, start, entry.last)
+            yield Stretch(MapState.STORED, start, entry.last)
         else:
-            yield Stretch(State.STORED, min(start, entry.cut_start), entry.next_offset - 1)
+            yield Stretch(MapState.STORED, min(start, entry.cut_start), entry.next_offset - 1)
 
 
-def _days(state: State, entries: Iterable[Entry | None]) -> Iterator[Stretch]:
+def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[Stretch]:
     for entry in entries:
         if entry is not None and entry.min_timestamp is not None:
             last = entry.min_timestamp if entry.max_timestamp is None else entry.max_timestamp

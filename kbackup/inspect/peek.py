@@ -33,7 +33,7 @@ from kbackup.events import Event
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TimestampType, TopicPartition
-from kbackup.runs.known import NOTHING, Known
+from kbackup.runs.known import NOTHING, BackupState
 from kbackup.stores import Store
 
 Shown = str | dict[str, str] | None
@@ -202,7 +202,7 @@ def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iter
     yield from sorted(found, key=lambda each: (each.use, each.subjects))
 
 
-class Names:
+class SchemaNames:
     """Tells which schema a record of one topic names; asks the store when the first may name one.
 
     Args:
@@ -247,7 +247,7 @@ _WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,99})(?:@(\d{1,99}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PeekTarget:
     """What to look at: one object, or a topic from some point on.
 
     Attributes:
@@ -263,7 +263,7 @@ class Wanted:
     offset: int | None = None
 
     @classmethod
-    def parse(cls, text: str, layout: Layout) -> "Wanted":
+    def parse(cls, text: str, layout: Layout) -> "PeekTarget":
         """Read an object's full key or ``TOPIC[:PARTITION[@OFFSET]]``.
 
         Raises:
@@ -299,7 +299,7 @@ def peek(
     only_format: str | None = None,
     window: Window = EVERYTHING,
     key: bytes | None = None,
-    known: Known = NOTHING,
+    known: BackupState = NOTHING,
 ) -> Iterator[Record]:
     """Yield records of a backup.
 
@@ -327,12 +327,12 @@ def peek(
         CorruptObjectError: If an object is damaged; what was yielded before is good.
         ObjectNotFoundError: If there is no such object.
     """
-    place = Wanted.parse(what, layout)
+    place = PeekTarget.parse(what, layout)
     narrow = only_format if place.key is None else None
     found = listing.list_backup(
         store, layout, options.formats, topics=[place.topic], only_format=narrow
     )
-    left, names, has_untimed = count, Names(store, layout, place.topic), False
+    left, names, has_untimed = count, SchemaNames(store, layout, place.topic), False
     for where, sets in _chosen(found, place):
         opened = [each for each in sets if _may_hold(each, window, known)]
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
@@ -361,7 +361,7 @@ def peek(
         )
 
 
-def _may_hold(files: FileSet, window: Window, known: Known) -> bool:
+def _may_hold(files: FileSet, window: Window, known: BackupState) -> bool:
     """Whether a set may hold records of *window*."""
     facts = None if files.main is None else known.facts(files.where, files.main)
     return window.takes(files, facts)
@@ -373,7 +373,7 @@ def _asked_for(batch: pa.RecordBatch, window: Window, key: bytes | None) -> pa.R
     return rows if key is None else rows.filter(pc.equal(rows["key"], key))
 
 
-def _chosen(found: Catalog, place: Wanted) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
+def _chosen(found: Catalog, place: PeekTarget) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
     """Yield the file sets to read, by partition."""
     wheres = found.partitions(place.topic)
     if place.key is not None:
@@ -393,7 +393,7 @@ def _chosen(found: Catalog, place: Wanted) -> Iterator[tuple[TopicPartition, lis
 
 
 def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
-    """Return the sets that may hold *offset* or a later one, whole records before values.
+    """Return the sets that may hold *offset* or a later one, full records before values.
 
     Of each directory that is the last one to begin at or before it, and those after it.
     """
@@ -411,7 +411,7 @@ def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
     ]
 
 
-def _shown(where: TopicPartition, row: Mapping[str, Any], names: Names) -> Record:
+def _shown(where: TopicPartition, row: Mapping[str, Any], names: SchemaNames) -> Record:
     found: Record = {
         "topic": where.topic,
         "partition": where.partition,

@@ -12,12 +12,12 @@ from kbackup.catalog.listing import BackupFile, Catalog, FileSet, not_in_backup,
 from kbackup.catalog.reading import facts, read
 from kbackup.errors import counted, form
 from kbackup.events import Event, Warned
-from kbackup.inspect.map import Coverage, coverage
+from kbackup.inspect.map import PartitionMap, coverage
 from kbackup.inspect.peek import NamedSchema, named_schemas
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.runs.known import NOTHING, Known
+from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 
@@ -83,7 +83,7 @@ class StoredPartition:
         }
 
 
-def stored(where: TopicPartition, sets: Sequence[FileSet], known: Known) -> StoredPartition:
+def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -> StoredPartition:
     """Return what names and ledger show of *where*, whose objects are *sets*."""
     files = [file for each in sets for file in each.files]
     newest = max((file.modified for file in files), default=None)
@@ -173,7 +173,7 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
         )
 
 
-Told = Warned | StoredPartition | Coverage | Folder | NamedSchema
+Told = Warned | StoredPartition | PartitionMap | Folder | NamedSchema
 """What is reported of a backup."""
 
 
@@ -191,7 +191,7 @@ def topics(
     has_tree: bool = False,
     has_schemas: bool = False,
     as_of_ms: int | None = None,
-    known: Known = NOTHING,
+    known: BackupState = NOTHING,
 ) -> Iterator[Told]:
     """Report what is in the bucket.
 
@@ -264,7 +264,7 @@ def topics(
         yield from named_schemas(store, layout, chosen)
 
 
-def _was_there(known: Known, where: TopicPartition, moment_ms: int) -> bool:
+def _was_there(known: BackupState, where: TopicPartition, moment_ms: int) -> bool:
     """Whether objects of a partition that are gone had been stored before a time."""
     return any(entry.time <= moment_ms for entry in known.ledger(where).objects.values())
 

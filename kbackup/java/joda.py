@@ -31,7 +31,7 @@ _RENAMED: Final = {"he": "iw", "id": "in", "yi": "ji"}
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class LanguageNames:
     """The names of one language.
 
     Attributes:
@@ -54,7 +54,7 @@ class Names:
 
 
 @cache
-def names_of_locale(text: str) -> Names:
+def names_of_locale(text: str) -> LanguageNames:
     """Return the names for the property ``locale``."""
     language = text.lower()
     language = _RENAMED.get(language, language)
@@ -62,7 +62,7 @@ def names_of_locale(text: str) -> Names:
     for row in rows:
         name, *columns = row.split("\t")
         if name == language:
-            return Names(name, *(tuple(column.split("|")) for column in columns))
+            return LanguageNames(name, *(tuple(column.split("|")) for column in columns))
     return names_of_locale("")
 
 
@@ -277,7 +277,7 @@ class Pattern:
     """
 
     text: str
-    names: Names
+    names: LanguageNames
 
     def __post_init__(self) -> None:
         _ = self._parts
@@ -294,7 +294,7 @@ class Pattern:
         return "".join(part(moment) for part in self._parts)
 
 
-def _part(token: str, names: Names) -> _Print:
+def _part(token: str, names: LanguageNames) -> _Print:
     """Compile one token.
 
     Raises:
@@ -314,7 +314,7 @@ def _part(token: str, names: Names) -> _Print:
     raise ValueError(f"illegal pattern component: {token}")
 
 
-def _year(letter: str, width: int, _names: Names) -> _Print | None:
+def _year(letter: str, width: int, _names: LanguageNames) -> _Print | None:
     year: dict[str, Callable[[_Moment], int]] = {
         "y": lambda at: at.date.year,
         "Y": lambda at: at.year_of_era,
@@ -328,7 +328,7 @@ def _year(letter: str, width: int, _names: Names) -> _Print | None:
     return lambda at: _number(year[letter](at), width)
 
 
-def _word(letter: str, width: int, names: Names) -> _Print | None:
+def _word(letter: str, width: int, names: LanguageNames) -> _Print | None:
     months = names.months if width > 3 else names.short_months
     days = names.days if width > 3 else names.short_days
     words: dict[str, _Print] = {
@@ -343,7 +343,7 @@ def _word(letter: str, width: int, names: Names) -> _Print | None:
     return words.get(letter)
 
 
-def _zone(letter: str, width: int, names: Names) -> _Print | None:
+def _zone(letter: str, width: int, names: LanguageNames) -> _Print | None:
     match letter:
         case "Z" if width > 2:
             return lambda at: at.zone.id

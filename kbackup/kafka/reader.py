@@ -17,7 +17,7 @@ from kbackup.kafka import KafkaSettings, LogStartMovedError
 from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.native import choose
 from kbackup.kafka.positions import patience_s
-from kbackup.kafka.reader_source import ColumnSource, Event, ObjectSource, Source
+from kbackup.kafka.reader_source import ColumnSource, Event, ObjectSource, RecordSource
 from kbackup.records import Span, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,9 @@ class Reader:
         }
         properties = settings.properties(ours, settings.consumer)
         is_native = choose(settings.client).is_native
-        self._source: Source = ColumnSource(properties) if is_native else ObjectSource(properties)
+        self._source: RecordSource = (
+            ColumnSource(properties) if is_native else ObjectSource(properties)
+        )
         self._patience_s = patience_s(settings, settings.consumer)
         self._met: set[str] = set()
 

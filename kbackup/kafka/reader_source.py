@@ -62,7 +62,7 @@ class Taken:
     event: Event | None
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """One consumer, which reads one span after the other.
 
     Attributes:
@@ -112,7 +112,7 @@ _new_capsule.restype, _new_capsule.argtypes = py_object, (c_void_p, c_char_p, c_
 
 
 class ColumnSource:
-    """Drains one partition's queue into Arrow buffers; see `kbackup.kafka.reader_source.Source`.
+    """Drains one partition's queue into Arrow buffers; see `RecordSource`.
 
     The lock is held while the library is inside, so that `close` waits for another thread.
     """
@@ -230,7 +230,7 @@ _NO_TEXT: Final = (UnicodeDecodeError, SystemError)
 
 
 class ObjectSource:
-    """Makes columns of messages; see `kbackup.kafka.reader_source.Source`."""
+    """Makes columns of messages; see `kbackup.kafka.reader_source.RecordSource`."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.consumer = Consumer(properties, logger=CLIENT_LOG)

@@ -32,7 +32,7 @@ from kbackup.kafka.transport import TakenOverError, fence
 from kbackup.kafka.writer_sender import (
     ColumnSender,
     ObjectSender,
-    Refusal,
+    RefusedRecord,
     Sender,
     Wait,
     without_zero_timestamps,
@@ -525,7 +525,7 @@ class Writer:
         except KafkaException as error:  # what follows waits longer, and says what is wrong
             _log.debug("looking up %s: %s", self._target.topic, error)
 
-    def _raise(self, refused: Refusal | None) -> None:
+    def _raise(self, refused: RefusedRecord | None) -> None:
         """Raise what a refusal means, if there is one."""
         if refused is not None:
             raise self._translate(

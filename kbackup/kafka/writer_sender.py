@@ -32,7 +32,7 @@ FULL_WAIT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRecord:
     """A record that the client or the cluster did not take.
 
     Attributes:
@@ -56,7 +56,7 @@ class Sender(Protocol):
 
     def send(
         self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
-    ) -> Refusal | None:
+    ) -> RefusedRecord | None:
         """Hand over the rows of a batch in order.
 
         Args:
@@ -69,7 +69,7 @@ class Sender(Protocol):
             what it refused, with no row after that handed over.
         """
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> RefusedRecord | None:
         """Return the first record that was handed over and could not be delivered, if any."""
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class ColumnSender:
 
     def send(
         self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
-    ) -> Refusal | None:
+    ) -> RefusedRecord | None:
         """Hand over the rows of a batch in order."""
         if not batch.schema.equals(SCHEMA):
             raise TypeError(f"not the columns of a record: {batch.schema}")
@@ -145,7 +145,7 @@ class ColumnSender:
             if failure.value:
                 self._fail(failure.value)
             if error.value:
-                return Refusal(Code(error.value), batch["offset"][row].as_py())
+                return RefusedRecord(Code(error.value), batch["offset"][row].as_py())
             if row == len(batch) or self.refusal() is not None:
                 break
             if wait is None or row > before:
@@ -153,12 +153,12 @@ class ColumnSender:
             wait(0.0)  # the library has waited already
         return None
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> RefusedRecord | None:
         """Return the first record that could not be delivered, if any."""
         if not self._native.is_open:
             return None
         _, _, number, error = self._deliveries()
-        return Refusal(Code(error), self._offset(number)) if error else None
+        return RefusedRecord(Code(error), self._offset(number)) if error else None
 
     def close(self) -> None:
         """Let go of the producer; a thread that writes meanwhile gets a `KafkaError`."""
@@ -210,25 +210,25 @@ class ObjectSender:
 
     def __init__(self, properties: Mapping[str, Any], target: TopicPartition) -> None:
         self._target = target
-        self._refusal: Refusal | None = None
+        self._refusal: RefusedRecord | None = None
         self.producer = Producer(
             {**properties, "on_delivery": self._delivered}, logger=CLIENT_LOG
         )  # fmt: skip
 
     def send(
         self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
-    ) -> Refusal | None:
+    ) -> RefusedRecord | None:
         """Hand over the rows of a batch in order."""
         gc.disable()  # none of what is made for each record is part of a cycle
         try:
             self._produce(batch, partition, waiting)
         except KafkaException as error:
-            return Refusal(error.args[0])
+            return RefusedRecord(error.args[0])
         finally:
             gc.enable()
         return None
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> RefusedRecord | None:
         """Return the first record that could not be delivered, if any."""
         return self._refusal
 
@@ -265,7 +265,7 @@ class ObjectSender:
 
     def _delivered(self, error: Any, message: Any) -> None:  # noqa: ARG002  (the client's signature)
         if error is not None and self._refusal is None:
-            self._refusal = Refusal(error)
+            self._refusal = RefusedRecord(error)
 
 
 def _times(column: pa.Array) -> Sequence[int]:

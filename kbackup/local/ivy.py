@@ -44,7 +44,7 @@ _FILES_ALONE: Final = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Download:
     """A program to download.
 
     Attributes:
@@ -62,7 +62,7 @@ class Wanted:
     has_dependencies: bool = True
 
 
-def fetch_jars(java: Java, wanted: Wanted) -> list[Path]:
+def fetch_jars(java: Java, wanted: Download) -> list[Path]:
     """Return the files of a program, downloading them with Ivy on *java* the first time.
 
     Raises:
@@ -106,7 +106,7 @@ def ivy_jar() -> Path:
     )
 
 
-def _download(java: Java, wanted: Wanted, target: Path) -> str:
+def _download(java: Java, wanted: Download, target: Path) -> str:
     """Put the files into *target*; a failed attempt leaves what it has to the next one.
 
     Returns:
@@ -124,7 +124,7 @@ def _download(java: Java, wanted: Wanted, target: Path) -> str:
     return why
 
 
-def _try_download(java: Java, wanted: Wanted, target: Path, scratch: Path) -> str:
+def _try_download(java: Java, wanted: Download, target: Path, scratch: Path) -> str:
     """Run Ivy once; return why it failed in one line, or nothing."""
     module, settings = scratch / "ivy.xml", scratch / "settings.xml"
     module.write_text(wanted.module)
@@ -209,14 +209,14 @@ class Release:
         return f"kafka-{self.version}.sha256"
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Download:
         """What to download."""
         organisation, name, revision = self.logger
         module = _MODULE.format(
             version=self.version, organisation=organisation, name=name, revision=revision
         )
         sums = checksums(files("kbackup.local").joinpath(self.sums).read_text())
-        return Wanted(f"Apache Kafka {self.version}", f"kafka-{self.version}", module, sums)
+        return Download(f"Apache Kafka {self.version}", f"kafka-{self.version}", module, sums)
 
 
 RELEASES: Final = {

@@ -17,7 +17,7 @@ from typing import Final
 
 from kbackup.local import ivy
 from kbackup.local.downloads import checksums
-from kbackup.local.ivy import Wanted
+from kbackup.local.ivy import Download
 from kbackup.local.java import Java, find_java
 from kbackup.local.process import LocalService, Service, free_ports
 
@@ -112,6 +112,6 @@ def fetch_registry(java: Java) -> Path:
     """
     sums = checksums(files("kbackup.local").joinpath("registry.sha256").read_text())
     program = f"Apicurio Registry {REGISTRY_VERSION}"
-    wanted = Wanted(program, _DIRECTORY, _MODULE, sums, has_dependencies=False)
+    wanted = Download(program, _DIRECTORY, _MODULE, sums, has_dependencies=False)
     [archive] = ivy.fetch_jars(java, wanted)
     return archive

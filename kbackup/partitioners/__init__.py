@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # modules of options here are imported for --help
 
     import pyarrow as pa
 
-    from kbackup.connect.tables import Column, Level
+    from kbackup.connect.tables import Level, TableColumn
     from kbackup.records import TopicPartition
 
 
@@ -79,7 +79,7 @@ def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | Non
 
 def levels(
     partitioner: Partitioner,
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     directories: Sequence[str],
     partitions: int,
 ) -> Sequence[Level] | None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from kbackup.connect.tables import Column, Level, number
+from kbackup.connect.tables import Level, TableColumn, number
 from kbackup.records import TopicPartition
 
 
@@ -31,7 +31,7 @@ class DefaultPartitioner:
 
     def levels(
         self,
-        columns: Sequence[Column],  # noqa: ARG002
+        columns: Sequence[TableColumn],  # noqa: ARG002
         directories: Sequence[str],  # noqa: ARG002
         partitions: int,
     ) -> tuple[Level, ...]:

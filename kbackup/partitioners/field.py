@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect import fields
-from kbackup.connect.tables import Column, Level, injected
+from kbackup.connect.tables import Level, TableColumn, injected
 from kbackup.errors import ConfigurationError
 from kbackup.partitioners import delimiter
 from kbackup.partitioners.field_options import FIELDS
@@ -62,7 +62,7 @@ class FieldPartitioner:
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, self._delimiter)
 
     def levels(
-        self, columns: Sequence[Column], _directories: Sequence[str], _partitions: int
+        self, columns: Sequence[TableColumn], _directories: Sequence[str], _partitions: int
     ) -> tuple[Level, ...]:
         """Return a level for each field: a whole number keeps its type, all else is text."""
         types = {one.name: one.type for one in columns}
@@ -71,7 +71,7 @@ class FieldPartitioner:
 
 def _level(name: str, kind: str) -> Level:
     is_whole = kind in {"tinyint", "smallint", "int", "bigint"}
-    return injected(Column(re.sub(r"\W", "_", name), kind if is_whole else "string"), name)
+    return injected(TableColumn(re.sub(r"\W", "_", name), kind if is_whole else "string"), name)
 
 
 def _texts(field: pa.Array | None, rows: int) -> pa.StringArray:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect.tables import Column, Level, number
+from kbackup.connect.tables import Level, TableColumn, number
 from kbackup.errors import ConfigurationError
 from kbackup.java import joda
 from kbackup.java.joda import Pattern, Zone
@@ -76,7 +76,7 @@ def _date(pattern: str, directories: Sequence[str]) -> Level:
         ("type", "date"), ("range", f"{min(directories, default='NOW-10YEARS')},NOW+1YEARS"),
         ("format", text), ("interval", "1"), ("interval.unit", unit),
     )  # fmt: skip
-    return Level(Column("dt", "string"), "${dt}", projection, is_hive=False)
+    return Level(TableColumn("dt", "string"), "${dt}", projection, is_hive=False)
 
 
 _SHIFT: Final = 20
@@ -177,7 +177,7 @@ class TimeBasedPartitioner:
 
     def levels(
         self,
-        _columns: Sequence[Column],
+        _columns: Sequence[TableColumn],
         directories: Sequence[str],
         _partitions: int,
     ) -> tuple[Level, ...]:

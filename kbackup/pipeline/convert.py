@@ -1,6 +1,6 @@
 """From Kafka's bytes to the columns of each file, transformed, and which records do not fit.
 
-A whole-record file takes every column as it is.  In the connectors' layout a converter turns keys
+A full-record file takes every column as it is.  In the connectors' layout a converter turns keys
 and values into what their files hold, headers become text, and a record may be bad: it is found
 here, for all its files at once, before any of them has been touched.
 
@@ -168,7 +168,7 @@ def _takes(file: Schema, record: Schema) -> bool:
     return projection.is_projectable(gets, has)
 
 
-_WHOLE: Final = "use whole records (without format.class)"
+_WHOLE: Final = "use full records (without format.class)"
 _NULLS: Final = {
     View.KEY: (
         "a record has no key",
@@ -209,7 +209,7 @@ def convert(
 
     Args:
         batch: ``records.SCHEMA``, offsets rising.
-        views: Those of the layout, the values or whole records last.
+        views: Those of the layout, the values or full records last.
         nulls: Leave out records whose value is null once it is converted, or leave the null in
             its column; otherwise they are bad in a file of values.
         compatibility: A value whose schema has no version is bad where this compares versions.
@@ -233,7 +233,7 @@ class _Read:
     Attributes:
         batch: ``records.SCHEMA``.
         runs: For each view the columns of its file, one for each run of a schema; none where a
-            file holds whole records.
+            file holds full records.
         bad: Records that are not in *batch* any more, offsets rising.
         filtered: Offsets of the records that a transform has left out.
     """

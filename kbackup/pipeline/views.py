@@ -1,6 +1,6 @@
 """Which part of the records a file holds: from a batch to a file's columns, and back.
 
-A whole-record file has every column of ``records.SCHEMA``.  The connectors' layout has a value
+A full-record file has every column of ``records.SCHEMA``.  The connectors' layout has a value
 file, and if requested, a keys file and a headers file beside it, row for row.
 
 Such a row is a JSON object, one for each record; ``record.fields`` names its fields::
@@ -151,7 +151,7 @@ class ViewSpec:
         view: The part of the records.
         format: Name of the format's plugin.
         options: What the configuration says about files.
-        converter: Name of the converter's plugin; None for whole records and headers.
+        converter: Name of the converter's plugin; None for full records and headers.
         properties: What was given for the converter's options.
     """
 
@@ -272,7 +272,7 @@ def _headers_as_bytes(rows: int, headers: pa.Array | None) -> pa.Array:
     return pa.ListArray.from_arrays(ends, structs, type=pa.list_(element))
 
 
-_HEADERS_DO: Final = "use whole records (without format.class), or store.kafka.headers=false"
+_HEADERS_DO: Final = "use full records (without format.class), or store.kafka.headers=false"
 
 
 def headers_as_text(column: pa.Array) -> Column:

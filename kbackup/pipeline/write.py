@@ -41,7 +41,7 @@ class CutFacts:
 
     Attributes:
         span: From the position before the cut to the one after it.
-        files: How many files of values, or of whole records, the cut has.
+        files: How many files of values, or of full records, the cut has.
     """
 
     span: Span

@@ -115,7 +115,7 @@ def row_of(unit: RestoreUnit) -> Row[OfRestore]:
     return Row(PartitionReport(unit.source, unit.sets[0].start_offset, None, committed, own))
 
 
-class Account:
+class RestoreProgress:
     """The rows of the summary.  Tasks update it while they work; safe from any thread.
 
     Args:

@@ -129,7 +129,7 @@ def unseen(written: Iterable[Written]) -> Iterator[KbackupError]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class TargetCount:
     """What `count` found in one target partition.
 
     Attributes:
@@ -144,30 +144,30 @@ class Counted:
 
 
 def counts(
-    reports: Iterable[Counted | NotBegun],
+    reports: Iterable[TargetCount | NotBegun],
 ) -> tuple[dict[TopicPartition, int], list[Failure]]:
     """Return how many records `count` found in each partition, and why others were not counted."""
     found, failures = dict[TopicPartition, int](), list[Failure]()
     for report in reports:
         if report.failure is not None:
             failures.append(report.failure)
-        elif isinstance(report, Counted):
+        elif isinstance(report, TargetCount):
             found[report.target] = report.records
     return found, failures
 
 
 def count(
     kafka: Connection, group: str, written: Sequence[Written], line: Line
-) -> Iterator[Counted]:
+) -> Iterator[TargetCount]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
     reader = kafka.reader(group)
     try:
         for entry in written:
             try:
                 batches = reader.read(entry.target, entry.span)
-                report = Counted(entry.target, sum(len(batch) for batch in batches))
+                report = TargetCount(entry.target, sum(len(batch) for batch in batches))
             except KbackupError as error:
-                report = Counted(entry.target, failure=error.failure())
+                report = TargetCount(entry.target, failure=error.failure())
             yield report
             if line.is_stopped():
                 return

@@ -26,7 +26,7 @@ _NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PreparedTasks:
     """What tasks have to do, with the ids of created topics.
 
     Attributes:
@@ -40,7 +40,7 @@ class Begun:
 
 def begin(
     plan: RestorePlan, cluster: Cluster, replication_factor: int | None, *, exactly_once: bool
-) -> Begun:
+) -> PreparedTasks:
     """Prepare the targets; a restore killed from here on can be continued.
 
     Args:
@@ -73,7 +73,9 @@ def begin(
     first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
     units = [named(unit) for unit in plan.units()]
     if exactly_once:
-        return Begun(first, [unit if unit.group is None else unit.begun() for unit in units])
+        return PreparedTasks(
+            first, [unit if unit.group is None else unit.begun() for unit in units]
+        )
     positions = dict[str, dict[TopicPartition, Position]]()
     for unit in (*first, *units):
         if unit.begins:
@@ -81,7 +83,7 @@ def begin(
             mine |= {lane.target: lane.position() for lane in unit.lanes}
     for group, committed in positions.items():
         cluster.set_positions(group, committed)
-    return Begun([], [unit.begun() for unit in units])
+    return PreparedTasks([], [unit.begun() for unit in units])
 
 
 def _refusal(refused: Sequence[KbackupError]) -> KbackupError:

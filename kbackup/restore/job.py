@@ -11,7 +11,7 @@ from kbackup.kafka import Connection, Position
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step
 from kbackup.records import TopicPartition
-from kbackup.runs.position import Bookmark, Mark
+from kbackup.runs.position import CommitMetadata, Mark
 from kbackup.stores import StoreSettings
 
 
@@ -78,7 +78,7 @@ class Lane:
     """
 
     target: TopicPartition
-    bookmark: Bookmark[Mark]
+    bookmark: CommitMetadata[Mark]
     committed: Position | None = None
 
     def position(self) -> Position:
@@ -123,7 +123,7 @@ class RestoreUnit:
 
     target: TopicPartition
     sets: tuple[FileSet, ...]
-    bookmark: Bookmark[Mark]
+    bookmark: CommitMetadata[Mark]
     committed: Position | None = None
     begins: bool = False
     before: str = ""

@@ -13,7 +13,7 @@ from typing import Final
 
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.tasks.transaction import dealt_by_writer
-from kbackup.spark.engine import Manner
+from kbackup.spark.engine import TaskOptions
 
 OPEN_S: Final = 30.0
 """How long a transaction stays open that has to wait: far from the five minutes that end it."""
@@ -91,12 +91,12 @@ def rate_of(job: RestoreJob) -> Rate:
     return Rate(job.max_records_per_second, job.max_bytes_per_second)
 
 
-def manner(job: RestoreJob) -> Manner:
+def manner(job: RestoreJob) -> TaskOptions:
     """Return how the tasks of a restore are run: with a limit as many as work at the same time."""
     dealt = partial(dealt_by_writer, job)
     if not rate_of(job).is_limited:
-        return Manner(deal=dealt)
-    return Manner(deal=lambda units, slots: shared(dealt(units, slots)), slices_per_core=1)
+        return TaskOptions(deal=dealt)
+    return TaskOptions(deal=lambda units, slots: shared(dealt(units, slots)), slices_per_core=1)
 
 
 def shared(shares: Sequence[Sequence[RestoreUnit]]) -> list[list[RestoreUnit]]:

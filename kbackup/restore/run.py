@@ -12,10 +12,10 @@ from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import audit, beginning, pace
-from kbackup.restore.account import SKIPPED_MOST, Account, SkipList
+from kbackup.restore.account import SKIPPED_MOST, RestoreProgress, SkipList
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow.following import Following
-from kbackup.restore.follow.lookout import skipped
+from kbackup.restore.follow.watch import skipped
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.planning import target
 from kbackup.restore.planning.inventory import Inventory
@@ -29,8 +29,8 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.survey import survey
 from kbackup.restore.tasks.task import put_back
 from kbackup.runs import history, known, wiring
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Frame, Show, Stop
+from kbackup.runs.context import RunContext, Show, Stop
+from kbackup.runs.environment import Environment
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.runs.summary import HELD_UP, LEFT_BEHIND
@@ -45,7 +45,7 @@ Agree = Callable[[str], bool]
 
 
 class RestoreRun:
-    """One restore, from settings to summary: an `Errand`.
+    """One restore, from settings to summary: an `RunCommand`.
 
     Args:
         settings: The configuration.
@@ -56,13 +56,18 @@ class RestoreRun:
     """
 
     def __init__(
-        self, settings: Settings, show: Show, stop: Stop, world: World, agree: Agree | None = None
+        self,
+        settings: Settings,
+        show: Show,
+        stop: Stop,
+        world: Environment,
+        agree: Agree | None = None,
     ) -> None:
-        frame = self._frame = Frame.of("restore", settings, show, stop, world)
+        frame = self._frame = RunContext.of("restore", settings, show, stop, world)
         self._agree = agree
         self._summary = frame.summary
         self._skip_list = SkipList(settings.skipped_file, frame.run)
-        self._account = Account(
+        self._account = RestoreProgress(
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
         self._schemas = TargetSchemas(settings, frame.layout, self._summary, frame.tell)

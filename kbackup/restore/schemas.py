@@ -295,7 +295,7 @@ class TargetSchemas:
         self.ids: dict[str, dict[str, dict[int, int]]] = {}
 
     def plan(self, restore: RestorePlan, store: Store) -> None:
-        """Find out what is still to be registered for whole records of *restore*; change nothing.
+        """Find out what is still to be registered for full records of *restore*; change nothing.
 
         Raises:
             ConfigurationError: If a client library is missing.

@@ -17,7 +17,7 @@ from kbackup.kafka import Cluster
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
 from kbackup.runs import known, wiring
-from kbackup.runs.known import Known
+from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
@@ -196,7 +196,7 @@ def settle(
         summary.facts["settled"].append(one.target)
 
 
-def _found(settings: Settings, cluster: Cluster, said: Known) -> Iterator[Settled]:
+def _found(settings: Settings, cluster: Cluster, said: BackupState) -> Iterator[Settled]:
     names = select(said.topics, settings.topics, settings.topics_regex)
     targets = {name: rename(name, settings.renames) for name in names}
     there = set(cluster.topic_names())
@@ -241,7 +241,7 @@ def _shown(one: Settled) -> Iterator[SettingChanged]:
         yield SettingChanged(one.target, one.source, name, one.changes.before.get(name), value)
 
 
-def _eaten(one: Settled, said: Known, clock: Clock) -> str | None:
+def _eaten(one: Settled, said: BackupState, clock: Clock) -> str | None:
     """Return that records are older than what the topic is about to keep."""
     if "retention.ms" in one.changes.removed:
         return (

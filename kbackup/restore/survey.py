@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog import merging
-from kbackup.catalog.merging import Failed, Rows, Skipped
+from kbackup.catalog.merging import Failed, Skipped, StoredRows
 from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.records import NO_TIMESTAMP
 from kbackup.restore.account import SKIPPED_MOST
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.planning.routing import Share, Surveyed, check
+from kbackup.restore.planning.routing import RoutedRecords, Surveyed, check
 from kbackup.restore.tasks.transforming import Transforming
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
@@ -79,7 +79,7 @@ class _Reading:
             if line.is_stopped():
                 raise StoppedError(f"{unit.source} stopped while its topics were looked for")
             match step:
-                case Rows(batch, files):
+                case StoredRows(batch, files):
                     self._take(unit.window.rows(batch), {one.id for one in files})
                 case Skipped(_, lost):
                     if unit.window.offset.meets(lost.offset, lost.offset):
@@ -92,7 +92,7 @@ class _Reading:
                     self._bad_records += unread or 0
                     self._skip(unit.left(files, error, unread).failure())
         shares = {
-            name: Share(one.records, one.first, one.oldest, frozenset(one.sets))
+            name: RoutedRecords(one.records, one.first, one.oldest, frozenset(one.sets))
             for name, one in self._found.items()
         }
         if shares:

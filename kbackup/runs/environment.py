@@ -10,7 +10,7 @@ from kbackup.config import Settings
 from kbackup.events import Event
 from kbackup.kafka import Connection
 from kbackup.runs import wiring
-from kbackup.spark.engine import Manner, run
+from kbackup.spark.engine import TaskOptions, run
 from kbackup.spark.jvm import Starting
 from kbackup.spark.settings import EngineSettings, FindJvm, NotBegun, R, Task
 from kbackup.stores import StoreSettings
@@ -33,7 +33,7 @@ class RunTasks(Protocol):
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
-        **manner: Unpack[Manner],
+        **manner: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
         """Return all reports.
 
@@ -44,7 +44,7 @@ class RunTasks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """What a run works with and on.
 
     Attributes:
@@ -113,7 +113,7 @@ class OnSpark:
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
-        **manner: Unpack[Manner],
+        **manner: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
         """Run *task* over *units*: `RunTasks`."""
         given = self._engine_settings()

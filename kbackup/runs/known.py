@@ -52,7 +52,7 @@ _PARTITIONS_MOST: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BackupState:
     """What a backup says about itself.
 
     Attributes:
@@ -144,7 +144,9 @@ class Known:
         """Return every file of the ledger that cannot be read."""
         return [*self.damage, *(one for each in self.ledgers.values() for one in each.damage)]
 
-    def with_run_records(self, store: Store, layout: Layout, topics: Collection[str]) -> "Known":
+    def with_run_records(
+        self, store: Store, layout: Layout, topics: Collection[str]
+    ) -> "BackupState":
         """Return what run records add, where an earlier version wrote the backup or a part of it.
 
         Costs nothing where the ledger speaks of *topics*; else a listing and a read of every run
@@ -180,7 +182,7 @@ class Known:
         )
 
 
-NOTHING: Final = Known()
+NOTHING: Final = BackupState()
 """What is known of a backup that has neither a ledger nor run records."""
 
 _NO_LEDGER: Final = TopicLedger()
@@ -192,7 +194,7 @@ def read(
     clock: Clock,
     names: Collection[str] = (),
     pattern: str | None = None,
-) -> Known:
+) -> BackupState:
     """Return what a backup says about itself: its ledger, and run records where they are needed.
 
     Costs a listing and the reads of `Stream.read` for all topics together, and the same for each.
@@ -221,7 +223,7 @@ def read_if_allowed(
     clock: Clock,
     names: Collection[str] = (),
     pattern: str | None = None,
-) -> Known:
+) -> BackupState:
     """Return what `read` does; where that is denied, nothing but the damage that this is.
 
     For those who read records.  The ledger is evidence, and a restore can do without: objects are
@@ -237,18 +239,18 @@ def read_if_allowed(
         if error.place.get("status") != _DENIED:
             raise
         why = f"{error}: objects that are missing are not noticed, empty topics not known"
-        return Known(damage=(Damage(layout.records_prefix(), why, error.do),))
+        return BackupState(damage=(Damage(layout.records_prefix(), why, error.do),))
 
 
 def of_run_records(
     records: Sequence[Mapping[str, Any]],
     known_gaps: Mapping[TopicPartition, Sequence[Span]] | None = None,
-) -> Known:
+) -> BackupState:
     """Return what run records, the newest first, and notes of gaps say."""
     records = [_as_stored(record) for record in records]
     topics, found, sinks = _topics(records), judging.stored_by_runs(records), _sinks(records)
     earlier = frozenset({*topics, *(where.topic for where in found)})
-    return Known(topics, sinks, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
+    return BackupState(topics, sinks, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
 
 
 def _as_stored(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -268,7 +270,7 @@ def _as_stored(record: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:
+def read_topics(store: Store, layout: Layout, clock: Clock) -> BackupState:
     """Read what the ledger says of topics and sinks, and nothing of their objects.
 
     It speaks of objects that a sink has named: of a generic layout, only sinks are read.
@@ -290,12 +292,12 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:
         elif entry.kind == TOPIC and entry.topic:
             topics[entry.topic] = entry
     left = frozenset(earlier.keys() - topics.keys())
-    return Known({**earlier, **topics}, sinks, {}, left, found.is_begun, found.damage)
+    return BackupState({**earlier, **topics}, sinks, {}, left, found.is_begun, found.damage)
 
 
 def with_objects(
-    known: Known, store: Store, layout: Layout, clock: Clock, topics: Collection[str]
-) -> Known:
+    known: BackupState, store: Store, layout: Layout, clock: Clock, topics: Collection[str]
+) -> BackupState:
     """Return *known* with the ledgers of *topics*.
 
     Raises:
@@ -363,7 +365,9 @@ def _is_believed(record: RunRecord) -> bool:
 _ADOPTING_THREADS: Final = 32
 
 
-def adopt(store: Store, layout: Layout, topic: str, found: Catalog, known: Known) -> list[Entry]:
+def adopt(
+    store: Store, layout: Layout, topic: str, found: Catalog, known: BackupState
+) -> list[Entry]:
     """Return the rows of a topic that has no ledger yet.
 
     Its objects with what is stored beside them; what run records say of objects that are gone;

@@ -97,7 +97,7 @@ Of = TypeVar("Of", bound=Ground)
 
 
 @dataclass(frozen=True, slots=True)
-class Bookmark(Generic[Of]):
+class CommitMetadata(Generic[Of]):
     """What is kept beside a committed offset: what it rests on, and who committed it.
 
     It lets the next run see that group, bucket and target agree.  It carries the offset itself:
@@ -127,7 +127,9 @@ class Bookmark(Generic[Of]):
         return json.dumps(data, separators=(",", ":"))
 
     @classmethod
-    def read(cls, text: str, of: "Callable[[Mapping[str, Any]], Of]") -> "Bookmark[Of] | None":
+    def read(
+        cls, text: str, of: "Callable[[Mapping[str, Any]], Of]"
+    ) -> "CommitMetadata[Of] | None":
         """Read what `to_metadata` wrote; None where it is anyone else's.
 
         Args:
@@ -200,12 +202,12 @@ class LastObject:
         return found
 
     @classmethod
-    def read(cls, text: str) -> "Bookmark[LastObject] | None":
+    def read(cls, text: str) -> "CommitMetadata[LastObject] | None":
         """Read what a sink committed; None where it is anyone else's."""
-        return Bookmark.read(text, cls.from_dict)
+        return CommitMetadata.read(text, cls.from_dict)
 
     @classmethod
-    def beside(cls, position: Position | None) -> "Bookmark[LastObject] | None":
+    def beside(cls, position: Position | None) -> "CommitMetadata[LastObject] | None":
         """Read what a sink committed with that offset; None where somebody has moved it since.
 
         Where an earlier version committed it, which offset that was is not known.
@@ -221,7 +223,7 @@ VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BackupSource:
     """What a position refers to in the backup.
 
     Attributes:
@@ -236,7 +238,7 @@ class Source:
     identity: TopicIdentity = UNKNOWN
     window: str = ""
 
-    def conflicts(self, other: "Source") -> bool:
+    def conflicts(self, other: "BackupSource") -> bool:
         """Whether this is known to be another source than *other*."""
         if self.window != other.window:
             return True
@@ -246,15 +248,15 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Cursor:
     """How far a restore is in a partition.
 
-    Whole records know their offsets: their progress is an offset, and an object that has grown is
+    Full records know their offsets: their progress is an offset, and an object that has grown is
     read again from there.  Rows of the connectors' layout do not: theirs is a number of rows.
 
     Attributes:
-        offset: The next offset of whole records; all below it are done.
-        reached: What is committed: the next offset of the backup, whole records or not.
+        offset: The next offset of full records; all below it are done.
+        reached: What is committed: the next offset of the backup, full records or not.
         values: Digest of the key of the value set at hand; empty before the first.
         rows: Rows of that set that are done.
         before: Digest of all value sets before that one, as they were; None where a version
@@ -285,7 +287,7 @@ class Mark:
         log: Where the target's log stood: its end when this restore began in it, and what its
             end is at least since.  This restore's records are in between.
         place: How far it is.
-        total: Whole records of the backup that it has finished, over all runs; None if that is not
+        total: Full records of the backup that it has finished, over all runs; None if that is not
             known, as after an object that was skipped.
         ids: Some of the schemas' ids that it found, each with its part, "key" or "value", and what
             it is in the target; None where it was given no Schema Registry.
@@ -293,10 +295,10 @@ class Mark:
             the target, where transforms choose a topic for each record.
     """
 
-    source: Source
+    source: BackupSource
     target_id: str
     log: Span | None
-    place: Place
+    place: Cursor
     total: int | None = 0
     ids: tuple[tuple[str, int, int], ...] | None = None
     is_all: bool = True
@@ -327,13 +329,13 @@ class Mark:
             ValueError: Likewise.
         """
         topic, partition = data["source"]
-        source = Source(
+        source = BackupSource(
             data["backup"],
             TopicPartition(topic, partition),
             TopicIdentity.from_metadata(data),
             data.get("window", ""),
         )
-        place = Place(
+        place = Cursor(
             data["offset"], offset, data["values"], data["rows"], data["before"],
             data.get("content", ""),
         )  # fmt: skip
@@ -345,11 +347,11 @@ class Mark:
         return cls(source, data["target-id"], log, place, data["total"], ids, is_all)
 
     @classmethod
-    def read(cls, position: Position, layout: Layout) -> "Bookmark[Mark] | None":
+    def read(cls, position: Position, layout: Layout) -> "CommitMetadata[Mark] | None":
         """Read what a restore committed with that offset; None where it is anyone else's.
 
         Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
-        always say which offset it was; whole records alone show it.
+        always say which offset it was; full records alone show it.
 
         Raises:
             NewerVersionError: If a restore of a later version committed it.
@@ -362,7 +364,7 @@ class Mark:
                 return cls.from_dict(data, position.offset)
             return _version_1(position.offset, data, layout)
 
-        found = Bookmark.read(position.metadata, of)
+        found = CommitMetadata.read(position.metadata, of)
         if found is None:
             return None
         at, place = found.at, found.of.place
@@ -381,12 +383,12 @@ class Mark:
             and self.place.reached >= earlier.place.reached
         )
 
-    def moved(self, place: Place, *, passed: int | None, log_grew: int) -> Self:
+    def moved(self, place: Cursor, *, passed: int | None, log_grew: int) -> Self:
         """Return the mark that follows this one.
 
         Args:
             place: How far the restore is.
-            passed: Whole records of the backup it is done with since; None: not known.
+            passed: Full records of the backup it is done with since; None: not known.
             log_grew: Offsets of the target's log that were taken since, at least.
         """
         total = None if self.total is None or passed is None else self.total + passed
@@ -410,5 +412,5 @@ def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark:
     if rows < 0:  # the last row was counted on from the object's first offset
         last = Done.from_dict(data.get("done") or {}).last
         rows = max(0, (offset if last is None else last + 1) - name.start_offset)
-    source = Source("", TopicPartition(name.topic, name.partition))
-    return Mark(source, "", None, Place(offset, offset, digest(key), rows, None), total=None)
+    source = BackupSource("", TopicPartition(name.topic, name.partition))
+    return Mark(source, "", None, Cursor(offset, offset, digest(key), rows, None), total=None)

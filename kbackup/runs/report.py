@@ -2,11 +2,11 @@
 
 A task keeps a `PartitionReport` of each partition and replaces it as the work continues; the
 driver keeps a `Row` of it, which the screens and the run record show.  What a task commits beside
-an offset is a `Bookmark`; whoever continues there reads it.
+an offset is a `CommitMetadata`; whoever continues there reads it.
 
 Each of them has what both directions share, and of the other type what one direction alone knows:
 ``PartitionReport[OfSink]``, ``Bookmark[Mark]``.  They cross processes as plain data, whose names
-`PartitionReport.to_dict` and `Bookmark.to_metadata` fix.
+`PartitionReport.to_dict` and `CommitMetadata.to_metadata` fix.
 
 Consumers of committed records read no further than the first offset of a transaction that is open.
 While it is open, all that follows is kept from a backup too: for moments as a rule, and until
@@ -22,7 +22,7 @@ from kbackup import clock
 from kbackup.errors import Failure
 from kbackup.events import Event, Progress
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import NOTHING, Bookmark, Done, LastObject
+from kbackup.runs.position import NOTHING, CommitMetadata, Done, LastObject
 
 LONG_S: Final = 900.0
 """Kafka's default for ``transaction.max.timeout.ms``: no transaction should be open for longer."""
@@ -211,7 +211,7 @@ class OfSink:
             backed up, in seconds since the epoch; None where that is not known yet.
     """
 
-    bookmark: Bookmark[LastObject] | None = None
+    bookmark: CommitMetadata[LastObject] | None = None
     gaps: tuple[Span, ...] = ()
     skipped: tuple[Span, ...] = ()
     until: float | None = None

@@ -186,7 +186,7 @@ def routes(settings: Settings) -> Routes:
 
 
 def schema_registry(settings: Settings) -> RegistrySettings | None:
-    """Return the registry that whole records go by, None if none is given.
+    """Return the registry that full records go by, None if none is given.
 
     A run does not depend on it, or asks it before it begins, so it is not waited for long.
     """
@@ -248,7 +248,7 @@ def rule(settings: Settings) -> Rule:
 
 
 def nulls(settings: Settings) -> Nulls:
-    """Return what becomes of records without a value; whole records keep them in their place."""
+    """Return what becomes of records without a value; full records keep them in their place."""
     return Nulls.FAIL if settings.view == "record" else Nulls(settings.behavior_on_null_values)
 
 

@@ -26,7 +26,7 @@ from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row
 from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.runs.summary import HELD_UP, LEFT_BEHIND, Summary
 from kbackup.sink.held import Inherited
-from kbackup.sink.plan import PlannedPartition, SinkPlan, next_keys
+from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
 
 _CONFIG: Final = (
     "cleanup.policy",
@@ -71,7 +71,7 @@ class PlanRow:
         at: The partition.
     """
 
-    at: PlannedPartition
+    at: SinkPartitionPlan
 
     def to_dict(self) -> Event:
         """Return the row as plain data."""
@@ -94,7 +94,7 @@ class PartitionPlanned:
         next_key: The first object that would be stored; None where nothing is to be done.
     """
 
-    at: PlannedPartition
+    at: SinkPartitionPlan
     next_key: str | None
 
     def to_dict(self) -> Event:
@@ -113,7 +113,7 @@ class PartitionPlanned:
         }  # fmt: skip
 
 
-def _held_up(at: PlannedPartition) -> Event:
+def _held_up(at: SinkPartitionPlan) -> Event:
     """Return what is said of the open transaction that holds a partition up."""
     held_up = at.seen.held_up
     return {} if held_up is None else {"held_up": held_up.to_dict()}
@@ -131,7 +131,7 @@ def plan_topics(
     plan: SinkPlan, layout: Layout, routes: Routes = UNROUTED
 ) -> Iterator[TopicPlanned]:
     """Yield the plan's line of each topic: what would be read from where, and stored below what."""
-    of_topic: dict[str, list[PlannedPartition]] = {name: [] for name in plan.topics}
+    of_topic: dict[str, list[SinkPartitionPlan]] = {name: [] for name in plan.topics}
     for at in plan.partitions:
         of_topic[at.where.topic].append(at)
     for name, topic in sorted(plan.topics.items()):
@@ -148,7 +148,7 @@ def plan_topics(
         )  # fmt: skip
 
 
-def row_of(at: PlannedPartition) -> Row[OfSink]:
+def row_of(at: SinkPartitionPlan) -> Row[OfSink]:
     """Return the row of a partition of which nothing has been done yet."""
     start = None if at.start is None else at.start.offset
     report = PartitionReport(
@@ -184,7 +184,7 @@ def _ends(span: Span) -> list[int]:
     return [span.start_offset, span.end_offset - 1]
 
 
-class Account:
+class SinkProgress:
     """What a run has done so far.  Tasks update it while they work; safe from any thread."""
 
     def __init__(self, summary: Summary) -> None:
@@ -194,7 +194,7 @@ class Account:
         self._gap_ends: dict[TopicPartition, int] = {}
         self._until: dict[TopicPartition, float | None] = {}
 
-    def begin(self, at: PlannedPartition, until: float | None = None) -> None:
+    def begin(self, at: SinkPartitionPlan, until: float | None = None) -> None:
         """Open the row of a partition.
 
         Args:
@@ -206,7 +206,7 @@ class Account:
             self._rows[at.where] = row_of(at)
             self._until[at.where] = until
 
-    def plan_again(self, at: PlannedPartition) -> None:
+    def plan_again(self, at: SinkPartitionPlan) -> None:
         """Record where a partition that retention overtook continues."""
         with self.lock:
             report = self._rows[at.where].report
@@ -354,7 +354,7 @@ class News:
         if topics:
             self._tell(self._summary.warn(reason, left_to_others(topics)))
 
-    def odd(self, at: PlannedPartition) -> None:
+    def odd(self, at: SinkPartitionPlan) -> None:
         """Warn about where a partition continues, or report why it does not."""
         if at.refusal is not None:
             self._summary.fail(at.refusal)
@@ -381,7 +381,7 @@ class News:
         summary.skipped.pop(LEFT_BEHIND, None)
         summary.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
 
-    def expired(self, at: PlannedPartition) -> Sequence[Span]:
+    def expired(self, at: SinkPartitionPlan) -> Sequence[Span]:
         """Report offsets that expired before they were backed up; count and return them."""
         gaps = () if at.start is None else at.start.expired
         for gap in gaps:

@@ -25,8 +25,8 @@ from kbackup.runs.known import adopt, listed
 from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
-from kbackup.sink.accounting import Account, News
-from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.accounting import News, SinkProgress
+from kbackup.sink.plan import SinkPartitionPlan, SinkPlan
 from kbackup.stores import Store
 
 _THREADS: Final = 16
@@ -199,7 +199,12 @@ class Opening:
     """
 
     def __init__(
-        self, settings: Settings, summary: Summary, account: Account, news: News, ledger: RunLedger
+        self,
+        settings: Settings,
+        summary: Summary,
+        account: SinkProgress,
+        news: News,
+        ledger: RunLedger,
     ) -> None:
         self._settings, self._summary, self._account = settings, summary, account
         self._news, self._ledger = news, ledger
@@ -235,7 +240,7 @@ class Opening:
         sought = asked(plan.group, settings.topics, settings.topics_regex)
         self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
 
-    def start(self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster) -> None:
+    def start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
         """Enter what has expired, and set the group to where the run begins.
 
         Raises:

@@ -14,7 +14,7 @@ from kbackup.kafka import Position
 from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, ObjectKey, View
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
-from kbackup.runs.known import NOTHING, Known, with_objects
+from kbackup.runs.known import NOTHING, BackupState, with_objects
 from kbackup.runs.position import LastObject
 from kbackup.sink.dated import pointed_to
 from kbackup.sink.held import (
@@ -143,7 +143,7 @@ def gather(
     clock: Clock,
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
-    known: Known = NOTHING,
+    known: BackupState = NOTHING,
     *,
     options: FormatOptions = FormatOptions(),  # noqa: B008  (frozen)
     cut_records: int = 0,
@@ -264,14 +264,14 @@ def gather(
 
 
 def _with_spread(
-    known: Known,
+    known: BackupState,
     store: Store,
     layout: Layout,
     clock: Clock,
     confirmed: Mapping[TopicPartition, Confirmation],
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
-) -> Known:
+) -> BackupState:
     """Return *known* with the ledgers of topics over several directories that have grown.
 
     One listing cannot show what other runs have stored of such a partition; their ledger does.

@@ -33,14 +33,14 @@ from kbackup.errors import (
 from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
-from kbackup.runs.frame import growing_s
+from kbackup.runs.context import growing_s
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
-from kbackup.sink.following import Look, Lookout, changed
 from kbackup.sink.held import HeldCut, around, unreachable
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import ADOPT, Examined, GaveUp
-from kbackup.sink.storing import Clients, connect
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients, connect
+from kbackup.sink.watch import ClusterWatch, Look, changed
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.spark.channel import Line
 
 FIRST_PAUSE_S: Final = 1.0
@@ -288,7 +288,7 @@ REPORT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TaskShare:
     """One task's part of a run.
 
     Attributes:
@@ -306,13 +306,13 @@ class Share:
         return crc32(str(where).encode()) % self.count == self.index
 
 
-def deal(units: Sequence[SinkUnit], slots: int) -> list[list[Share]]:
+def deal(units: Sequence[SinkUnit], slots: int) -> list[list[TaskShare]]:
     """Give every slot a share, even an empty one: partitions may come later."""
-    return [[Share(at, slots, tuple(units[at::slots]))] for at in range(slots)]
+    return [[TaskShare(at, slots, tuple(units[at::slots]))] for at in range(slots)]
 
 
 def follow(
-    job: SinkJob, idle_ms: int, shares: Sequence[Share], line: Line
+    job: SinkJob, idle_ms: int, shares: Sequence[TaskShare], line: Line
 ) -> Iterator[PartitionReport[OfSink]]:
     """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
@@ -331,7 +331,7 @@ def follow(
     """
     (share,) = shares
     idle_s = idle_ms / 1000 if job.flush_tail else None
-    following = Following(job, share, idle_s, line)
+    following = FollowedPartitions(job, share, idle_s, line)
     try:
         if not line.is_lost():
             following.run()
@@ -348,7 +348,7 @@ def follow(
 
 
 @dataclass(slots=True)
-class Following:
+class FollowedPartitions:
     """The partitions of one task.
 
     Attributes:
@@ -360,19 +360,19 @@ class Following:
     """
 
     job: SinkJob
-    share: Share
+    share: TaskShare
     idle_s: float | None
     line: Line
     watches: dict[TopicPartition, Watch] = field(default_factory=dict)
-    _look: Lookout = field(init=False)
-    _clients: Clients | None = None
+    _look: ClusterWatch = field(init=False)
+    _clients: TaskClients | None = None
     _before: Look = field(default_factory=Look)
     _told: float = 0.0
     _boundary: int | None = None
     _scheduled: set[TopicPartition] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._look = Lookout(self.job.kafka)
+        self._look = ClusterWatch(self.job.kafka)
         for unit in self.share.units:
             self._adopt(unit)
 
@@ -454,7 +454,7 @@ class Following:
         where = watch.report.where
         flush_tail = where in self._scheduled or (self.job.flush_tail and not watch.is_full)
         job = replace(self.job, flush_tail=flush_tail)
-        work = Work(job, watch.unit(), self._clients, self.line)
+        work = SinkPartitionTask(job, watch.unit(), self._clients, self.line)
         error: KbackupError | None = None
         try:
             work.run()

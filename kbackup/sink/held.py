@@ -31,7 +31,7 @@ _DO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HeldCut:
-    """A cut of which the bucket holds objects of values, or of whole records.
+    """A cut of which the bucket holds objects of values, or of full records.
 
     Attributes:
         span: Its offsets.
@@ -303,7 +303,7 @@ Warnings = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class OpenedObject:
     """An object that was opened.
 
     Attributes:
@@ -336,7 +336,7 @@ class Inherited:
     """
 
     starts: tuple[int, ...]
-    counted: tuple[Counted, ...]
+    counted: tuple[OpenedObject, ...]
     is_one_directory: bool = True
     cut_records: int = 0
 
@@ -419,7 +419,7 @@ class Inherited:
         before = [one for one in self.counted if one.start_offset < offset]
         if sum(one.records for one in before) != offset - min(self.starts):
             return False
-        cuts: dict[int, list[Counted]] = {}
+        cuts: dict[int, list[OpenedObject]] = {}
         for one in self.counted:
             if one.start_offset >= offset:
                 cuts.setdefault((one.start_offset - offset) // self.cut_records, []).append(one)
@@ -476,14 +476,14 @@ def count_inherited(
     is_one = len({parts.encoded_partition for _, parts in objects}) == 1
     is_ahead = committed is None or committed <= objects[-1][1].start_offset
     takes_all = is_ahead and not is_one and len(objects) <= OPENED_MOST  # fewer show nothing
-    counted: list[Counted] = []
+    counted: list[OpenedObject] = []
     total = 0
     for key, parts in list(reversed(objects))[: 1 if is_one else OPENED_MOST]:
         records = _records(store, options, key, parts)
         if records is None:
             break
         directory = "" if is_one else parts.encoded_partition
-        counted.append(Counted(key, parts.start_offset, records, directory))
+        counted.append(OpenedObject(key, parts.start_offset, records, directory))
         total += records
         if takes_all:
             continue

@@ -14,7 +14,7 @@ from kbackup.pipeline.rows import Nulls
 from kbackup.pipeline.views import ViewSpec
 from kbackup.plugins import Step
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
@@ -90,7 +90,7 @@ class SinkUnit:
 
     where: TopicPartition
     span: Span
-    bookmark: Bookmark[LastObject] | None = None
+    bookmark: CommitMetadata[LastObject] | None = None
     identity: TopicIdentity = UNKNOWN
     held: tuple[HeldCut, ...] = ()
     kept: tuple[Span, ...] = ()

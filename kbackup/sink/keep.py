@@ -37,7 +37,7 @@ def united(
     Memory: one batch of each, and 32 MiB of the file.
 
     Args:
-        file: Whole records; it stays as it is.
+        file: Full records; it stays as it is.
         ours: Its records, ``records.SCHEMA``.
         theirs: Those of the object under its key.
 

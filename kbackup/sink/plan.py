@@ -19,8 +19,8 @@ from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
-from kbackup.runs.known import NOTHING, Known
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.known import NOTHING, BackupState
+from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import HeldUp
 from kbackup.runs.selection import Routes, select
 from kbackup.sink.evidence import gather
@@ -32,7 +32,7 @@ from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPartition:
+class SinkPartitionPlan:
     """One partition: where its backup continues, or why it cannot.
 
     Attributes:
@@ -124,7 +124,9 @@ class PlannedPartition:
 
     def _empty(self, offset: int, again_to: int | None = None) -> Position:
         """Return a position before which nothing has been stored."""
-        return Bookmark(LastObject(identity=self.identity, again_to=again_to)).position(offset)
+        return CommitMetadata(LastObject(identity=self.identity, again_to=again_to)).position(
+            offset
+        )
 
     def _counted(self, committed: Position) -> Position | None:
         """Return the group's own position with the object that was found to end there.
@@ -141,7 +143,7 @@ class PlannedPartition:
             return bookmark.position(committed.offset)
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last
-        bookmark = Bookmark(LastObject(left.counted[0].key, identity=self.identity))
+        bookmark = CommitMetadata(LastObject(left.counted[0].key, identity=self.identity))
         return bookmark.position(committed.offset)
 
 
@@ -157,9 +159,9 @@ class SinkPlan:
     """
 
     topics: Mapping[str, Topic]
-    partitions: tuple[PlannedPartition, ...]
+    partitions: tuple[SinkPartitionPlan, ...]
     group: str
-    known: Known = NOTHING
+    known: BackupState = NOTHING
 
     def units(self) -> list[SinkUnit]:
         """Return what tasks have to do, the largest share first."""
@@ -436,7 +438,7 @@ def _plan(
     refusals = {name: recreated(name, routes.topic(name)) for name in strangers} | clashes
     reset = reset or settings.auto_offset_reset
     planned = tuple(
-        PlannedPartition(where, evidence[where], None, refusals[where.topic])
+        SinkPartitionPlan(where, evidence[where], None, refusals[where.topic])
         if where.topic in refusals
         else _plan_partition(where, evidence[where], reset, identities[where.topic])
         for where in wheres
@@ -445,7 +447,7 @@ def _plan(
 
 
 def _values(settings: Settings) -> str | None:
-    """Return the extension of objects of values, None where whole records are written."""
+    """Return the extension of objects of values, None where full records are written."""
     last = wiring.views(settings)[-1]
     return last.extension() if last.view is View.VALUE else None
 
@@ -457,7 +459,7 @@ def _waits(log: Span, committed: Position | None) -> bool:
 
 
 def _strangers(
-    said: Known,
+    said: BackupState,
     identities: Mapping[str, TopicIdentity],
     evidence: Mapping[TopicPartition, Evidence],
     routes: Routes,
@@ -481,9 +483,9 @@ def _strangers(
 
 def _plan_partition(
     where: TopicPartition, seen: Evidence, reset: str, identity: TopicIdentity
-) -> PlannedPartition:
+) -> SinkPartitionPlan:
     try:
         start = decide(where, seen, reset=reset)
     except KbackupError as error:
-        return PlannedPartition(where, seen, None, error, identity)
-    return PlannedPartition(where, seen, start, identity=identity)
+        return SinkPartitionPlan(where, seen, None, error, identity)
+    return SinkPartitionPlan(where, seen, start, identity=identity)

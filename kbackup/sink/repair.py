@@ -27,15 +27,15 @@ from kbackup.kafka import Cluster
 from kbackup.naming.places import Place
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Frame, Show, Stop
-from kbackup.runs.known import Known
+from kbackup.runs.context import RunContext, Show, Stop
+from kbackup.runs.environment import Environment
+from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked
 from kbackup.runs.selection import select
 from kbackup.sink import accounting, schemas
 from kbackup.sink.held import HeldCut, held
 from kbackup.sink.job import recreated
-from kbackup.sink.plan import PlannedPartition
+from kbackup.sink.plan import SinkPartitionPlan
 from kbackup.sink.start import Evidence, Start
 from kbackup.sink.task import back_up
 from kbackup.sink.wiring import job_of, locked
@@ -52,16 +52,16 @@ class Repair:
         first: Offset of its first record then; None where the ledger does not say.
     """
 
-    at: PlannedPartition
+    at: SinkPartitionPlan
     keys: tuple[str, ...]
     first: int | None = None
 
 
 class RepairRun:
-    """One repair, from settings to summary: an `Errand`."""
+    """One repair, from settings to summary: an `RunCommand`."""
 
-    def __init__(self, settings: Settings, show: Show, stop: Stop, world: World) -> None:
-        self._frame = Frame.of("sink", settings, show, stop, world)
+    def __init__(self, settings: Settings, show: Show, stop: Stop, world: Environment) -> None:
+        self._frame = RunContext.of("sink", settings, show, stop, world)
         self._summary = self._frame.summary
 
     def __call__(self) -> Event:
@@ -235,10 +235,10 @@ class _Planner:
     """Finds the cut of each place."""
 
     settings: Settings
-    world: World
+    world: Environment
     cluster: Cluster
     store: Store
-    _known: dict[str, tuple[Known, Catalog]] = field(default_factory=dict)
+    _known: dict[str, tuple[BackupState, Catalog]] = field(default_factory=dict)
 
     def repair(self, place: Place) -> Repair:
         """Return what to write again.
@@ -277,11 +277,11 @@ class _Planner:
         none = HeldCut(span, 0, is_whole=False)
         cut = next((cut for cut in there if cut.span == span and cut.is_same), none)
         seen = Evidence(span, held=(cut,))
-        at = PlannedPartition(where, seen, Start(span.start_offset), identity=identity)
+        at = SinkPartitionPlan(where, seen, Start(span.start_offset), identity=identity)
         first = min((row.first for row in _mains(rows)), default=None)
         return Repair(at, tuple(row.key for row in rows if row.key is not None), first)
 
-    def _of(self, name: str) -> tuple[Known, Catalog]:
+    def _of(self, name: str) -> tuple[BackupState, Catalog]:
         if name not in self._known:
             layout = wiring.layout(self.settings)
             said = known.read(self.store, layout, self.world.clock, [name])
@@ -332,7 +332,7 @@ class _Planner:
 
 
 def _mains(rows: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the rows of objects of values, of whole records, or of tombstones."""
+    """Yield the rows of objects of values, of full records, or of tombstones."""
     return (row for row in rows if row.key is not None and is_main(row))
 
 

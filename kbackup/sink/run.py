@@ -16,24 +16,24 @@ from kbackup.events import PROGRESS, Event, Plain, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
+from kbackup.runs.context import Periodic, RunContext, Show, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Beats, Frame, Show, Stop, linked
+from kbackup.runs.environment import Environment
 from kbackup.runs.history import RunRecord
 from kbackup.runs.locks import RunLock
 from kbackup.runs.position import LastObject
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
-from kbackup.sink.accounting import Account, News
+from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.entering import Opening, RunLedger
 from kbackup.sink.follow import deal, follow
-from kbackup.sink.following import NEWCOMERS_S, Newcomers
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import EXAMINED, GAVE_UP, Adopt, Examined
 from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.sink.spans.messages import TO_DRIVER
-from kbackup.sink.spans.scheduler import EVERY, HandOut
+from kbackup.sink.spans.scheduler import EVERY, SpanScheduler
 from kbackup.sink.task import back_up
+from kbackup.sink.watch import NEWCOMERS_S, Newcomers
 from kbackup.sink.wiring import error_policy, job_of, locked
 from kbackup.spark.settings import Task
 from kbackup.stores import Store
@@ -45,23 +45,23 @@ _ROUNDS: Final = 3
 
 
 class SinkRun:
-    """One run, from settings to summary: an `Errand`.
+    """One run, from settings to summary: an `RunCommand`.
 
     Args:
         settings: The configuration.
         show: Takes events.
         stop: Ends the run at its next safe point.
         world: The cluster, the bucket, the workers, the time.
-        every: Files of whole records end at multiples of this many offsets, or of ``flush.size``
+        every: Files of full records end at multiples of this many offsets, or of ``flush.size``
             where that is more; there, several tasks may divide a partition.
     """
 
     def __init__(
-        self, settings: Settings, show: Show, stop: Stop, world: World, every: int = EVERY
+        self, settings: Settings, show: Show, stop: Stop, world: Environment, every: int = EVERY
     ) -> None:
-        frame = self._frame = Frame.of("sink", settings, show, stop, world)
+        frame = self._frame = RunContext.of("sink", settings, show, stop, world)
         self._summary = frame.summary
-        self._account = Account(self._summary)
+        self._account = SinkProgress(self._summary)
         self._news = News(settings, self._summary, frame.tell)
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
@@ -141,7 +141,7 @@ class SinkRun:
             ensure_topic(cluster, topic, factor, option)
         opening.start(plan.partitions, plan.group, cluster)
         self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
-        with Beats("folding the ledger", self._ledger.fold):
+        with Periodic("folding the ledger", self._ledger.fold):
             if settings.follow:
                 self._newcomers = Newcomers(
                     settings, world, store, opening, plan, looked, self._claim
@@ -233,7 +233,7 @@ class SinkRun:
                     orders.put(Adopt(unit))
 
             task = functools.partial(follow, self._job(plan), settings.rotate_idle_ms)
-            looks = Beats("looking for new topics", look, NEWCOMERS_S)
+            looks = Periodic("looking for new topics", look, NEWCOMERS_S)
             with looks, linked(stop.event, self._ended):
                 found = self._frame.tasks(
                     task, units, self._hear, self._ended, slices_per_core=1, deal=deal,
@@ -260,7 +260,7 @@ class SinkRun:
         self, task: Task[PartitionReport[OfSink]], units: Sequence[SinkUnit]
     ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it is in those that retention overtook."""
-        overtaken, desk = {}, HandOut(self._every)
+        overtaken, desk = {}, SpanScheduler(self._every)
         found = self._frame.tasks(
             task, units, self._hear, slices_per_core=1, deal=desk.deal, desk=desk
         )

@@ -40,7 +40,7 @@ class Evidence:
         held: The cuts that the bucket holds, in order; empty where the position is confirmed.
         untold_to: The offset up to which there are values of another tool that do not say where
             they end; None where there are none.
-        stores_values: Values are going to be written, not whole records.
+        stores_values: Values are going to be written, not full records.
         held_up: The open transaction that *log* ends in front of; None where there is none.
     """
 
@@ -135,7 +135,7 @@ def _past_held(where: TopicPartition, seen: Evidence, start: Start) -> Start:
     """Return *start*, or the end of what is stored where nothing is left to do before it.
 
     A group may be behind what is stored: it was set back, another group backs up to the same place,
-    or a run died before it committed.  Whole records are stored again, and a restore compares them
+    or a run died before it committed.  Full records are stored again, and a restore compares them
     by offset.  Where values are or would be among them, and nothing is missing, the backup
     continues after all that is there; in the middle of a cut that is for `decide` to judge.
     """

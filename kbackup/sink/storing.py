@@ -25,7 +25,7 @@ from kbackup.naming import Layout
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.dated import UploadDates, keep_indexed, point
 from kbackup.sink.held import Again
@@ -328,7 +328,7 @@ class Placing:
             last, done = ends_with, replace(done, last=ends_with.last_offset)
         again_to = self.again.to(next_offset)
         last = replace(last, identity=self.unit.identity, again_to=again_to)
-        bookmark = Bookmark(last, self.job.run, done, next_offset)
+        bookmark = CommitMetadata(last, self.job.run, done, next_offset)
         position = bookmark.position(next_offset)
         cut = StoredCut(where, rows, position, self.stored_as.topic)
         skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
@@ -358,7 +358,7 @@ class Placing:
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
+class TaskClients:
     """The clients of a task: made once, and used for all its partitions.
 
     Attributes:
@@ -383,7 +383,7 @@ class Clients:
             self.letters.close()
 
 
-def connect(job: SinkJob, line: Line, instead_of: Clients | None = None) -> Clients:
+def connect(job: SinkJob, line: Line, instead_of: TaskClients | None = None) -> TaskClients:
     """Open the clients of a task.
 
     Args:
@@ -401,10 +401,10 @@ def connect(job: SinkJob, line: Line, instead_of: Clients | None = None) -> Clie
     if schemas is None and job.schemas.registries:
         schemas = SchemaKeeper(job.schemas, store, job.layout, job.clock, job.run, line)
     positions, reader = job.kafka.positions(job.group), job.kafka.reader(job.group)
-    return Clients(store, positions, reader, letters, schemas)
+    return TaskClients(store, positions, reader, letters, schemas)
 
 
-def storing(job: SinkJob, clients: Clients) -> Storing:
+def storing(job: SinkJob, clients: TaskClients) -> Storing:
     """Open what takes the cuts of a task."""
     limit_bytes = job.spool_bytes * len(job.views)
     return Storing(clients.store, job.layout, clients.positions, job.clock, limit_bytes)

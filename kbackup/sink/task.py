@@ -16,17 +16,17 @@ from kbackup.errors import KbackupError
 from kbackup.kafka import Outage
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.spans.scheduler import Seat
+from kbackup.sink.spans.scheduler import SpanWorker
 from kbackup.sink.spans.worker import back_up_spans
 from kbackup.sink.storing import connect, storing
-from kbackup.sink.work import Work
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.spark.channel import Line
 
 _log: Final = logging.getLogger(__name__)
 
 
 def back_up(
-    job: SinkJob, units: Sequence[SinkUnit | Seat], line: Line
+    job: SinkJob, units: Sequence[SinkUnit | SpanWorker], line: Line
 ) -> Iterator[PartitionReport[OfSink]]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
@@ -37,7 +37,7 @@ def back_up(
     Memory: one reader, one open cut and as much again being stored, whatever the number of units.
     """
     for seat in units:
-        if isinstance(seat, Seat):
+        if isinstance(seat, SpanWorker):
             back_up_spans(job, seat, line)
     yield from _whole(job, [unit for unit in units if isinstance(unit, SinkUnit)], line)
 
@@ -53,9 +53,9 @@ def _whole(
             cuts.expect(unit.where for unit in units)
         except KbackupError as error:
             outage.note(error)
-        begun: deque[Work] = deque()
+        begun: deque[SinkPartitionTask] = deque()
         for unit in units:
-            work = Work(job, unit, clients, line)
+            work = SinkPartitionTask(job, unit, clients, line)
             begun.append(work)
             try:
                 outage.check()
@@ -72,7 +72,7 @@ def _whole(
             yield _finished(work, outage)
 
 
-def _finished(work: "Work", outage: Outage) -> PartitionReport[OfSink]:
+def _finished(work: "SinkPartitionTask", outage: Outage) -> PartitionReport[OfSink]:
     try:
         work.finish()
     except KbackupError as error:

@@ -3,7 +3,7 @@
 from kbackup import plugins
 from kbackup.config import Settings
 from kbackup.runs import wiring
-from kbackup.runs.environment import World
+from kbackup.runs.environment import Environment
 from kbackup.sink.job import SinkJob
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.schemas import SchemaSource
@@ -15,7 +15,7 @@ def locked(settings: Settings) -> list[str]:
 
 
 def job_of(
-    settings: Settings, world: World, run: str, group: str, schemas: SchemaSource
+    settings: Settings, world: Environment, run: str, group: str, schemas: SchemaSource
 ) -> SinkJob:
     """Return the job of a run's tasks.
 

@@ -31,13 +31,13 @@ from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.write import OpenFiles
 from kbackup.records import Span, TopicPartition, joined
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import Rejects
 from kbackup.sink.schemas import SchemaKeeper
-from kbackup.sink.spans.lease import AT_ONCE, Ahead, ClosedCut, Turn
-from kbackup.sink.storing import Clients, Placed, Placing, Storing, storing
+from kbackup.sink.spans.lease import AT_ONCE, ClosedCut, Lease, ReadAhead
+from kbackup.sink.storing import Placed, Placing, Storing, TaskClients, storing
 from kbackup.spark.channel import Line
 from kbackup.stores import Store
 from kbackup.transforms.chain import Chain
@@ -174,7 +174,7 @@ def resumed(
 
 
 def _skipped(
-    job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark[LastObject]
+    job: SinkJob, unit: SinkUnit, store: Store, bookmark: CommitMetadata[LastObject]
 ) -> tuple[Span, ...]:
     """Return what the task that this one replaces has left out; its own report is lost.
 
@@ -197,7 +197,7 @@ TELL_S: Final = 0.5
 
 
 @dataclass(slots=True)
-class Work:
+class SinkPartitionTask:
     """One unit's way through the task.
 
     Attributes:
@@ -208,9 +208,9 @@ class Work:
 
     job: SinkJob
     unit: SinkUnit
-    clients: Clients
+    clients: TaskClients
     line: Line
-    turn: Turn = AT_ONCE
+    turn: Lease = AT_ONCE
     report: PartitionReport[OfSink] = field(init=False)
     has_begun: bool = False
     _told: float = field(init=False)
@@ -219,7 +219,7 @@ class Work:
     _from: int = field(init=False)
     _read: int = 0
     _rejects: Rejects | None = None
-    _ahead: Ahead = field(default_factory=Ahead)
+    _ahead: ReadAhead = field(default_factory=ReadAhead)
     _placing: Placing = field(init=False)
 
     def __post_init__(self) -> None:

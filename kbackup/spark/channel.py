@@ -45,7 +45,7 @@ class Address:
         return f"Address({self.host}:{self.port})"
 
 
-class Desk(Protocol):
+class Scheduler(Protocol):
     """Answers single tasks.  It is called with one thing at a time; tasks have numbers."""
 
     def heard(self, who: int, event: Event) -> Sequence[tuple[int, Plain]]:
@@ -69,7 +69,9 @@ class Hub:
         met_at: When the first task called, by the clock of ``time.monotonic``; None until then.
     """
 
-    def __init__(self, host: str, hear: Callable[[Event], None], desk: Desk | None = None) -> None:
+    def __init__(
+        self, host: str, hear: Callable[[Event], None], desk: Scheduler | None = None
+    ) -> None:
         self._desk = desk
         self._tasks: dict[int, socket.socket] = {}
         self._numbers = itertools.count()

@@ -18,7 +18,7 @@ import kbackup
 from kbackup.errors import Failure, KbackupError, SparkError, StoppedError
 from kbackup.events import Event, Plain
 from kbackup.spark import log_lines
-from kbackup.spark.channel import Address, Desk, Hub, Line
+from kbackup.spark.channel import Address, Hub, Line, Scheduler
 from kbackup.spark.java import class_archive, making
 from kbackup.spark.jvm import Starting, end_beside, ended
 from kbackup.spark.log_lines import task_failed
@@ -35,9 +35,24 @@ from kbackup.spark.settings import (
 )
 
 __all__ = [
-    "DEFAULT_MASTER", "SLICES_PER_CORE", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner",
-    "NotBegun", "R", "Report", "ReportingDesk", "Starting", "Task", "Timings", "archive_classes",
-    "class_archive", "deal", "run",
+    "DEFAULT_MASTER",
+    "SLICES_PER_CORE",
+    "Deal",
+    "EngineSettings",
+    "FindJvm",
+    "Jvm",
+    "NotBegun",
+    "R",
+    "Report",
+    "ReportingDesk",
+    "Starting",
+    "Task",
+    "TaskOptions",
+    "Timings",
+    "archive_classes",
+    "class_archive",
+    "deal",
+    "run",
 ]  # fmt: skip
 
 Unit = TypeVar("Unit")
@@ -45,7 +60,7 @@ Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
 """Makes of units and a number of slots what each Spark task gets."""
 
 
-class ReportingDesk(Desk, Protocol):
+class ReportingDesk(Scheduler, Protocol):
     """Hands units out to tasks that ask for them; their reports come over the line."""
 
     def reports(self) -> Sequence[Any]:
@@ -53,7 +68,7 @@ class ReportingDesk(Desk, Protocol):
         ...
 
 
-class Manner(TypedDict, total=False):
+class TaskOptions(TypedDict, total=False):
     """How tasks are run, where that matters.
 
     Attributes:
@@ -98,7 +113,7 @@ def run(
     stop: threading.Event,
     *,
     starting: Starting | None = None,
-    **manner: Unpack[Manner],
+    **manner: Unpack[TaskOptions],
 ) -> list[R | NotBegun]:
     """Run *task* over *units* and return all reports.
 
@@ -109,7 +124,7 @@ def run(
         hear: Called with what tasks report while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
         starting: The Spark to use, on its way already; None starts one.
-        manner: See `Manner`.
+        manner: See `TaskOptions`.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.

@@ -49,7 +49,7 @@ _NOT_NEEDED: Final = "it is no longer needed"
 
 
 @dataclass(slots=True)
-class Java:
+class JavaProcess:
     """A JVM that we started ourselves.
 
     Attributes:

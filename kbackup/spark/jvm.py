@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from kbackup.errors import KbackupError, SparkError
 from kbackup.spark import worker
-from kbackup.spark.java import Java, class_archive, direct_command, java_options
+from kbackup.spark.java import JavaProcess, class_archive, direct_command, java_options
 from kbackup.spark.log_lines import not_started
 from kbackup.spark.settings import EngineSettings
 
@@ -28,7 +28,7 @@ _END_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class WaitingDaemon:
     """A process that waits to become Spark's Python daemon."""
 
     process: subprocess.Popen[bytes]
@@ -124,8 +124,8 @@ class Spark:
 
     context: Any
     log: Any
-    workers: Ahead | None
-    java: Java | None
+    workers: WaitingDaemon | None
+    java: JavaProcess | None
     is_ours: bool
 
     def end(self, *, is_idle: bool = False) -> None:
@@ -152,7 +152,9 @@ class Spark:
                 self.java.clean()
 
 
-def start(settings: EngineSettings, launched: Callable[[Java], object] = lambda _: None) -> Spark:
+def start(
+    settings: EngineSettings, launched: Callable[[JavaProcess], object] = lambda _: None
+) -> Spark:
     """Start Spark.
 
     Args:
@@ -183,7 +185,7 @@ def start(settings: EngineSettings, launched: Callable[[Java], object] = lambda 
 
 
 def _launch(
-    settings: EngineSettings, archive: Path | None, launched: Callable[[Java], object]
+    settings: EngineSettings, archive: Path | None, launched: Callable[[JavaProcess], object]
 ) -> Spark:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -193,12 +195,12 @@ def _launch(
     options = " ".join(f'"{option}"' for option in java_options(archive))
     own = settings.conf.get("spark.driver.extraJavaOptions", "")
     log = tempfile.TemporaryFile(prefix="kbackup-spark-")  # noqa: SIM115  (lives as long as the JVM)
-    ahead = Ahead.start(log.fileno(), settings.modules) if _forks_ours(settings) else None
+    ahead = WaitingDaemon.start(log.fileno(), settings.modules) if _forks_ours(settings) else None
     try:
         command = direct_command(settings, given, archive)
         given["spark.driver.extraJavaOptions"] = f"{options} {own}".strip()
         environment = {} if ahead is None else ahead.environment
-        java = None if command is None else Java.run(command, environment, log)
+        java = None if command is None else JavaProcess.run(command, environment, log)
         if java is not None:
             launched(java)
         context = _context(settings.master, given, java, log)
@@ -213,7 +215,7 @@ def _launch(
 def _context(
     master: str,
     given: Mapping[str, str],
-    java: Java | None,
+    java: JavaProcess | None,
     log: Any,
 ) -> Any:
     """Return a new ``SparkContext`` on *java*, or on a JVM that Spark's scripts start."""
@@ -251,7 +253,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return not str(record.msg).endswith("while sending command.")
 
 
-def _give_up(java: Java | None) -> None:
+def _give_up(java: JavaProcess | None) -> None:
     """End a JVM that did not become a Spark, and let pyspark forget it: the next is another one."""
     from pyspark import SparkContext  # noqa: PLC0415
 
@@ -299,7 +301,7 @@ def _stop(context: Any) -> None:
     threading.Thread(target=accumulators.shutdown, daemon=True).start()
 
 
-def _kill(context: Any, java: Java) -> None:
+def _kill(context: Any, java: JavaProcess) -> None:
     """End Spark at once: with no task at work it has nothing to finish."""
     from pyspark import SparkContext  # noqa: PLC0415
 
@@ -349,7 +351,7 @@ class Starting:
         self._settings = settings
         self._spark: Spark | None = None
         self._error: BaseException | None = None
-        self._java: Java | None = None
+        self._java: JavaProcess | None = None
         self._is_dropped = False
         self._earlier = _endings()  # before this one can be dropped, which would wait for itself
         self._thread = threading.Thread(target=self._start, name="spark-start")
@@ -363,7 +365,7 @@ class Starting:
         except BaseException as error:  # noqa: BLE001  (raised again where Spark is asked for)
             self._error = error
 
-    def _launched(self, java: Java) -> None:
+    def _launched(self, java: JavaProcess) -> None:
         self._java = java
         if self._is_dropped:
             java.drop()

@@ -1,7 +1,7 @@
 """Where memory comes from, decided before Arrow is imported.
 
 Arrow's own choice, mimalloc, keeps 4 MB from the start and gives little back.  Measured with a
-whole-record file that is read ahead in one process, MB above what the imports take, CPU the same:
+full-record file that is read ahead in one process, MB above what the imports take, CPU the same:
 
     100 B | 1 KB a record        at the peak     afterwards
     mimalloc                       30 | 28         24 | 28

@@ -33,7 +33,7 @@ from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
-from kbackup.runs.known import Known
+from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
@@ -168,7 +168,7 @@ class Mending:
     def _listed(self) -> Catalog:
         return listing.list_backup(self.store, self.layout, self.reading.formats, topics=self.names)
 
-    def _rebuild(self, topic: str, found: Catalog, said: Known) -> Warned:
+    def _rebuild(self, topic: str, found: Catalog, said: BackupState) -> Warned:
         def rows(before: Contents) -> pa.Table:
             if not said.has_ledger(topic):
                 return table(
@@ -187,7 +187,7 @@ class Mending:
         return self.summary.warn("ledger_rebuilt", text, topic=topic)
 
     def _topics(
-        self, before: Contents, topics: Collection[str], found: Catalog, said: Known
+        self, before: Contents, topics: Collection[str], found: Catalog, said: BackupState
     ) -> pa.Table:
         kept = [
             one for one in topic_entries(before.rows)
@@ -200,7 +200,7 @@ class Mending:
             fresh += [TopicEntry(EARLIER, name, time=self.clock.ms()) for name in sorted(left)]
         return table([*kept, *fresh], TOPICS)
 
-    def _topic(self, name: str, found: Catalog, said: Known) -> TopicEntry:
+    def _topic(self, name: str, found: Catalog, said: BackupState) -> TopicEntry:
         """Return what is known of a topic that the ledger does not speak of."""
         wheres = found.partitions(name)
         entry = said.topics.get(name)

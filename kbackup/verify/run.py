@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from kbackup.catalog import listing
 from kbackup.catalog.claims import Checked
-from kbackup.catalog.findings import AGAIN, Finding, Verdict, again
+from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.judging import Recorded
 from kbackup.catalog.ledger.rows import Entry
@@ -27,7 +27,7 @@ from kbackup.events import Event, Warned
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
-from kbackup.runs.known import NOTHING, Known
+from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
@@ -38,7 +38,7 @@ from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Sample:
     """Decides by a hash of the key; nothing but the key of an object changes its part.
 
     Attributes:
@@ -89,7 +89,7 @@ class Share:
         return self.percent >= 100 or _hash(f"{self.seed}\0{key}") / 2**64 < self.percent / 100
 
 
-EVERYTHING: Final = Share()
+EVERYTHING: Final = Sample()
 
 
 def _hash(text: str) -> int:
@@ -117,7 +117,7 @@ class Notes:
         locks: Holders of lock objects.
     """
 
-    known: Known = NOTHING
+    known: BackupState = NOTHING
     locks: Iterable[Holder] = ()
 
 
@@ -134,8 +134,8 @@ def verify(
     notes: Notes = Notes(),
     only_format: str | None = None,
     read: Read | None = None,
-    share: Share = EVERYTHING,
-) -> Iterator[Warned | Finding | Verdict]:
+    share: Sample = EVERYTHING,
+) -> Iterator[Warned | Finding | PartitionVerdict]:
     """Verify a backup.
 
     Args:
@@ -266,8 +266,8 @@ def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str,
 def _units(
     sets: Mapping[TopicPartition, Sequence[FileSet]],
     wheres: Iterable[TopicPartition],
-    share: Share,
-    known: Known,
+    share: Sample,
+    known: BackupState,
 ) -> Iterator[VerifyUnit]:
     """Return what to read, the largest first, each with the next sets of its directory."""
     units = []

@@ -50,7 +50,7 @@ class VerifyUnit:
         files: The set.
         following: The next sets in its directory: as many as the ledger says that it reaches
             into, and one at the least, unless it is the last.
-        across: Later sets of whole records in other directories, of other cuts, that it may reach
+        across: Later sets of full records in other directories, of other cuts, that it may reach
             into.
         stored: What the ledger says of its records; None where it does not.
     """
@@ -69,7 +69,7 @@ class VerifyUnit:
 def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Checked]:
     """Read *units* one after the other and report on each; bad ones raise no exception.
 
-    Memory: one object and a batch of it; where whole records overlap, the overlap, a few times.
+    Memory: one object and a batch of it; where full records overlap, the overlap, a few times.
     """
     store = open_store(job.store)
     for unit in units:

@@ -1,4 +1,4 @@
-"""Parquet files of other projects, damaged ones among them: none is taken for whole records."""
+"""Parquet files of other projects, damaged ones among them: none is taken for full records."""
 
 import io
 from pathlib import Path

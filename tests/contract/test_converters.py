@@ -12,7 +12,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.protobuf_plan import planned
 from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
-from kbackup.converters.registered import Asked
+from kbackup.converters.registered import RequestedSchemas
 from kbackup.testing import decoded, encoded
 from tests.support.registry import FakeRegistry
 
@@ -150,7 +150,7 @@ def test_what_a_json_file_holds_of_it_comes_back(converter: Converter, values: p
     """
     [column] = converter.decode(values)
     typed, schema = column.values, connect.of(column.schema)
-    is_registered = isinstance(getattr(converter, "asked", None), Asked)
+    is_registered = isinstance(getattr(converter, "asked", None), RequestedSchemas)
     if is_registered or (isinstance(converter, JsonConverter) and schema is not None):
         return  # the file has the payload, and its schema nowhere
     if schema is not None:

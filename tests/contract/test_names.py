@@ -23,7 +23,7 @@ _KNOWN_PLUGINS: Final = {
     # the defaults are kbackup's choice, not a plugin's
     "config/layout.py": {"avro", "parquet", "wallclock"},
     # Connect's converters of headers, which are no plugins here
-    "config/doubts.py": {"StringConverter"},
+    "config/issues.py": {"StringConverter"},
     # topics get their other names before anything is planned
     "config/transforms.py": {"RegexRouter", "regex_router"},
     # an encoding of values, which converters and formats share

@@ -18,8 +18,8 @@ from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.runs.summary import Summary
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
@@ -80,7 +80,7 @@ class Bench:
         """Back up what is there, or plan it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": self.bucket, "topics": "orders"}
         settings = load("sink", **given, **options).settings
-        world = World(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
+        world = Environment(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
         return dict(SinkRun(settings, lambda _: None, Stop(), world)())
 
     def sinks(self) -> None:
@@ -103,7 +103,7 @@ class Bench:
             **options,
         ).settings  # fmt: skip
         standby = Standby()
-        world = World(standby.connection, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
+        world = Environment(standby.connection, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
         assert 0 == RestoreRun(settings, lambda _: None, Stop(), world)()["exit_code"]
 
     def plan(self) -> None:

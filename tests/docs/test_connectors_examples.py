@@ -15,8 +15,8 @@ import pytest
 from kbackup.clock import SystemClock
 from kbackup.connect.registry.framing import head_of
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
@@ -39,8 +39,8 @@ def store() -> StoreSettings:
     return StoreSettings(f"memory://{uuid4()}")
 
 
-def world(kafka: Any, store: StoreSettings) -> World:
-    return World(kafka, store, Standby().tasks, SystemClock())
+def world(kafka: Any, store: StoreSettings) -> Environment:
+    return Environment(kafka, store, Standby().tasks, SystemClock())
 
 
 def sink(name: str, kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_the_quick_start_goes_to_avro_and_comes_back_as_a_copy(store: StoreSetti
             "restore", EXAMPLES / "copy-of-s3-topic.properties",
             bootstrap_servers="h:1", no_lock=True, **at,
         )  # fmt: skip
-        around = World(standby.connection, store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        around = Environment(standby.connection, store, standby.tasks, standby.time)  # type: ignore[arg-type]
         restored = RestoreRun(given.settings, lambda _: None, Stop(), around)()
 
     assert (0, 9) == (stored["exit_code"], stored["records"]), stored

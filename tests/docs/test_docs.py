@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from kbackup.catalog import merging, reading
 from kbackup.cli import root
-from kbackup.config.doubts import REFUSALS
+from kbackup.config.issues import REFUSALS
 from kbackup.formats import record_reading
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader_source import BATCH_BYTES, FETCH_BYTES

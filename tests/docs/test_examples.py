@@ -153,7 +153,7 @@ def test_systemd_units_can_be_read(name: str, section: str) -> None:
 
 def test_a_backup_is_read_without_kbackup(tmp_path: Path) -> None:
     """
-    Whole records are Parquet that anybody can read, tombstones and null keys told apart.
+    Full records are Parquet that anybody can read, tombstones and null keys told apart.
     """
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, range(3), range(3, 5))

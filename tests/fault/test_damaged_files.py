@@ -69,7 +69,7 @@ class File:
 
 
 def record_file() -> File:
-    """Return whole records in four row groups."""
+    """Return full records in four row groups."""
     rows: list[dict[str, Any]] = [
         {
             "key": b"k%d" % at if at % 3 else None,
@@ -164,7 +164,7 @@ def test_a_file_that_was_cut_is_refused(file: File) -> None:
 
 
 @every_file
-def test_a_cut_that_cannot_be_seen_gives_whole_records(file: File) -> None:
+def test_a_cut_that_cannot_be_seen_gives_full_records(file: File) -> None:
     """
     A plain file that ends after a whole line reads as a shorter file, never with half a line. (F2)
     """

@@ -44,7 +44,7 @@ print(int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) // 
 
 
 def copied(rows: int, given: dict[str, pa.Array], **options: Any) -> bytes:
-    """Return whole records as another tool copies them, coded by dictionary; the rest is usual."""
+    """Return full records as another tool copies them, coded by dictionary; the rest is usual."""
     columns = {
         "offset": pa.array(range(rows), pa.int64()),
         "timestamp": pa.nulls(rows, pa.int64()),

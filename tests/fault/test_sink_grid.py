@@ -9,8 +9,8 @@ from mypy_boto3_s3 import S3Client
 from s3fault import Action, Fault, S3Faults
 
 from kbackup.clock import SystemClock
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load
@@ -21,7 +21,7 @@ from tests.support.s3_requests import content, keys, unfinished
 FORMAT: Final = "io.confluent.connect.s3.format."
 JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 FORMATS: Final[dict[str, dict[str, Any]]] = {
-    "whole records": {},
+    "full records": {},
     "json": {"format_class": f"{FORMAT}json.JsonFormat", "value_converter": JSON},
     "avro": {"format_class": f"{FORMAT}avro.AvroFormat", "value_converter": JSON},
     "bytes": {
@@ -71,18 +71,15 @@ def sink(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, An
     """Back the topic up."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders", **options}
     given["store_url"] = store.endpoint_url  # what other processes test has locks of its own
-    world = World(kafka, store, InTurn(), SystemClock())  # type: ignore[arg-type]
+    world = Environment(kafka, store, InTurn(), SystemClock())  # type: ignore[arg-type]
     return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
 
 @pytest.mark.parametrize(
     ("name", "siblings"),
-    [("whole records", False)]
+    [("full records", False)]
     + [
-        (name, siblings)
-        for name in FORMATS
-        if name != "whole records"
-        for siblings in (False, True)
+        (name, siblings) for name in FORMATS if name != "full records" for siblings in (False, True)
     ],
 )
 def test_what_fails_for_a_while_changes_no_object_of_any_format(

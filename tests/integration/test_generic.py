@@ -14,7 +14,7 @@ def test_objects_of_any_name_are_restored_to_the_topics_that_their_keys_name(
     kbackup: Kbackup, cluster: TestCluster, tmp_path: Path
 ) -> None:
     """
-    Rows that hold whole records, in the partition and order that their names say.
+    Rows that hold full records, in the partition and order that their names say.
     """
     folder = tmp_path / "exports"
     folder.mkdir()

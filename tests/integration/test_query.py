@@ -109,7 +109,7 @@ def test_statements_that_change_anything_are_refused() -> None:
 
 def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) -> None:
     """
-    Whole records of two partitions; values in folders by day, without the keys and headers
+    Full records of two partitions; values in folders by day, without the keys and headers
     beside them and without tombstones; and block-gzip files of several blocks, without their
     indexes and other topics.
     """

@@ -18,8 +18,8 @@ from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
 from kbackup.errors import RegistryError
 from kbackup.local import LocalRegistry
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.cluster import Record, TestCluster
@@ -170,7 +170,7 @@ def is_taken(
     return True
 
 
-def test_whole_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
+def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
     """
     Schemas that one registry had, with what they refer to, are registered in a real one where
     their ids are taken; a consumer of the copy finds each record's schema there.
@@ -189,7 +189,7 @@ def test_whole_records_go_into_another_registry(apicurio: LocalRegistry) -> None
         kafka.values = {(where, at): value for at, value in enumerate(values)}
         place, standby = StoreSettings(f"memory://{uuid4()}"), Standby()
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
-        world = World(kafka, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+        world = Environment(kafka, place, standby.tasks, standby.time)  # type: ignore[arg-type]
         settings = load("sink", topics="people", schema_registry_url=source.url, **given).settings
         assert 0 == SinkRun(settings, lambda _: None, Stop(), world)()["exit_code"]
     target = connect(RegistrySettings((apicurio.url,), retries=1))
@@ -199,7 +199,7 @@ def test_whole_records_go_into_another_registry(apicurio: LocalRegistry) -> None
     settings = load(
         "restore", rename="copy_of_$0", schema_registry_url=apicurio.url, **given
     ).settings
-    world = World(standby.connection, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+    world = Environment(standby.connection, place, standby.tasks, standby.time)  # type: ignore[arg-type]
     done = RestoreRun(settings, lambda _: None, Stop(), world)()
 
     assert 0 == done["exit_code"], done

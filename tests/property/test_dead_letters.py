@@ -27,8 +27,8 @@ from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import LastObject
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
@@ -79,8 +79,8 @@ def run_once(
         "record", Rule(records=size), "group", errors=TOLERANT,
     )  # fmt: skip
     letters = DeadLetters(topic, "group", "dead")  # type: ignore[arg-type]
-    clients = Clients(store, positions, reader, letters)  # type: ignore[arg-type]
-    Work(job, unit, clients, SilentLine()).run()
+    clients = TaskClients(store, positions, reader, letters)  # type: ignore[arg-type]
+    SinkPartitionTask(job, unit, clients, SilentLine()).run()
 
 
 def stored(store: Store) -> Iterator[int]:

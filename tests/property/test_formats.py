@@ -47,7 +47,7 @@ def one_column(name: str, column: pa.Array) -> pa.RecordBatch:
 
 @settings(deadline=None)
 @given(record_batches(), cuts)
-def test_whole_records_come_back(batch: pa.RecordBatch, ends: list[int]) -> None:
+def test_full_records_come_back(batch: pa.RecordBatch, ends: list[int]) -> None:
     """
     Every record comes back as it was, null as null and empty as empty, from the same bytes.
     """

@@ -95,7 +95,7 @@ def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     assert 0 == found.foreign_count
     for step in merging.steps(store, found.sets.get(WHERE, []), options):
         match step:
-            case merging.Rows(batch):
+            case merging.StoredRows(batch):
                 yield batch
             case merging.Failed(error=error):
                 raise error
@@ -104,7 +104,7 @@ def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
 @settings(deadline=None)
 @given(record_batches(), st.integers(1, 9), st.lists(st.integers(0, 40), max_size=4),
        partitioners)  # fmt: skip
-def test_whole_records_come_back_as_they_were(
+def test_full_records_come_back_as_they_were(
     batch: pa.RecordBatch, size: int, cuts: list[int], partitioner: Partitioner
 ) -> None:
     """

@@ -21,8 +21,8 @@ from kbackup.records import Span, TopicPartition, batch_bytes
 from kbackup.runs.position import LastObject
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
@@ -48,8 +48,8 @@ def run_once(
     start = 0 if found is None else found.offset
     bookmark = None if found is None else LastObject.read(found.metadata)
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
-    clients = Clients(store, positions, reader)  # type: ignore[arg-type]
-    work = Work(job(size, run), unit, clients, SilentLine())
+    clients = TaskClients(store, positions, reader)  # type: ignore[arg-type]
+    work = SinkPartitionTask(job(size, run), unit, clients, SilentLine())
     work.run()
     return work.report
 

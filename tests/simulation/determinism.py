@@ -20,8 +20,8 @@ import pyarrow as pa
 from kbackup.catalog.ledger.stream import parsed
 from kbackup.errors import CorruptObjectError
 from kbackup.formats.record_reading import read_records
-from kbackup.restore.tasks.task import Ahead
-from kbackup.runs.frame import BEAT_S, Beats, linked
+from kbackup.restore.tasks.task import Prefetch
+from kbackup.runs.context import BEAT_S, Periodic, linked
 
 _LEFT_ALONE = ("kbackup.spark.channel", "kbackup.spark.engine")
 
@@ -82,7 +82,7 @@ class SerialAhead:
 
 
 class SerialBeats:
-    """`runs.beats.Beats` in the thread that waits, by the virtual clock."""
+    """`runs.beats.Periodic` in the thread that waits, by the virtual clock."""
 
     _active: ClassVar[dict[int, list["SerialBeats"]]] = {}
 
@@ -185,7 +185,7 @@ def _originals() -> dict[str, Any]:
     """What is replaced, wherever a module of kbackup has it, by whatever name."""
     return {
         "parsed": parsed, "read_records": read_records,
-        "pool": ThreadPoolExecutor, "ahead": Ahead, "beats": Beats, "linked": linked,
+        "pool": ThreadPoolExecutor, "ahead": Prefetch, "beats": Periodic, "linked": linked,
         "random": random, "uuid4": uuid4, "secrets": secrets,
         "module": time, "time": time.time, "time_ns": time.time_ns, "monotonic": time.monotonic,
         "sleep": time.sleep, "datetime": datetime,

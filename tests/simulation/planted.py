@@ -18,8 +18,8 @@ from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Span
 from kbackup.restore.planning import resuming
 from kbackup.restore.planning import resuming as left
-from kbackup.restore.planning.resuming import Log, Remaining, Standing
-from kbackup.runs.position import Bookmark, Mark, Source
+from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
+from kbackup.runs.position import BackupSource, CommitMetadata, Mark
 from kbackup.sink import keep, plan
 from kbackup.stores import ObjectHead, Store
 
@@ -48,17 +48,17 @@ def a1() -> AbstractContextManager[Any]:
 def a2() -> AbstractContextManager[Any]:
     """A position in a target counts for whatever is restored into it."""
 
-    def never(self: Source, other: Source) -> bool:
+    def never(self: BackupSource, other: BackupSource) -> bool:
         return False
 
-    return patch.object(Source, "conflicts", never)
+    return patch.object(BackupSource, "conflicts", never)
 
 
 def a3() -> AbstractContextManager[Any]:
     """A target that was emptied counts as restored."""
 
-    def trusting(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
-        return Standing(bookmark)
+    def trusting(bookmark: CommitMetadata[Mark], stood: Span, log: Log) -> ResumeState:
+        return ResumeState(bookmark)
 
     return patch.object(resuming, "_in_log", trusting)
 

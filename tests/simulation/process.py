@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from kbackup.events import Event, Plain
-from kbackup.sink.spans.scheduler import Seat
+from kbackup.sink.spans.scheduler import SpanWorker
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import ReportingDesk, deal
 from tests.simulation.determinism import Clock, SerialBeats
@@ -152,7 +152,7 @@ class Tasks:
         del orders, timings, keeps
         slots = (slices_per_core or 4) * self._process.script.cores
         shares = deal(units, slots if desk is not None else min(len(units), slots))
-        seats = [share for share in shares if share and isinstance(share[0], Seat)]
+        seats = [share for share in shares if share and isinstance(share[0], SpanWorker)]
         if desk is not None and seats:
             SideBySide(self._process, desk, hear).run(task, seats)
         rest = [share for share in shares if share not in seats]

@@ -15,8 +15,8 @@ from kbackup.events import Plain
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known, locks, wiring
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.runs.status import status
 from kbackup.runs.summary import Summary
 from kbackup.sink.run import SinkRun
@@ -137,8 +137,8 @@ class Stage:
         """The name of a topic in the bucket."""
         return f"{ROUTED}{topic}" if self.shape.is_routed else topic
 
-    def _world(self, process: Process) -> World:
-        return World(
+    def _world(self, process: Process) -> Environment:
+        return Environment(
             cast("Any", SimConnection(self.kafka, process)),
             cast("Any", SimStoreSettings(self.bucket, process)),
             cast("Any", Tasks(process)),

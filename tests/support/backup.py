@@ -1,4 +1,4 @@
-"""A backup of whole records, seen through boto3 and pyarrow alone."""
+"""A backup of full records, seen through boto3 and pyarrow alone."""
 
 import hashlib
 import io
@@ -83,7 +83,7 @@ class Backup:
 
 
 def decode(key: str, body: bytes) -> StoredFile:
-    """Read an object of whole records."""
+    """Read an object of full records."""
     match = _NAME.match(key)
     assert match is not None, key
     assert "/partition=" not in key or f"/partition={match['p']}/" in key

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from kbackup.clock import SystemClock
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
@@ -38,7 +38,7 @@ class Bench:
             "format_class": "json", "value_converter_schemas_enable": False, "flush_size": size,
             **options,
         }  # fmt: skip
-        world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
     def set_back(self, offset: int) -> None:
@@ -63,7 +63,7 @@ class Bench:
         return found
 
     def objects(self) -> dict[str, list[int]]:
-        """The numbers in each object, by its key; of whole records the offsets."""
+        """The numbers in each object, by its key; of full records the offsets."""
         found = {}
         for one in self.store.list("topics/orders/"):
             with self.store.open(one.key) as body:

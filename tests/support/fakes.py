@@ -17,8 +17,8 @@ from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.spark.channel import Line
 from kbackup.stores import Store
 
@@ -172,7 +172,7 @@ def run_task(
         Rule(),
         "g",
     )
-    clients = Clients(store or backup.store, positions, reader)  # type: ignore[arg-type]
-    work = Work(job, unit, clients, line)
+    clients = TaskClients(store or backup.store, positions, reader)  # type: ignore[arg-type]
+    work = SinkPartitionTask(job, unit, clients, line)
     work.run()
     return work.report

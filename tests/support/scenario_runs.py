@@ -23,8 +23,8 @@ from kbackup.events import Event
 from kbackup.local import LocalS3
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import wiring
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from tests.support.cluster import Record, TestCluster
 from tests.support.in_turn import InTurn
@@ -327,8 +327,8 @@ class Bench:
         return config.load(command, options=given, files=[path], environ={}).settings
 
 
-def _world(settings: Settings) -> World:
+def _world(settings: Settings) -> Environment:
     """Return the cluster and the bucket of *settings*, with tasks in this process."""
-    return World(
+    return Environment(
         wiring.kafka_settings(settings), wiring.store_settings(settings), InTurn(), SystemClock()
     )

@@ -6,8 +6,8 @@ from kbackup.clock import SystemClock
 from kbackup.events import Event
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load
@@ -28,7 +28,7 @@ def back_up(
     kafka: FakeKafka | None = None,
     topic: str = "orders",
 ) -> FakeKafka:
-    """Back up whole records of one topic with these values, new ones of *kafka*'s."""
+    """Back up full records of one topic with these values, new ones of *kafka*'s."""
     kafka = kafka or FakeKafka()
     where = TopicPartition(topic, 0)
     if where not in kafka.logs:
@@ -40,7 +40,7 @@ def back_up(
     settings = load(
         "sink", bootstrap_servers="h:1", topics=topic, s3_bucket_name="b", no_lock=True, **given
     ).settings
-    world = World(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
+    world = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
     done = SinkRun(settings, lambda _: None, Stop(), world)()
     assert done["records"] == len(values), done
     return kafka
@@ -62,7 +62,7 @@ class Copy:
             **options,
         ).settings  # fmt: skip
         standby = self.standby
-        world = World(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        world = Environment(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
         return RestoreRun(settings, self.told.append, Stop(), world)()
 
     def values(self) -> list[bytes | None]:

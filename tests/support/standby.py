@@ -14,8 +14,8 @@ from kbackup.errors import KbackupError
 from kbackup.events import Event
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.stores import StoreSettings
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
@@ -191,7 +191,7 @@ class Standby:
         stop = Stop()
         ticks = Ticks(self.time, happens, stop)
         stop.event = ticks
-        world = World(
+        world = Environment(
             self.connection,  # type: ignore[arg-type]
             store or self.backup.settings,
             self.tasks,

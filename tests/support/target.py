@@ -23,7 +23,7 @@ from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
 from kbackup.restore.planning.routing import Shares, to_survey
 from kbackup.restore.survey import survey
-from kbackup.restore.tasks.task import Work
+from kbackup.restore.tasks.task import RestorePartitionTask
 from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -300,7 +300,7 @@ class Restoring:
             run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), group,
             on_error=on_error, offset_header=offset_header, transforms=transforms, is_renamed=True,
         )  # fmt: skip
-        work = Work(job, unit, self.store, SilentLine())
+        work = RestorePartitionTask(job, unit, self.store, SilentLine())
         writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
         work.run(writer)
         return work.report

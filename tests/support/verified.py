@@ -27,7 +27,7 @@ LINES = jsonschema.Draft202012Validator(schema())
 NOW = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
 LAYOUTS = [
-    pytest.param(RECORD, id="whole records"),
+    pytest.param(RECORD, id="full records"),
     pytest.param(JSON, id="json"),
     pytest.param(JSON_GZIP, id="gzip"),
     pytest.param(BYTES, id="bytes"),

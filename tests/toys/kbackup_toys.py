@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from kbackup_toys_options import DIRECTORIES
 
-from kbackup.connect.tables import Column, Level, number
+from kbackup.connect.tables import Level, TableColumn, number
 from kbackup.records import TopicPartition
 
 
@@ -34,7 +34,7 @@ class Modulo:
         return pa.DictionaryArray.from_arrays(pa.array(rest, pa.int32()), names)
 
     def levels(
-        self, _columns: Sequence[Column], _directories: Sequence[str], _partitions: int
+        self, _columns: Sequence[TableColumn], _directories: Sequence[str], _partitions: int
     ) -> tuple[Level, ...]:
         """Return the rest as a number."""
         return (number("rest", 0, self.directories - 1),)

@@ -13,7 +13,7 @@ from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import Bookmark, Done, LastObject, Mark, Place, Source
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, LastObject, Mark
 from kbackup.runs.report import OfRestore, OfSink, PartitionReport, WrittenTo
 from kbackup.sink.messages import Examined
 
@@ -26,7 +26,7 @@ objects = st.builds(LastObject, st.none() | st.text("a/+", max_size=5), st.none(
 spans = st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple)
 failures = st.sampled_from([None, StoreError("put", "503").failure()])
 of_sink = st.builds(
-    OfSink, st.none() | st.builds(Bookmark, objects, st.text("r1"), done), spans, spans,
+    OfSink, st.none() | st.builds(CommitMetadata, objects, st.text("r1"), done), spans, spans,
     st.none() | st.floats(0, 2e9),
 )  # fmt: skip
 of_restore = st.builds(
@@ -82,12 +82,14 @@ def test_the_fields_of_a_progress_event_stay() -> None:
 @pytest.mark.parametrize(
     "last",
     [
-        Bookmark(LastObject("topics/a", 41)),
-        Bookmark(LastObject("topics/a", 41, IDENTITY), "run", Done(records=42)),
-        Bookmark(LastObject()),
+        CommitMetadata(LastObject("topics/a", 41)),
+        CommitMetadata(LastObject("topics/a", 41, IDENTITY), "run", Done(records=42)),
+        CommitMetadata(LastObject()),
     ],
 )
-def test_what_is_committed_with_an_offset_can_be_read_again(last: Bookmark[LastObject]) -> None:
+def test_what_is_committed_with_an_offset_can_be_read_again(
+    last: CommitMetadata[LastObject],
+) -> None:
     """
     The object before an offset is found by what was committed with it.
     """
@@ -95,7 +97,11 @@ def test_what_is_committed_with_an_offset_can_be_read_again(last: Bookmark[LastO
 
 
 MARK = Mark(
-    Source("b" * 16, ORDERS, IDENTITY, "w"), "copy-id", Span(7, 19), Place(9, 12, "v", 3, "c"), 8
+    BackupSource("b" * 16, ORDERS, IDENTITY, "w"),
+    "copy-id",
+    Span(7, 19),
+    Cursor(9, 12, "v", 3, "c"),
+    8,
 )
 
 
@@ -103,7 +109,7 @@ def test_what_a_restore_commits_can_be_read_again() -> None:
     """
     Which backup, which log and how far: nothing of it is lost between two runs.
     """
-    bookmark = Bookmark(MARK, "run", Done(records=12, commits=2, first=0, last=11))
+    bookmark = CommitMetadata(MARK, "run", Done(records=12, commits=2, first=0, last=11))
 
     assert replace(bookmark, at=12) == Mark.read(bookmark.position(12), Layout())
 
@@ -113,8 +119,8 @@ def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> Non
     """
     Bytes that follow what was committed neither refuse a position of ours nor confirm another's.
     """
-    last = Bookmark(LastObject("topics/a", 41)).position(42)
-    mark = Bookmark(MARK).position(12)
+    last = CommitMetadata(LastObject("topics/a", 41)).position(42)
+    mark = CommitMetadata(MARK).position(12)
     ours, moved = Position(42, last.metadata + behind), Position(421, last.metadata + behind)
 
     assert LastObject.beside(last) == LastObject.beside(ours) is not None
@@ -126,14 +132,14 @@ def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
     """
     Whoever moves an offset may keep the text beside it, which names the offset that it is of.
     """
-    last = Bookmark(LastObject("topics/a", 41))
+    last = CommitMetadata(LastObject("topics/a", 41))
     moved = Position(50, last.position(42).metadata)
-    mark = Position(13, Bookmark(MARK).position(12).metadata)
-    whole = Mark(MARK.source, "copy-id", Span(7, 19), Place(12, 12))  # shows it without being told
+    mark = Position(13, CommitMetadata(MARK).position(12).metadata)
+    whole = Mark(MARK.source, "copy-id", Span(7, 19), Cursor(12, 12))  # shows it without being told
 
     assert replace(last, at=42) == LastObject.beside(last.position(42))
     assert (None, None) == (LastObject.beside(moved), Mark.read(mark, Layout()))
-    assert Mark.read(Position(13, Bookmark(whole).to_metadata()), Layout()) is None
+    assert Mark.read(Position(13, CommitMetadata(whole).to_metadata()), Layout()) is None
 
 
 def test_what_earlier_versions_committed_is_understood() -> None:
@@ -155,8 +161,8 @@ def test_what_earlier_versions_committed_is_understood() -> None:
     done = Done(42, 1, 9, first=0, bytes_stored=5)
     restored = Done(12, 1, 5, first=0, last=11, commits=2, duplicates=1)
 
-    assert Bookmark(LastObject("topics/a", 41, IDENTITY), "r", done) == LastObject.read(sink)
-    assert Bookmark(MARK, "r", restored) == Mark.read(Position(12, restore), Layout())
+    assert CommitMetadata(LastObject("topics/a", 41, IDENTITY), "r", done) == LastObject.read(sink)
+    assert CommitMetadata(MARK, "r", restored) == Mark.read(Position(12, restore), Layout())
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str)
     counts = Done(**dict.fromkeys(names, highest))
     last = LastObject(longest, highest, TopicIdentity("c" * 22, "t" * 22), highest, highest)
 
-    text = Bookmark(last, "2026-11-21T02:00:00Z-7f3a", counts).position(highest).metadata
+    text = CommitMetadata(last, "2026-11-21T02:00:00Z-7f3a", counts).position(highest).metadata
 
     assert KEY_BYTES_MAX - 2 < len(longest.encode()) <= KEY_BYTES_MAX
     assert len(text.encode()) < 4096

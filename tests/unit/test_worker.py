@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.spark.jvm import Ahead
+from kbackup.spark.jvm import WaitingDaemon
 from kbackup.spark.worker import SOCKET, without_archives
 from tests.support.own_process import measured
 
@@ -163,7 +163,7 @@ def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
     Spark hangs up.
     """
     with tempfile.TemporaryFile() as log:
-        ahead = Ahead.start(log.fileno())
+        ahead = WaitingDaemon.start(log.fileno())
         assert ahead is not None
         try:
             while not (ahead.folder / "socket").exists():
@@ -192,7 +192,7 @@ def test_a_process_that_was_started_ahead_in_vain_ends_with_the_run() -> None:
     Nothing is left behind where the run turns out to have nothing to do.
     """
     with tempfile.TemporaryFile() as log:
-        ahead = Ahead.start(log.fileno())
+        ahead = WaitingDaemon.start(log.fileno())
         assert ahead is not None
 
         ahead.close()

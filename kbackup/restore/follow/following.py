@@ -19,10 +19,18 @@ from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import audit, beginning, pace
-from kbackup.restore.account import Account
+from kbackup.restore.account import RestoreProgress
 from kbackup.restore.beginning import begin
-from kbackup.restore.follow.lookout import BUCKET, Asides, Lookout, Ready, Remarks, Subject, stamps
-from kbackup.restore.follow.visit import Routes, VisitPlanner
+from kbackup.restore.follow.visit import FollowedRoutes, VisitPlanner
+from kbackup.restore.follow.watch import (
+    BUCKET,
+    Asides,
+    BucketWatch,
+    Ready,
+    Remarks,
+    Subject,
+    stamps,
+)
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import PlannedTopic, RestorePlan, confirm
@@ -30,9 +38,9 @@ from kbackup.restore.planning.routing import Surveyed
 from kbackup.restore.survey import survey
 from kbackup.restore.tasks.task import put_back
 from kbackup.runs import known, wiring
-from kbackup.runs.frame import Frame
+from kbackup.runs.context import RunContext
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.engine import Manner
+from kbackup.spark.engine import TaskOptions
 from kbackup.spark.settings import NotBegun, R, Task
 from kbackup.stores import Store
 
@@ -46,17 +54,19 @@ class KeptTasks:
         account: Takes in how far partitions are.
     """
 
-    frame: Frame
-    account: Account
+    frame: RunContext
+    account: RestoreProgress
 
     def run(
-        self, task: Task[R], units: Sequence[Any], **manner: Unpack[Manner]
+        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
     ) -> list[R | NotBegun]:
-        """Run *task* over *units* and return all reports: `Frame.tasks`."""
+        """Run *task* over *units* and return all reports: `RunContext.tasks`."""
         manner["keeps"] = True
         return self.frame.tasks(task, units, self._hear, **manner)
 
-    def reports(self, task: Task[R], units: Sequence[Any], **manner: Unpack[Manner]) -> list[R]:
+    def reports(
+        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
+    ) -> list[R]:
         """Run *task* over *units* and return the reports of all of them.
 
         Raises:
@@ -92,9 +102,9 @@ class Following:
 
     def __init__(
         self,
-        frame: Frame,
+        frame: RunContext,
         store: Store,
-        account: Account,
+        account: RestoreProgress,
         prepare: Callable[[RestorePlan], None],
         job: Callable[[RestorePlan, int], RestoreJob],
     ) -> None:
@@ -105,7 +115,7 @@ class Following:
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._remarks = Remarks(summary, account.lock, frame.tell)
-        self._lookout = Lookout(settings, store, self._remarks, account.passes_over)
+        self._lookout = BucketWatch(settings, store, self._remarks, account.passes_over)
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
         self._cluster: Cluster | None = None
         self._stamps: dict[str, str] = {}
@@ -115,9 +125,9 @@ class Following:
         self._planner = VisitPlanner(
             settings, world, store, account, self._remarks, self._set_aside
         )
-        self._routes: Routes | None = None
+        self._routes: FollowedRoutes | None = None
         if choose_topics(settings.transforms):
-            self._routes = Routes(settings, store, self._surveyed, account, self._remarks)
+            self._routes = FollowedRoutes(settings, store, self._surveyed, account, self._remarks)
 
     def run(self, agree: Callable[[str], bool] | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.

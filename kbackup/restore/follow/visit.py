@@ -12,15 +12,15 @@ from kbackup.config import Settings
 from kbackup.errors import Failure, KbackupError, RefusedError, StoppedError
 from kbackup.kafka import Cluster
 from kbackup.records import TopicPartition
-from kbackup.restore.account import Account
-from kbackup.restore.follow.lookout import Remarks
+from kbackup.restore.account import RestoreProgress
+from kbackup.restore.follow.watch import Remarks
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
 from kbackup.restore.planning.resuming import chain
 from kbackup.restore.planning.routing import (
-    Share,
+    RoutedRecords,
     Shares,
     Surveyed,
     added,
@@ -31,8 +31,8 @@ from kbackup.restore.planning.routing import (
 )
 from kbackup.restore.planning.target import asked
 from kbackup.runs import wiring
-from kbackup.runs.environment import World
-from kbackup.runs.known import Known
+from kbackup.runs.environment import Environment
+from kbackup.runs.known import BackupState
 from kbackup.stores import Store
 
 
@@ -54,9 +54,9 @@ class VisitPlanner:
     def __init__(
         self,
         settings: Settings,
-        world: World,
+        world: Environment,
         store: Store,
-        account: Account,
+        account: RestoreProgress,
         remarks: Remarks,
         set_aside: Callable[[str, Sequence[Failure]], None],
     ) -> None:
@@ -69,7 +69,7 @@ class VisitPlanner:
         self,
         cluster: Cluster,
         inventory: Inventory,
-        said: Known,
+        said: BackupState,
         only: Collection[str],
         beside: Collection[str],
         shares: Shares | None,
@@ -93,7 +93,7 @@ class VisitPlanner:
         return self._allowed(found, cluster)
 
     def _planned(
-        self, cluster: Cluster, inventory: Inventory, said: Known, only: Collection[str],
+        self, cluster: Cluster, inventory: Inventory, said: BackupState, only: Collection[str],
         beside: Collection[str], shares: Shares | None,
     ) -> RestorePlan:  # fmt: skip
         """Plan *only* these topics; one that cannot be planned does not keep others from it."""
@@ -160,12 +160,12 @@ class _Known:
     """
 
     seen: dict[str, str] = field(default_factory=dict)
-    shares: dict[str, Share] = field(default_factory=dict)
+    shares: dict[str, RoutedRecords] = field(default_factory=dict)
     bad_records: int = 0
     bad_objects: int = 0
 
 
-class Routes:
+class FollowedRoutes:
     """Where the records of a backup go that is followed.
 
     Args:
@@ -181,7 +181,7 @@ class Routes:
         settings: Settings,
         store: Store,
         read: Callable[[Sequence[RestoreUnit]], Sequence[Surveyed]],
-        account: Account,
+        account: RestoreProgress,
         remarks: Remarks,
     ) -> None:
         self._settings, self._store, self._read = settings, store, read

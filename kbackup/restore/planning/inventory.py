@@ -27,7 +27,7 @@ from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.restore.planning.resuming import facts_of_begun
 from kbackup.restore.planning.safety import Intent
 from kbackup.runs import wiring
-from kbackup.runs.known import Known
+from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, Store
 
@@ -40,7 +40,9 @@ class Inventory:
     What the ledger knows is taken from there; only what it does not know costs a request.
     """
 
-    def __init__(self, settings: Settings, store: Store, catalog: Catalog, known: Known) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, catalog: Catalog, known: BackupState
+    ) -> None:
         """Take stock.
 
         Args:

@@ -14,10 +14,10 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.partition_map import PartitionMap
 from kbackup.restore.planning.inventory import Inventory, indivisible
-from kbackup.restore.planning.resuming import Log, Standing, judge, remaining, united
+from kbackup.restore.planning.resuming import Log, ResumeState, judge, remaining, united
 from kbackup.restore.planning.routing import Shares, routed_from
 from kbackup.restore.planning.safety import Intent, Target
-from kbackup.runs.position import Bookmark, Mark, Place, Source
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Held:
         """Return a group's position, None where it has none."""
         return self.positions.get(group, {}).get(where)
 
-    def target(self, name: str, standings: Mapping[TopicPartition, Standing]) -> Target:
+    def target(self, name: str, standings: Mapping[TopicPartition, ResumeState]) -> Target:
         """Return a target topic as it stands, each partition of which has one source.
 
         Args:
@@ -177,7 +177,7 @@ class Held:
         return Target(partitions, filled, bool(own), self.configs.get(name))
 
     def shared_target(
-        self, name: str, standings: Collection[Standing], *, has_written: bool
+        self, name: str, standings: Collection[ResumeState], *, has_written: bool
     ) -> Target:
         """Return a target topic as it stands, whose partitions have several sources.
 
@@ -205,8 +205,8 @@ class Held:
         return {where: self.spans[where] for where in wheres if where in self.spans}
 
     def bookmark(
-        self, standing: Standing, source: Source, where: TopicPartition, first_offset: int
-    ) -> Bookmark[Mark]:
+        self, standing: ResumeState, source: BackupSource, where: TopicPartition, first_offset: int
+    ) -> CommitMetadata[Mark]:
         """Return the bookmark that a restore continues from, or begins with.
 
         Args:
@@ -221,7 +221,7 @@ class Held:
             end = 0 if log is None else log.span.end_offset
             topic = self.topics.get(where.topic)  # which may lack the partition still
             target_id = "" if topic is None else topic.topic_id
-            return Bookmark(Mark(source, target_id, Span(end, end), Place(0, first_offset)))
+            return CommitMetadata(Mark(source, target_id, Span(end, end), Cursor(0, first_offset)))
         if found.of.log is None and log is not None:  # an early version did not keep it
             return replace(found, of=replace(found.of, log=log.span))
         return found
@@ -248,22 +248,22 @@ class Lanes:
         count: int,
         held: Held,
         partition_map: PartitionMap,
-        sources: Mapping[TopicPartition, Source],
+        sources: Mapping[TopicPartition, BackupSource],
         layout: Layout,
     ) -> None:
         self._topic, self.count = topic, count
         self._held, self._map, self._sources = held, partition_map, sources
         self._found = {where: self._judged(where, layout) for where in sources}
         self._standings = {
-            where: united(found) if found else Standing() for where, found in self._found.items()
+            where: united(found) if found else ResumeState() for where, found in self._found.items()
         }
 
     @property
-    def standings(self) -> Collection[Standing]:
+    def standings(self) -> Collection[ResumeState]:
         """Where the restore of each partition of the backup stands."""
         return self._standings.values()
 
-    def standing(self, where: TopicPartition) -> Standing:
+    def standing(self, where: TopicPartition) -> ResumeState:
         """Return where the restore of a partition of the backup stands."""
         return self._standings[where]
 
@@ -303,7 +303,7 @@ class Lanes:
         home, *others = (
             Lane(
                 at,
-                self._held.bookmark(found.get(at, Standing()), source, at, first_offset),
+                self._held.bookmark(found.get(at, ResumeState()), source, at, first_offset),
                 self._held.position(group, at),
             )
             for at in self._targets(where)
@@ -331,7 +331,7 @@ class Lanes:
     def _targets(self, where: TopicPartition) -> list[TopicPartition]:
         return self._map.targets(where, self._topic, self.count)
 
-    def _judged(self, where: TopicPartition, layout: Layout) -> dict[TopicPartition, Standing]:
+    def _judged(self, where: TopicPartition, layout: Layout) -> dict[TopicPartition, ResumeState]:
         """Return where one partition's restore stands in each that it writes to and that exists."""
         group = self._map.group_of(where.partition)
         logs = (self._held.log(at) for at in self._targets(where))

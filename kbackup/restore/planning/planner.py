@@ -27,8 +27,8 @@ from kbackup.restore.planning.plan import Held, Lanes, PartitionPlanner, Planned
 from kbackup.restore.planning.routing import Shares
 from kbackup.restore.planning.safety import Intent, Target
 from kbackup.runs import wiring
-from kbackup.runs.known import Known
-from kbackup.runs.position import Source
+from kbackup.runs.known import BackupState
+from kbackup.runs.position import BackupSource
 from kbackup.stores import Store
 
 KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
@@ -51,7 +51,7 @@ class SourceTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def source_of(known: Known, topic: str) -> SourceTopic:
+def source_of(known: BackupState, topic: str) -> SourceTopic:
     """Return what a backup says of a topic, beyond its objects."""
     entry = known.topics.get(topic)
     if entry is None:
@@ -87,7 +87,7 @@ class Planner:
         cluster: Cluster,
         store: Store,
         inventory: Inventory,
-        known: Known,
+        known: BackupState,
         now_ms: int,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
@@ -213,11 +213,11 @@ class Planner:
             message_bytes=int(source.config.get("max.message.bytes", safety.MESSAGE_BYTES)),
         )
 
-    def _source(self, where: TopicPartition, count: int) -> Source:
+    def _source(self, where: TopicPartition, count: int) -> BackupSource:
         """Return what is restored of a partition, into a topic of *count* partitions."""
         identity = self._inventory.identity(where)
         asked = " ".join(filter(None, (wiring.asked(self._settings), self._map.name(count))))
-        return Source(wiring.backup_id(self._settings), where, identity, asked)
+        return BackupSource(wiring.backup_id(self._settings), where, identity, asked)
 
     def _lanes(self, intent: Intent, held: Held) -> Lanes:
         """Return where this restore stands in the partitions that it is to write to."""

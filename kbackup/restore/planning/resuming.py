@@ -22,7 +22,7 @@ from kbackup.errors import (
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.runs.position import Bookmark, Mark, Place, Source, digest
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark, digest
 from kbackup.stores import Store
 
 
@@ -46,7 +46,7 @@ LEFT_OUT: Final = "left_out"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResumeState:
     """What a restore finds in one target partition.
 
     Attributes:
@@ -55,7 +55,7 @@ class Standing:
         warning: Code and sentence for the operator; None where there is nothing to say.
     """
 
-    bookmark: Bookmark[Mark] | None = None
+    bookmark: CommitMetadata[Mark] | None = None
     refusal: KbackupError | None = None
     warning: tuple[str, str] | None = None
 
@@ -67,8 +67,8 @@ class Standing:
 
 
 def judge(
-    found: Position | None, source: Source, log: Log, *, group: str, layout: Layout
-) -> Standing:
+    found: Position | None, source: BackupSource, log: Log, *, group: str, layout: Layout
+) -> ResumeState:
     """Return where a restore of *source* stands in *log*.
 
     Args:
@@ -79,17 +79,17 @@ def judge(
         layout: How objects are named: an early version kept a key.
     """
     if found is None:
-        return Standing()
+        return ResumeState()
     bookmark = Mark.read(found, layout)
     if bookmark is None:
-        return Standing(refusal=_of_others(group, log.where))
+        return ResumeState(refusal=_of_others(group, log.where))
     if bookmark.of.source.conflicts(source):
-        return Standing()
+        return ResumeState()
     stood = bookmark.of.log
     return _early(bookmark, log) if stood is None else _in_log(bookmark, stood, log)
 
 
-def united(found: Mapping[TopicPartition, Standing]) -> Standing:
+def united(found: Mapping[TopicPartition, ResumeState]) -> ResumeState:
     """Return where the restore of one source stands whose records go to several partitions.
 
     Its positions in them are committed together.  Where some of these are worth nothing any more,
@@ -107,22 +107,22 @@ def united(found: Mapping[TopicPartition, Standing]) -> Standing:
     warning = next((each.warning for each in found.values() if each.warning is not None), None)
     if gone and written:
         why = f"it no longer has its part of what was restored to {written[0]} and others"
-        return Standing(refusal=_changed(gone[0], why))
+        return ResumeState(refusal=_changed(gone[0], why))
     if gone:
-        return Standing(warning=warning)
+        return ResumeState(warning=warning)
     if len({bookmark.of.place for bookmark in known.values()}) > 1:
         why = "the positions in the partitions of its topic do not agree: they were moved"
-        return Standing(refusal=_changed(next(iter(found)), why))
-    return Standing(next(iter(known.values())), warning=warning)
+        return ResumeState(refusal=_changed(next(iter(found)), why))
+    return ResumeState(next(iter(known.values())), warning=warning)
 
 
-def _in_log(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
+def _in_log(bookmark: CommitMetadata[Mark], stood: Span, log: Log) -> ResumeState:
     """Judge a position of this restore by where the log stood, and where it stands."""
     mark = bookmark.of
     if mark.target_id and log.topic_id and mark.target_id != log.topic_id:
         return _anew(log, "target_recreated", "was deleted and created again")
     if not len(stood):  # nothing was written yet, so nothing can be gone
-        return Standing(bookmark)
+        return ResumeState(bookmark)
     if not len(log.span):
         return _anew(log, "target_emptied", "has been emptied")
     why = None
@@ -137,8 +137,8 @@ def _in_log(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
             f"from {stood.start_offset} on"
         )
     if why is not None:
-        return Standing(refusal=_changed(log.where, why))
-    return Standing(bookmark, warning=_left_out(log.where) if mark.total is None else None)
+        return ResumeState(refusal=_changed(log.where, why))
+    return ResumeState(bookmark, warning=_left_out(log.where) if mark.total is None else None)
 
 
 def _left_out(where: TopicPartition) -> tuple[str, str]:
@@ -150,7 +150,7 @@ def _left_out(where: TopicPartition) -> tuple[str, str]:
     return LEFT_OUT, text
 
 
-def _early(bookmark: Bookmark[Mark], log: Log) -> Standing:
+def _early(bookmark: CommitMetadata[Mark], log: Log) -> ResumeState:
     """Judge a position of a version that did not keep where the log stood."""
     has_written = bool(bookmark.done.records) or bookmark.of.place.rows > 0
     if has_written and not len(log.span):
@@ -160,13 +160,13 @@ def _early(bookmark: Bookmark[Mark], log: Log) -> Standing:
             f"{log.where}: its log begins at offset {log.span.start_offset}; an earlier version "
             "of kbackup restored to it, and cannot say whether restored records were deleted"
         )
-        return Standing(bookmark, warning=("target_start", text))
-    return Standing(bookmark)
+        return ResumeState(bookmark, warning=("target_start", text))
+    return ResumeState(bookmark)
 
 
-def _anew(log: Log, code: str, what: str) -> Standing:
+def _anew(log: Log, code: str, what: str) -> ResumeState:
     text = f"{log.where} {what} since it was restored: the restore starts over"
-    return Standing(warning=(code, text))
+    return ResumeState(warning=(code, text))
 
 
 def _changed(where: TopicPartition, why: str) -> TopicChangedError:
@@ -238,7 +238,7 @@ def remaining(
     """Return what is left of *sets*, in their order.
 
     Args:
-        facts_of: Asked about each set that may have grown since: of whole records those that begin
+        facts_of: Asked about each set that may have grown since: of full records those that begin
             below the position, of values the one at hand.
         sets: Of one partition, by start offset.
         mark: Where the restore stands; None where it begins.
@@ -260,13 +260,13 @@ def remaining(
 
 
 def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
-    """Return *sets* without those of whole records that end below *offset*."""
+    """Return *sets* without those of full records that end below *offset*."""
     ended = _ended(_begun(partial(facts_of_begun, store), sets, offset), offset)
     return [files for files in sets if files.id not in ended]
 
 
 def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str, Facts | None]:
-    """Return what is known of the whole-record sets that begin below *offset*, in order."""
+    """Return what is known of the full-record sets that begin below *offset*, in order."""
     begun = [files for files in sets if files.is_whole and files.start_offset < offset]
     with ThreadPoolExecutor(_THREADS) as pool:
         known = pool.map(facts_of, begun)
@@ -294,7 +294,7 @@ def facts_of_begun(store: Store, files: FileSet) -> Facts | None:
 
 
 def _done_values(
-    facts_of: FactsOf, where: TopicPartition, sets: Sequence[FileSet], place: Place
+    facts_of: FactsOf, where: TopicPartition, sets: Sequence[FileSet], place: Cursor
 ) -> tuple[set[str], str, KbackupError | None]:
     """Return the value sets that are done, their chain, and what is wrong with them."""
     has_values = any(not files.is_whole for files in sets)

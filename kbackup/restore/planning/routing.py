@@ -14,7 +14,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.runs import wiring
-from kbackup.runs.position import Bookmark, Mark, Place, Source
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 from kbackup.stores import Store
 
 
@@ -46,8 +46,8 @@ def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -
                 for where, sets in chosen.items()
             }
         for where, sets in chosen.items():
-            source = Source(wiring.backup_id(settings), where, inventory.identity(where))
-            bookmark = Bookmark(Mark(source, "", None, Place(0, 0)))
+            source = BackupSource(wiring.backup_id(settings), where, inventory.identity(where))
+            bookmark = CommitMetadata(Mark(source, "", None, Cursor(0, 0)))
             at = TopicPartition(name, where.partition)
             seen = routed_from(settings, name)
             units.append(RestoreUnit(at, tuple(sets), bookmark, window=window, routed_from=seen))
@@ -80,7 +80,7 @@ TOPICS_MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RoutedRecords:
     """The records of one partition of a backup that go to one topic.
 
     Attributes:
@@ -98,7 +98,7 @@ class Share:
     counts_rest: bool = False
 
 
-NOTHING: Final = Share(0, 0, None, frozenset())
+NOTHING: Final = RoutedRecords(0, 0, None, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Surveyed:
     """
 
     where: TopicPartition
-    shares: Mapping[str, Share] = field(default_factory=dict)
+    shares: Mapping[str, RoutedRecords] = field(default_factory=dict)
     bad_records: int = 0
     bad_objects: int = 0
     skipped: tuple[Failure, ...] = ()
@@ -131,8 +131,8 @@ class Shares:
         found: By partition of the backup and topic.
     """
 
-    found: Mapping[TopicPartition, Mapping[str, Share]] = field(default_factory=dict)
-    _by_target: dict[str, dict[str, list[Share]]] = field(
+    found: Mapping[TopicPartition, Mapping[str, RoutedRecords]] = field(default_factory=dict)
+    _by_target: dict[str, dict[str, list[RoutedRecords]]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
     _targets: dict[str, tuple[str, ...]] = field(
@@ -165,11 +165,11 @@ class Shares:
         """Return the topics that records of *topic* go to, by name; the plan of each asks."""
         return self._targets.get(topic, ())
 
-    def of(self, where: TopicPartition, target: str) -> Share:
+    def of(self, where: TopicPartition, target: str) -> RoutedRecords:
         """Return what goes from a partition to a topic; it may be nothing."""
         return self.found.get(where, {}).get(target, NOTHING)
 
-    def of_target(self, topic: str, target: str) -> list[Share]:
+    def of_target(self, topic: str, target: str) -> list[RoutedRecords]:
         """Return what goes from one topic to another, of all partitions."""
         return self._by_target.get(topic, {}).get(target, [])
 
@@ -179,7 +179,7 @@ class Shares:
         return min((time for time in times if time is not None), default=None)
 
 
-def with_home(shares: Mapping[str, Share]) -> dict[str, Share]:
+def with_home(shares: Mapping[str, RoutedRecords]) -> dict[str, RoutedRecords]:
     """Return the shares of a partition, of which one counts what has no topic.
 
     It is the same one in every run: that of the first record that has a topic.
@@ -191,10 +191,10 @@ def with_home(shares: Mapping[str, Share]) -> dict[str, Share]:
     return found
 
 
-def added(before: Share, more: Share) -> Share:
+def added(before: RoutedRecords, more: RoutedRecords) -> RoutedRecords:
     """Return what goes to a topic from objects of which some were read before."""
     times = [time for time in (before.oldest, more.oldest) if time is not None]
-    return Share(
+    return RoutedRecords(
         before.records + more.records,
         min(before.first, more.first),
         min(times, default=None),

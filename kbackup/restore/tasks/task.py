@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.merging import Failed, Finished, Rows, Skipped
+from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
 from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Outage, Position, TakenOverError, Writer
@@ -32,18 +32,18 @@ from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.pace import OPEN_S, Pace, rate_of
 from kbackup.restore.partition_map import spread
 from kbackup.restore.planning.resuming import chain, unfinished
-from kbackup.restore.tasks import sieve
-from kbackup.restore.tasks.sieve import Begun, Sieve
+from kbackup.restore.tasks import record_filter
+from kbackup.restore.tasks.record_filter import RecordFilter, ResumedValues
 from kbackup.restore.tasks.transaction import (
     FIRST_BYTES,
     TRANSACTION_RECORDS,
     Fence,
     Joint,
     JointLine,
+    JointWriter,
     Positions,
     Report,
     Transaction,
-    Turn,
     by_writer,
     fence_of,
     next_limit,
@@ -69,7 +69,7 @@ class _End:
     error: BaseException | None
 
 
-class Ahead(Generic[Item]):
+class Prefetch(Generic[Item]):
     """Reads a source in a thread of its own; a context manager that ends it.
 
     Args:
@@ -132,7 +132,7 @@ TELL_S: Final = 0.5
 
 
 @dataclass(slots=True)
-class Work:
+class RestorePartitionTask:
     """One unit's way through the task.
 
     Attributes:
@@ -154,9 +154,9 @@ class Work:
     report: PartitionReport[OfRestore] = field(init=False)
     _positions: Positions = field(init=False)
     _open: Transaction = field(init=False)
-    _sieve: Sieve = field(init=False)
+    _sieve: RecordFilter = field(init=False)
     _values: FileSet | None = None
-    _begun: Begun | None = None
+    _begun: ResumedValues | None = None
     _left: list[Failure] = field(default_factory=list)
     _before: str = ""
     _limit_bytes: int = FIRST_BYTES
@@ -177,7 +177,7 @@ class Work:
         Raises:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
-        self._sieve = Sieve(self.job, self.unit, self._count, self._skip)
+        self._sieve = RecordFilter(self.job, self.unit, self._count, self._skip)
         sets = self._resume(writer)
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
@@ -191,7 +191,7 @@ class Work:
             holds_values=True,
             wanted=self.unit.window.offset,
         )
-        with Ahead(steps) as ahead:
+        with Prefetch(steps) as ahead:
             for step in ahead:
                 for part in self._parts(step):
                     self._take(writer, part)
@@ -221,7 +221,7 @@ class Work:
         place = self._positions.mark.place
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
-            self._values, self._begun = sets[at], Begun(sets[at], place)
+            self._values, self._begun = sets[at], ResumedValues(sets[at], place)
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
         if self._positions.is_ours and len(left) < len(unit.sets):
             # some were read to their ends after the last commit
@@ -251,7 +251,7 @@ class Work:
 
     def _parts(self, step: merging.Step) -> Iterator[merging.Step]:
         """Yield *step*, or parts of it that are each written within about a second."""
-        if self.pace is None or not isinstance(step, Rows):
+        if self.pace is None or not isinstance(step, StoredRows):
             yield step
             return
         count, batch = len(step.batch), step.batch
@@ -271,7 +271,7 @@ class Work:
             offset = self._open.place.reached
             raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
         match step:
-            case Rows():
+            case StoredRows():
                 self._rows(writer, step)
             case Skipped():
                 self._pass_over(step)
@@ -302,9 +302,9 @@ class Work:
         self._values = files
         place = self._open.place
         place = replace(place, values=digest(files.id), rows=0, before=self._before, content="")
-        self._open.place, self._begun = place, Begun(files, place)
+        self._open.place, self._begun = place, ResumedValues(files, place)
 
-    def _rows(self, writer: Writer, step: Rows) -> None:
+    def _rows(self, writer: Writer, step: StoredRows) -> None:
         """Write the rows that were not written yet."""
         place, batch = self._open.place, step.batch
         files = step.files[0]
@@ -324,7 +324,7 @@ class Work:
                 place, rows=step.end_row, reached=reached, before=self._before, content=content
             )
         try:
-            good = self._sieve.sift(batch, step.files, writer.record_bytes_max)
+            good = self._sieve.apply(batch, step.files, writer.record_bytes_max)
         except BadRecordError:
             self._commit(writer)  # what was good until here is safe
             raise
@@ -394,7 +394,7 @@ class Work:
         """Report what is left out, and write it to the topic for that, if there is one."""
         failure = error.failure()
         if self.letters is not None:
-            self.letters.send(sieve.malformed_records(failure, self.unit.source, records))
+            self.letters.send(record_filter.malformed_records(failure, self.unit.source, records))
         self._left.append(failure)
 
     def _commit(self, writer: Writer) -> None:
@@ -491,7 +491,7 @@ class _Task:
             return self._lost(unit, taken)
         topic = self.job.error_topic
         letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
-        work = Work(self.job, unit, self.store, self.line, self.pace, letters)
+        work = RestorePartitionTask(self.job, unit, self.store, self.line, self.pace, letters)
         try:
             self.outage.check()
             _write(work)
@@ -531,9 +531,9 @@ class _Task:
             for unit in joint.begin(units):
                 if self.line.is_stopped():
                     break
-                work = Work(self.job, unit, self.store, JointLine(joint, self.line))
+                work = RestorePartitionTask(self.job, unit, self.store, JointLine(joint, self.line))
                 try:
-                    work.run(Turn(joint, unit.target))
+                    work.run(JointWriter(joint, unit.target))
                 except KbackupError as error:
                     if joint.is_dirty:
                         raise
@@ -549,12 +549,12 @@ class _Task:
 
     def _lost(self, unit: RestoreUnit, error: TakenOverError) -> Report:
         """Return what there is to report of a unit that another restore has taken over."""
-        work = Work(self.job, unit, self.store, self.line)
+        work = RestorePartitionTask(self.job, unit, self.store, self.line)
         own = TakenOverError(f"{unit.target}: writing records", error.why, error.do)
         self._failed(work, own)
         return work.report
 
-    def _failed(self, work: Work, error: KbackupError) -> None:
+    def _failed(self, work: RestorePartitionTask, error: KbackupError) -> None:
         self._note(work.unit, error)
         error.place.setdefault("topic", work.unit.target.topic)
         error.place.setdefault("partition", work.unit.target.partition)
@@ -571,7 +571,7 @@ class _Task:
         return fence_of(self.job, unit)
 
 
-def _write(work: Work) -> None:
+def _write(work: RestorePartitionTask) -> None:
     writer = _writer(work.job, work.unit, is_spread=len(work.unit.lanes) > 1)
     try:
         work.run(writer)

@@ -25,7 +25,7 @@ from kbackup.kafka import NO_OTHERS, Position, Writer
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
-from kbackup.runs.position import NOTHING, Bookmark, Done, Mark, Place
+from kbackup.runs.position import NOTHING, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import deal
@@ -173,7 +173,7 @@ class Joint:
 
 
 @dataclass(slots=True)
-class Turn:
+class JointWriter:
     """One unit's writer: a `Writer` whose commits wait in the joint transaction."""
 
     joint: Joint
@@ -256,7 +256,7 @@ class Transaction:
     Attributes:
         done: What the run has done, with what is not committed; but for its records.
         place: Where a commit would leave the restore.
-        passed: Whole records of the backup since the last commit; None: not known.
+        passed: Full records of the backup since the last commit; None: not known.
         records: Records sent since the last commit.
         sent: Of these, how many to each partition.
         bytes: Their size in memory.
@@ -264,7 +264,7 @@ class Transaction:
     """
 
     done: Done
-    place: Place
+    place: Cursor
     passed: int | None = 0
     records: int = 0
     sent: dict[TopicPartition, int] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Transaction:
         """Note records that were sent to a partition."""
         self.sent[where] = self.sent.get(where, 0) + records
 
-    def take(self, batch: pa.RecordBatch, place: Place, *, passed: int) -> None:
+    def take(self, batch: pa.RecordBatch, place: Cursor, *, passed: int) -> None:
         """Take in records that were sent, which lead to *place*."""
         self.place = place
         self.passed = None if self.passed is None else self.passed + passed
@@ -405,7 +405,7 @@ class Positions:
         Raises:
             RefusedError: If that is not of this restore.
         """
-        moved: dict[TopicPartition, Bookmark[Mark]] = {}
+        moved: dict[TopicPartition, CommitMetadata[Mark]] = {}
         for at, lane in self._lanes.items():
             now = found if at == self._unit.target else writer.position(at)
             bookmark = None if now is None else Mark.read(now, Layout())
@@ -445,7 +445,7 @@ class Positions:
             )
             mark = replace(mark, ids=noted_ids(mark, self._ids))
             done = replace(opened.done, records=written.records, commits=written.commits)
-            bookmark = Bookmark(mark, self._job.committer, done)
+            bookmark = CommitMetadata(mark, self._job.committer, done)
             self._lanes[at] = replace(lane, bookmark=bookmark)
 
     def commit(self, writer: Writer) -> None:
@@ -458,7 +458,7 @@ class Positions:
         writer.commit(positions.pop(self._unit.target), positions)
 
     @property
-    def _home(self) -> Bookmark[Mark]:
+    def _home(self) -> CommitMetadata[Mark]:
         """What the position in the unit's target says."""
         return self._lanes[self._unit.target].bookmark
 

@@ -23,7 +23,7 @@ class DroppedError(Exception):
     """A span is no longer the task's: whatever it has read of it is given up."""
 
 
-class Turn(Protocol):
+class Lease(Protocol):
     """When a unit's files may be stored.
 
     Attributes:
@@ -166,7 +166,7 @@ class ClosedCut:
 
 
 @dataclass(slots=True)
-class Ahead:
+class ReadAhead:
     """What a task has read of a span before its turn.
 
     Attributes:

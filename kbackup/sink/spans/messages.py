@@ -155,7 +155,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LeaseGranted:
     """A span's turn has come.
 
     Attributes:

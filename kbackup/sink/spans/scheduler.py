@@ -22,16 +22,16 @@ from kbackup.sink.spans.messages import (
     OVER,
     WAITS,
     Drop,
+    LeaseGranted,
     Nothing,
     Over,
     SpanName,
     Take,
-    Turn,
 )
 from kbackup.spark import engine
 
 EVERY: Final = 1_000_000
-"""Every run ends files of whole records at multiples of this many offsets: as ``flush.size`` does
+"""Every run ends files of full records at multiples of this many offsets: as ``flush.size`` does
 by itself where no offset is missing."""
 
 PARTS_MOST: Final = 256
@@ -86,7 +86,7 @@ Saying = tuple[int, Plain]
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class SpanWorker:
     """What Spark gives a task that asks for spans, in place of units.
 
     Attributes:
@@ -168,7 +168,7 @@ class _Lane:
         for piece in self.owned():
             if self.has_turn(piece) and not piece.is_told:
                 piece.is_told = True
-                said.append((_owner(piece), Turn(SpanName.of(piece.unit))))
+                said.append((_owner(piece), LeaseGranted(SpanName.of(piece.unit))))
         return said + self.call()
 
     def call(self) -> list[Saying]:
@@ -210,8 +210,8 @@ class _Lane:
         )
 
 
-class HandOut:
-    """Divides the backlogs of one run, and hands out their spans: an `engine.Desk`.
+class SpanScheduler:
+    """Divides the backlogs of one run, and hands out their spans: an `engine.Scheduler`.
 
     Args:
         every: Where spans may meet; None: nothing is divided.
@@ -232,7 +232,7 @@ class HandOut:
         }
         seats = min(cores, sum(map(len, found.divided)))
         whole = engine.deal(found.whole, cores * engine.SLICES_PER_CORE)
-        return [*([Seat(number)] for number in range(seats)), *whole]
+        return [*([SpanWorker(number)] for number in range(seats)), *whole]
 
     def heard(self, who: int, event: Event) -> list[Saying]:
         """Take what a task says; return what to tell whom."""

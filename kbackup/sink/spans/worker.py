@@ -14,9 +14,9 @@ from kbackup.events import Event
 from kbackup.sink.job import SinkJob
 from kbackup.sink.spans.lease import LOOK_S, DroppedError, SpanTurn
 from kbackup.sink.spans.messages import NONE, TAKE, Ask, Leaves, Over, Take
-from kbackup.sink.spans.scheduler import Seat
-from kbackup.sink.storing import Clients, Storing, connect, storing
-from kbackup.sink.work import Work
+from kbackup.sink.spans.scheduler import SpanWorker
+from kbackup.sink.storing import Storing, TaskClients, connect, storing
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.spark.channel import Line
 
 ANSWER_S: Final = 60.0
@@ -27,7 +27,7 @@ prints.
 """
 
 
-def back_up_spans(job: SinkJob, seat: Seat, line: Line) -> None:
+def back_up_spans(job: SinkJob, seat: SpanWorker, line: Line) -> None:
     """Back up the spans that the driver hands out.
 
     Raises:
@@ -44,11 +44,11 @@ class _Sitting:
     """One task's way from span to span."""
 
     job: SinkJob
-    seat: Seat
+    seat: SpanWorker
     line: Line
-    clients: Clients
+    clients: TaskClients
     cuts: Storing
-    _begun: deque[Work] = field(default_factory=deque)
+    _begun: deque[SinkPartitionTask] = field(default_factory=deque)
 
     def run(self) -> None:
         """Work until nothing is handed out any more."""
@@ -90,7 +90,7 @@ class _Sitting:
 
     def _work(self, given: Take) -> None:
         turn = SpanTurn(given, self.line, self._settle)
-        work = Work(self.job, given.unit, self.clients, self.line, turn)
+        work = SinkPartitionTask(self.job, given.unit, self.clients, self.line, turn)
         try:
             work.begin(self.cuts)
         except DroppedError:

@@ -23,14 +23,14 @@ MAX_PARTS: Final = 10_000
 _CHUNK: Final = 1 << 20
 
 
-class Condition(TypedDict, total=False):
+class PutCondition(TypedDict, total=False):
     """What must hold for a body to be stored, as S3 takes it."""
 
     IfMatch: str
     IfNoneMatch: str
 
 
-class Kind(TypedDict, total=False):
+class ChecksumType(TypedDict, total=False):
     """Which checksums the parts of an upload have, as S3 takes it."""
 
     ChecksumAlgorithm: str
@@ -109,7 +109,7 @@ class Upload:
         Raises:
             StoreError: It is not known to be stored; no parts are left, if that could be helped.
         """
-        condition: Condition = self._condition() if features.conditional else {}
+        condition: PutCondition = self._condition() if features.conditional else {}
         if self.size <= part_bytes:
             digest = bytes.fromhex(self.sha256)
             checksum: Checksum = _checksum(digest) if features.checksums else {}
@@ -126,15 +126,15 @@ class Upload:
         else:
             self._send_parts(requests, part_bytes, features, condition)
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> PutCondition:
         if self.if_match is not None:
             return {"IfMatch": f'"{self.if_match}"'}
         return {"IfNoneMatch": "*"} if self.if_absent else {}
 
     def _send_parts(
-        self, requests: "Requests", part_bytes: int, features: Features, condition: Condition
+        self, requests: "Requests", part_bytes: int, features: Features, condition: PutCondition
     ) -> None:
-        kind: Kind = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
+        kind: ChecksumType = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
         created = requests.send(
             "create_multipart_upload",
             self.key,
@@ -205,7 +205,7 @@ class _Begun:
         )
         return _Part(number, answer["ETag"], checksum)
 
-    def complete(self, parts: Sequence[_Part], condition: Condition) -> None:
+    def complete(self, parts: Sequence[_Part], condition: PutCondition) -> None:
         """Make the object of its *parts*."""
         done = self.requests.send(
             "complete_multipart_upload",

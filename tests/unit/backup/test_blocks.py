@@ -14,8 +14,8 @@ from record_samples import batch_of
 
 from kbackup.catalog import listing
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.merging import Failed, Rows, steps
-from kbackup.catalog.reading import EVERY_OFFSET, Range
+from kbackup.catalog.merging import Failed, StoredRows, steps
+from kbackup.catalog.reading import EVERY_OFFSET, Interval
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.inspect.peek import peek
@@ -77,11 +77,11 @@ def only_set(store: MemoryStore) -> FileSet:
     return files
 
 
-def rows(store: MemoryStore, wanted: Range) -> tuple[list[tuple[int, bytes]], list[str]]:
+def rows(store: MemoryStore, wanted: Interval) -> tuple[list[tuple[int, bytes]], list[str]]:
     """Offsets and values of a window, and what kept them from being read."""
     found, errors = [], []
     for step in steps(store, [only_set(store)], ReadOptions(), wanted=wanted):
-        if isinstance(step, Rows):
+        if isinstance(step, StoredRows):
             last = step.batch["offset"][-1].as_py()
             assert last - FIRST + 1 == step.end_row
             found += [(row["offset"], row["value"]) for row in step.batch.to_pylist()]
@@ -98,7 +98,7 @@ def test_a_window_has_the_records_of_a_whole_read(low: int, length: int, block_b
     """
     For any blocks, a window misses none of its records and gives none a wrong offset.
     """
-    wanted = Range(low, low + length)
+    wanted = Interval(low, low + length)
     store = filled(block_bytes)
 
     found, errors = rows(store, wanted)
@@ -131,15 +131,17 @@ def test_what_follows_the_first_block_is_fetched_together() -> None:
     """
     store = filled()
 
-    found, errors = rows(store, Range(FIRST + 15, FIRST + 49))
+    found, errors = rows(store, Interval(FIRST + 15, FIRST + 49))
 
     assert (40, []) == (len(found), errors)
     assert ["index.json"] == store.opened
     assert 2 == len(store.parts)
 
 
-@pytest.mark.parametrize("wanted", [EVERY_OFFSET, Range(FIRST), Range(0), Range(FIRST, FIRST + 99)])
-def test_a_window_of_everything_reads_the_object_whole(wanted: Range) -> None:
+@pytest.mark.parametrize(
+    "wanted", [EVERY_OFFSET, Interval(FIRST), Interval(0), Interval(FIRST, FIRST + 99)]
+)
+def test_a_window_of_everything_reads_the_object_whole(wanted: Interval) -> None:
     """
     A window of everything is read in one request, whose checksum can be compared.
     """
@@ -160,7 +162,7 @@ def test_a_damaged_index_is_not_used(edit: bytes) -> None:
     """
     store = filled(edit=edit)
 
-    assert (ALL, []) == rows(store, Range(FIRST + 15, FIRST + 49))
+    assert (ALL, []) == rows(store, Interval(FIRST + 15, FIRST + 49))
     assert not store.parts
 
 
@@ -180,7 +182,7 @@ def test_an_index_of_another_state_of_the_object_is_not_used() -> None:
 
     for length in (size - 1, size + 1):
         store = filled(edit=chunk(RECORDS, length))
-        assert (ALL, []) == rows(store, Range(FIRST + 15, FIRST + 49))
+        assert (ALL, []) == rows(store, Interval(FIRST + 15, FIRST + 49))
         assert not store.parts
 
 
@@ -210,7 +212,7 @@ def test_blocks_that_hold_other_records_than_the_index_says_are_bad() -> None:
     second["num_records"] += 1
     put(store, str(only_set(store).index), orjson.dumps(index))
 
-    _, errors = rows(store, Range(FIRST + 12, FIRST + 13))
+    _, errors = rows(store, Interval(FIRST + 12, FIRST + 13))
 
     assert 1 == len(errors)
     assert "its index says" in errors[0]

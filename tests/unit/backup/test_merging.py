@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kbackup.catalog import listing
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.merging import Failed, Finished, Rows, Step, steps
+from kbackup.catalog.merging import Failed, Finished, Step, StoredRows, steps
 from kbackup.errors import CorruptObjectError
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
@@ -33,7 +33,7 @@ def read(backup: Backup, *, offset: int = 0) -> list[Step]:
 
 def offsets(read: Sequence[Step]) -> list[int]:
     """The offsets of all rows."""
-    batches = [step.batch for step in read if isinstance(step, Rows)]
+    batches = [step.batch for step in read if isinstance(step, StoredRows)]
     return [at for rows in batches for at in rows["offset"].to_pylist()]
 
 
@@ -69,7 +69,7 @@ def test_offsets_rise_over_all_directories(
     expected = sorted(at for _, held in objects for at in held if at >= offset)
     assert expected == offsets(done)
     assert [] == [step for step in done if isinstance(step, Failed)]
-    assert 0 == sum(step.duplicates for step in done if isinstance(step, Rows))
+    assert 0 == sum(step.duplicates for step in done if isinstance(step, StoredRows))
     assert len(objects) == sum(isinstance(step, Finished) for step in done)
 
 
@@ -141,7 +141,7 @@ def test_the_same_record_in_two_objects_comes_once() -> None:
     done = read(backup)
 
     assert list(range(15)) == offsets(done)
-    assert 5 == sum(step.duplicates for step in done if isinstance(step, Rows))
+    assert 5 == sum(step.duplicates for step in done if isinstance(step, StoredRows))
 
 
 def test_other_records_at_the_same_offsets_are_not_chosen_from() -> None:
@@ -188,7 +188,7 @@ def test_rows_without_offsets_come_object_after_object() -> None:
     done = read(backup)
 
     by_set = groupby(
-        (step for step in done if isinstance(step, Rows)), key=lambda step: step.files[0].id
+        (step for step in done if isinstance(step, StoredRows)), key=lambda step: step.files[0].id
     )
     assert [0, 1, 4] == [min(offsets([*rows])) for _, rows in by_set]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.live import Progress, Row
+from kbackup.cli.live import ProgressRow, ProgressTable
 from kbackup.cli.logs import Lines, progress_line, start_line, warning_text
 
 
@@ -53,7 +53,7 @@ def test_each_line_tells_what_moved(caplog: pytest.LogCaptureFixture) -> None:
     """
     Partitions without news are left out, and a run without any says so.
     """
-    progress = Progress()
+    progress = ProgressTable()
     lines = Lines("sink", 30, progress)
     rows = [
         {"topic": "orders", "partition": p, "start": 0, "committed": 0, "end": 9} for p in range(3)
@@ -72,7 +72,7 @@ def test_a_line_has_an_end() -> None:
     """
     300 partitions that move do not make a line of 300.
     """
-    rows = [Row("orders", p, committed=p, end=None) for p in range(300)]
+    rows = [ProgressRow("orders", p, committed=p, end=None) for p in range(300)]
 
     line = progress_line(rows, 300)
 

@@ -8,14 +8,16 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from kbackup.cli.live import Live, Progress, draw
-from kbackup.cli.streams import Stream
+from kbackup.cli.live import Live, ProgressTable, draw
+from kbackup.cli.streams import OutputStream
 
 
-def progress_of(partitions: int, moving: int, topic: str = "orders", **fields: Any) -> Progress:
+def progress_of(
+    partitions: int, moving: int, topic: str = "orders", **fields: Any
+) -> ProgressTable:
     """Return the progress of a run of which the last *moving* partitions move."""
     clock = [0.0]
-    progress = Progress(lambda: clock[0])
+    progress = ProgressTable(lambda: clock[0])
     rows = [
         {"topic": topic, "partition": p, "start": 0, "end": 2_000_000, "committed": None}
         for p in range(partitions)
@@ -30,7 +32,9 @@ def progress_of(partitions: int, moving: int, topic: str = "orders", **fields: A
     return progress
 
 
-def drawn(progress: Progress, width: int, height: int, *, is_restore: bool = False) -> list[str]:
+def drawn(
+    progress: ProgressTable, width: int, height: int, *, is_restore: bool = False
+) -> list[str]:
     console = Console(
         file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None
     )
@@ -108,7 +112,7 @@ def test_a_run_that_follows_has_no_percentage() -> None:
     """
     Without a known end no percentage is shown.
     """
-    progress = Progress()
+    progress = ProgressTable()
     progress.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
 
     assert "%" not in "".join(drawn(progress, 100, 24))
@@ -150,9 +154,9 @@ class Terminal(io.StringIO):
 
 
 @contextmanager
-def live() -> Iterator[tuple[Live, Stream, Terminal]]:
+def live() -> Iterator[tuple[Live, OutputStream, Terminal]]:
     file = Terminal()
-    stream = Stream(file, {"TERM": "xterm"}, width=100, height=24)
+    stream = OutputStream(file, {"TERM": "xterm"}, width=100, height=24)
     with Live("sink run", stream) as display:
         yield display, stream, file
 

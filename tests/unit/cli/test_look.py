@@ -28,7 +28,7 @@ def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
 
 def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
     """
-    Where values and whole records cover the same offsets, the format that is named is shown.
+    Where values and full records cover the same offsets, the format that is named is shown.
     """
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value=b'{"from": "json"}'), views=JSON)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.live import Progress
+from kbackup.cli.live import ProgressTable
 
 
 class Clock:
@@ -23,7 +23,7 @@ def test_progress_is_of_this_run() -> None:
     """
     A run that continues at offset 900 of 1000 starts at 0 %, not at 90 %.
     """
-    progress = Progress()
+    progress = ProgressTable()
     progress.tell({"type": "plan", "partitions": [entry(start=900, end=1000, committed=900)]})
 
     before = progress.rows()[0].fraction
@@ -52,7 +52,7 @@ def test_how_far_a_partition_is(
     """
     100 % is shown only when everything is safe, and no percentage is shown without an end.
     """
-    progress = Progress()
+    progress = ProgressTable()
     progress.tell({"type": "plan", "partitions": [entry(**fields)]})
 
     row = progress.rows()[0]
@@ -65,7 +65,7 @@ def test_the_rate_forgets() -> None:
     The rate is that of the last seconds, so a run that hangs is seen to hang.
     """
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, end=10**6, committed=0)]})
     for _ in range(20):
         clock.now += 1
@@ -83,7 +83,7 @@ def test_time_left_follows_from_what_is_safe() -> None:
     The estimate counts committed offsets, in all partitions.
     """
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressTable(clock)
     rows = [entry(start=0, end=1000, committed=0), entry(partition=1, start=0, end=3000)]
     progress.tell({"type": "plan", "partitions": rows})
     clock.now += 10
@@ -100,7 +100,7 @@ def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
     While a first file is being filled, the run shows progress and the time left.
     """
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, end=10_000, committed=0)]})
     for _ in range(4):
         clock.now += 1
@@ -118,7 +118,7 @@ def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
     A commit moves records from read to safe without changing the rate.
     """
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, end=9000, committed=0)]})
     clock.now += 1
     progress.tell({"type": "progress", **entry(committed=0, records=0, open=1000)})
@@ -133,7 +133,7 @@ def test_a_restore_by_objects_shows_what_was_sent() -> None:
     Records that are not acknowledged yet move the rate; objects alone tell how much is left.
     """
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, committed=0, planned_objects=4)]})
     clock.now += 2
     progress.tell({"type": "progress", **entry(objects=1, records=100, open=100)})
@@ -148,7 +148,7 @@ def test_without_an_end_nothing_is_estimated() -> None:
     A run that follows never says when it will be done.
     """
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressTable(clock)
     for committed in (0, 500):
         clock.now += 1
         progress.tell({"type": "progress", **entry(committed=committed, records=committed)})

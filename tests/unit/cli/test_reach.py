@@ -6,7 +6,7 @@ import pytest
 
 from kbackup import plugins
 from kbackup.config import PROPERTIES, Property
-from kbackup.config.doubts import is_secret
+from kbackup.config.issues import is_secret
 from kbackup.config.settings import BY_NAME
 from tests.support.invoked import invoke
 

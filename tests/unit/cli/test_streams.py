@@ -1,6 +1,6 @@
 import io
 
-from kbackup.cli.streams import Stream
+from kbackup.cli.streams import OutputStream
 
 
 def test_bytes_reach_a_pipe_as_they_are() -> None:
@@ -9,7 +9,7 @@ def test_bytes_reach_a_pipe_as_they_are() -> None:
     """
     raw = io.BytesIO()
 
-    Stream(io.TextIOWrapper(raw, "ascii")).write_bytes(b"k\xff\xc3\xa9\n")
+    OutputStream(io.TextIOWrapper(raw, "ascii")).write_bytes(b"k\xff\xc3\xa9\n")
 
     assert b"k\xff\xc3\xa9\n" == raw.getvalue()
 
@@ -19,7 +19,7 @@ def test_text_and_bytes_keep_their_order() -> None:
     Lines and records come out as they went in.
     """
     raw = io.BytesIO()
-    stream = Stream(io.TextIOWrapper(raw, "utf-8"))
+    stream = OutputStream(io.TextIOWrapper(raw, "utf-8"))
 
     stream.write("a")
     stream.write_bytes(b"\xff")
@@ -34,6 +34,6 @@ def test_bytes_in_text_are_escaped() -> None:
     """
     text = io.StringIO()
 
-    Stream(text).write_bytes(b"k\xff")
+    OutputStream(text).write_bytes(b"k\xff")
 
     assert "k\\xff" == text.getvalue()

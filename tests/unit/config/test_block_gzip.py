@@ -57,7 +57,7 @@ def test_every_command_reads_the_same_layout_from_it(tmp_path: Path, command: Co
 
 def test_the_format_alone_chooses_the_layout(tmp_path: Path) -> None:
     """
-    Files are cut as whole records are, by number, bytes and time.
+    Files are cut as full records are, by number, bytes and time.
     """
     text = "topics=orders\ns3.bucket.name=b\nformat.class=block_gzip\n"
     settings = loaded(tmp_path, text).settings
@@ -84,7 +84,7 @@ def test_limits_that_are_given_count(tmp_path: Path) -> None:
         ("store.kafka.headers=true", "store.kafka.headers", "no place for headers"),
         ("partitioner.class=default", "partitioner.class", "names of their own"),
         ("value.converter=JsonConverter", "value.converter", "bytes, string"),
-        ("view=record", "format.class", "cannot hold whole records"),
+        ("view=record", "format.class", "cannot hold full records"),
         ("compressed_block_size=0", "compressed_block_size", ""),
     ],
 )

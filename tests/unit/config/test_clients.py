@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.config import clients
-from kbackup.config.doubts import Origin, Value
+from kbackup.config.issues import Origin, Value
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

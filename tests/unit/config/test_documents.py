@@ -5,31 +5,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.config import files
-from kbackup.config.files import Entry
+from kbackup.config.files import FileProperty
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param('{"a": "b"}', [Entry("a", "b", 1)], id="bare map"),
+        pytest.param('{"a": "b"}', [FileProperty("a", "b", 1)], id="bare map"),
         pytest.param(
             '{\n"name": "n",\n"config": {\n"a": "b"}}',
-            [Entry("name", "n", 2), Entry("a", "b", 4)],
+            [FileProperty("name", "n", 2), FileProperty("a", "b", 4)],
             id="envelope",
         ),
-        pytest.param('{"config": {"name": "x"}, "name": "n"}', [Entry("name", "x", 1)], id="inner"),
-        pytest.param('{"a": 3, "b": true}', [Entry("a", "3", 1), Entry("b", "true", 1)], id="bare"),
+        pytest.param(
+            '{"config": {"name": "x"}, "name": "n"}', [FileProperty("name", "x", 1)], id="inner"
+        ),
+        pytest.param(
+            '{"a": 3, "b": true}',
+            [FileProperty("a", "3", 1), FileProperty("b", "true", 1)],
+            id="bare",
+        ),
         pytest.param(
             '{"a": 12345678901234567890123}',
-            [Entry("a", "12345678901234567890123", 1)],
+            [FileProperty("a", "12345678901234567890123", 1)],
             id="a number as it is written",
         ),
-        pytest.param('{"a": null, "b": ""}', [Entry("b", "", 1)], id="null is not there"),
-        pytest.param('{"a": {"b": "c"}}', [Entry("a.b", "c", 1)], id="nested"),
-        pytest.param('{"a": ["x", "y"]}', [Entry("a", "x,y", 1)], id="list"),
+        pytest.param('{"a": null, "b": ""}', [FileProperty("b", "", 1)], id="null is not there"),
+        pytest.param('{"a": {"b": "c"}}', [FileProperty("a.b", "c", 1)], id="nested"),
+        pytest.param('{"a": ["x", "y"]}', [FileProperty("a", "x,y", 1)], id="list"),
     ],
 )
-def test_json_becomes_flat_text(text: str, expected: list[Entry]) -> None:
+def test_json_becomes_flat_text(text: str, expected: list[FileProperty]) -> None:
     """
     Both JSON forms of a connector's configuration are read, with values as written.
     """
@@ -39,25 +45,29 @@ def test_json_becomes_flat_text(text: str, expected: list[Entry]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("flush.size: 3", [Entry("flush.size", "3", 1)], id="flat"),
+        pytest.param("flush.size: 3", [FileProperty("flush.size", "3", 1)], id="flat"),
         pytest.param(
-            "\ns3:\n  bucket:\n    name: b", [Entry("s3.bucket.name", "b", 4)], id="nested"
+            "\ns3:\n  bucket:\n    name: b", [FileProperty("s3.bucket.name", "b", 4)], id="nested"
         ),
         pytest.param(
             "a: no\nb: 010\nc: 1_0",
-            [Entry("a", "no", 1), Entry("b", "010", 2), Entry("c", "1_0", 3)],
+            [FileProperty("a", "no", 1), FileProperty("b", "010", 2), FileProperty("c", "1_0", 3)],
             id="as written",
         ),
-        pytest.param("a: ~\nb: ''", [Entry("b", "", 2)], id="null is not there"),
-        pytest.param("topics: [a, b]", [Entry("topics", "a,b", 1)], id="list"),
+        pytest.param("a: ~\nb: ''", [FileProperty("b", "", 2)], id="null is not there"),
+        pytest.param("topics: [a, b]", [FileProperty("topics", "a,b", 1)], id="list"),
         pytest.param(
-            "name: n\nconfig:\n  a: b", [Entry("name", "n", 1), Entry("a", "b", 3)], id="envelope"
+            "name: n\nconfig:\n  a: b",
+            [FileProperty("name", "n", 1), FileProperty("a", "b", 3)],
+            id="envelope",
         ),
-        pytest.param("a: &x b\nc: *x", [Entry("a", "b", 1), Entry("c", "b", 1)], id="alias"),
+        pytest.param(
+            "a: &x b\nc: *x", [FileProperty("a", "b", 1), FileProperty("c", "b", 1)], id="alias"
+        ),
         pytest.param("", [], id="empty"),
     ],
 )
-def test_yaml_becomes_flat_text(text: str, expected: list[Entry]) -> None:
+def test_yaml_becomes_flat_text(text: str, expected: list[FileProperty]) -> None:
     """
     YAML values are taken as written, without YAML's type guessing.
     """

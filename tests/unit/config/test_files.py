@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.config import files
-from kbackup.config.files import Entry
+from kbackup.config.files import FileProperty
 from kbackup.errors import ConfigurationError
 
 
@@ -28,7 +28,7 @@ def test_a_file_is_read_by_its_extension(
     path = tmp_path / name
     path.write_bytes(data)
 
-    assert [Entry("a", expected, 1)] == files.read(path)
+    assert [FileProperty("a", expected, 1)] == files.read(path)
 
 
 @pytest.mark.parametrize(

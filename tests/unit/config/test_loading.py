@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kbackup import config
-from kbackup.config.doubts import REFUSALS
+from kbackup.config.issues import REFUSALS
 from kbackup.config.known import NO_EFFECT
 from kbackup.errors import ConfigurationError
 from kbackup.formats.parquet_options import CODEC
@@ -21,9 +21,9 @@ from kbackup.naming.renaming import Rename
 from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 
-def test_whole_records_need_no_setting() -> None:
+def test_full_records_need_no_setting() -> None:
     """
-    Brokers, topics and a bucket are all that a backup of whole records needs.
+    Brokers, topics and a bucket are all that a backup of full records needs.
     """
     settings = load("sink", **WHOLE).settings
 
@@ -147,7 +147,7 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
             id="values in Parquet",
         ),
         pytest.param(
-            {"format_class": "bytes", "view": "record"}, "format.class", id="whole records in bytes"
+            {"format_class": "bytes", "view": "record"}, "format.class", id="full records in bytes"
         ),
         pytest.param({"view": "rows"}, "view", id="no view"),
         pytest.param({"s3_part_retries": "0"}, "s3.part.retries", id="no attempt at all"),

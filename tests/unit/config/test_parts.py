@@ -30,7 +30,7 @@ def test_a_connectors_partitioner_goes_by_its_clock(write: Write) -> None:
     }
 
 
-def test_whole_records_go_by_their_own_time() -> None:
+def test_full_records_go_by_their_own_time() -> None:
     """
     Directories by time say when a record was made, and late ones close no files.
     """

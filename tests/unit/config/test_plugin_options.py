@@ -156,7 +156,7 @@ def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit:
 
 def test_an_option_may_have_another_default_in_the_connectors_layout(write: Write) -> None:
     """
-    Files of values are compressed as the connector's are, whole records as ours, both as given.
+    Files of values are compressed as the connector's are, full records as ours, both as given.
     """
     file = SINK.replace(JSON, "parquet").replace("schemas.enable=false", "schemas.enable=true")
     values = load("sink", write(file), bootstrap_servers="h:1")

@@ -5,40 +5,56 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.config import files
-from kbackup.config.files import Entry
+from kbackup.config.files import FileProperty
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("a=b", [Entry("a", "b", 1)], id="equals sign"),
-        pytest.param("a:b", [Entry("a", "b", 1)], id="colon"),
-        pytest.param("a b", [Entry("a", "b", 1)], id="blank"),
-        pytest.param("a \t=  b", [Entry("a", "b", 1)], id="blanks around the sign"),
-        pytest.param("a==b", [Entry("a", "=b", 1)], id="only the first sign parts"),
-        pytest.param("a=b c ", [Entry("a", "b c ", 1)], id="blanks at the end stay"),
-        pytest.param("a", [Entry("a", "", 1)], id="a name alone"),
-        pytest.param("a=\nb=1", [Entry("a", "", 1), Entry("b", "1", 2)], id="empty value"),
-        pytest.param("# c\n! d\n\n  a=b", [Entry("a", "b", 4)], id="comments and empty lines"),
-        pytest.param("a=x#y", [Entry("a", "x#y", 1)], id="no comment behind a value"),
-        pytest.param("a=x,\\\n   y\nb=1", [Entry("a", "x,y", 1), Entry("b", "1", 3)], id="goes on"),
+        pytest.param("a=b", [FileProperty("a", "b", 1)], id="equals sign"),
+        pytest.param("a:b", [FileProperty("a", "b", 1)], id="colon"),
+        pytest.param("a b", [FileProperty("a", "b", 1)], id="blank"),
+        pytest.param("a \t=  b", [FileProperty("a", "b", 1)], id="blanks around the sign"),
+        pytest.param("a==b", [FileProperty("a", "=b", 1)], id="only the first sign parts"),
+        pytest.param("a=b c ", [FileProperty("a", "b c ", 1)], id="blanks at the end stay"),
+        pytest.param("a", [FileProperty("a", "", 1)], id="a name alone"),
         pytest.param(
-            "a=x\\\\\nb=1", [Entry("a", "x\\", 1), Entry("b", "1", 2)], id="two backslash"
+            "a=\nb=1", [FileProperty("a", "", 1), FileProperty("b", "1", 2)], id="empty value"
         ),
-        pytest.param("a=x\\\n# y", [Entry("a", "x# y", 1)], id="no comment in a continuation"),
-        pytest.param("a=x\\", [Entry("a", "x", 1)], id="goes on into nothing"),
-        pytest.param("a\\ b\\==c", [Entry("a b=", "c", 1)], id="escapes in a name"),
-        pytest.param("a=\\u0041\\t\\q", [Entry("a", "A\tq", 1)], id="escapes"),
-        pytest.param("a=\\ud83d\\ude00", [Entry("a", "\U0001f600", 1)], id="two escapes, one sign"),
+        pytest.param(
+            "# c\n! d\n\n  a=b", [FileProperty("a", "b", 4)], id="comments and empty lines"
+        ),
+        pytest.param("a=x#y", [FileProperty("a", "x#y", 1)], id="no comment behind a value"),
+        pytest.param(
+            "a=x,\\\n   y\nb=1",
+            [FileProperty("a", "x,y", 1), FileProperty("b", "1", 3)],
+            id="goes on",
+        ),
+        pytest.param(
+            "a=x\\\\\nb=1",
+            [FileProperty("a", "x\\", 1), FileProperty("b", "1", 2)],
+            id="two backslash",
+        ),
+        pytest.param(
+            "a=x\\\n# y", [FileProperty("a", "x# y", 1)], id="no comment in a continuation"
+        ),
+        pytest.param("a=x\\", [FileProperty("a", "x", 1)], id="goes on into nothing"),
+        pytest.param("a\\ b\\==c", [FileProperty("a b=", "c", 1)], id="escapes in a name"),
+        pytest.param("a=\\u0041\\t\\q", [FileProperty("a", "A\tq", 1)], id="escapes"),
+        pytest.param(
+            "a=\\ud83d\\ude00", [FileProperty("a", "\U0001f600", 1)], id="two escapes, one sign"
+        ),
         pytest.param(
             "a=1\r\nb=2\rc=3",
-            [Entry("a", "1", 1), Entry("b", "2", 2), Entry("c", "3", 3)],
+            [FileProperty("a", "1", 1), FileProperty("b", "2", 2), FileProperty("c", "3", 3)],
             id="line ends",
         ),
-        pytest.param("a=1\na=2", [Entry("a", "1", 1), Entry("a", "2", 2)], id="a name twice"),
+        pytest.param(
+            "a=1\na=2", [FileProperty("a", "1", 1), FileProperty("a", "2", 2)], id="a name twice"
+        ),
     ],
 )
-def test_text_reads_as_java_reads_it(text: str, expected: list[Entry]) -> None:
+def test_text_reads_as_java_reads_it(text: str, expected: list[FileProperty]) -> None:
     """
     A connector's file means here what it meant to the connector.
     """

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from kbackup import config
-from kbackup.config.doubts import is_secret
+from kbackup.config.issues import is_secret
 from kbackup.config.property import ALL, Property
 from kbackup.config.settings import ALIASES, BY_NAME, GROUPS, Settings
 

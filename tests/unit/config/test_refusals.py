@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup import config
-from kbackup.config.doubts import REFUSALS, refusals_of
+from kbackup.config.issues import REFUSALS, refusals_of
 from tests.support.configurations import JSON, SINK, Write
 
 HARMLESS = {

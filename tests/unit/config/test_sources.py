@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.config import sources
-from kbackup.config.doubts import Value
+from kbackup.config.issues import Value
 from tests.support.configurations import WHOLE, errors
 
 

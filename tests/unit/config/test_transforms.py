@@ -3,8 +3,8 @@
 import pytest
 
 from kbackup.config import Command, transforms
-from kbackup.config.doubts import Origin, Value
-from kbackup.config.transforms import Known, steps
+from kbackup.config.issues import Origin, Value
+from kbackup.config.transforms import FilesWritten, steps
 from kbackup.naming.renaming import rename
 from kbackup.plugins import Step
 from tests.support.configurations import Write, errors, load
@@ -93,7 +93,7 @@ INSERT = {
     "transforms.text.target.type": "string",
     "transforms.text.format": "yyyy-MM-dd",
 }
-VALUES = Known("value", has_keys=False)
+VALUES = FilesWritten("value", has_keys=False)
 
 
 def test_a_sinks_transforms_are_steps_in_their_order() -> None:
@@ -170,14 +170,14 @@ def test_what_a_sink_cannot_do_is_refused_by_name(
     assert why in errors[0].why
 
 
-def test_whole_records_refuse_what_changes_a_value() -> None:
+def test_full_records_refuse_what_changes_a_value() -> None:
     """
     Their bytes are kept as they are, and are not converted.
     """
-    found = steps(_given(INSERT), Known("record", has_keys=True))
+    found = steps(_given(INSERT), FilesWritten("record", has_keys=True))
 
     assert ["transforms.at.type", "transforms.text.type"] == [d.name for d in found.doubts]
-    assert all("whole records keep their bytes" in doubt.why for doubt in found.doubts)
+    assert all("full records keep their bytes" in doubt.why for doubt in found.doubts)
 
 
 def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
@@ -353,7 +353,7 @@ def test_a_topic_for_each_record_is_chosen_by_a_restore_alone() -> None:
     """
     A sink stores the offsets of a partition under one name, and says where to choose another.
     """
-    found = steps(_given(BY_DAY), Known("value", has_keys=True))
+    found = steps(_given(BY_DAY), FilesWritten("value", has_keys=True))
 
     assert ((), ["transforms.day.type"]) == (found.steps, [each.name for each in found.doubts])
     assert "give it to the restore" in found.doubts[0].do

@@ -159,7 +159,7 @@ def test_hive_is_asked_to_find_the_folders() -> None:
 
 
 @pytest.mark.parametrize("engine", ["athena", "hive"])
-@pytest.mark.parametrize("others", [SIBLINGS, RECORD], ids=["keys and headers", "whole records"])
+@pytest.mark.parametrize("others", [SIBLINGS, RECORD], ids=["keys and headers", "full records"])
 def test_objects_that_are_no_rows_are_not_read_as_rows(engine: str, others: Any) -> None:
     """
     Athena and Hive read whatever is in a folder, so they are refused; Spark goes by the names.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.config import Doubt
+from kbackup.config import ConfigIssue
 from kbackup.connect import native
 from kbackup.doctor import Check, configuration, examination, failed, kafka
 from kbackup.errors import KafkaError
@@ -41,7 +41,9 @@ def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
     """
     With values that are not those of the run nothing worth knowing can be asked.
     """
-    doubt = Doubt("error", "value", "flush.size", "option", "flush.size=x (option)", "why", "do")
+    doubt = ConfigIssue(
+        "error", "value", "flush.size", "option", "flush.size=x (option)", "why", "do"
+    )
     unreachable = settings(bootstrap_servers="127.0.0.1:1", store_url="http://127.0.0.1:1")
 
     found = list(examination.examine(unreachable, [doubt], Java, starts=False))

@@ -30,7 +30,7 @@ def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        pytest.param({}, [], id="whole records lose nothing"),
+        pytest.param({}, [], id="full records lose nothing"),
         pytest.param(
             {"view": "value", "format_class": "json", "store_kafka_keys": True,
              "store_kafka_headers": True},

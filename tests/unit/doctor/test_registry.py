@@ -52,7 +52,7 @@ def test_one_that_is_away_is_asked_once() -> None:
 
 def test_nothing_is_asked_where_no_value_is_read() -> None:
     """
-    No registry is asked for whole records or for keys that are not stored.
+    No registry is asked for full records or for keys that are not stored.
     """
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url}
@@ -62,7 +62,7 @@ def test_nothing_is_asked_where_no_value_is_read() -> None:
     assert [] == found.asked
 
 
-def test_the_registry_of_whole_records_is_asked() -> None:
+def test_the_registry_of_full_records_is_asked() -> None:
     """
     A sink stores its schemas, and a restore registers them.
     """

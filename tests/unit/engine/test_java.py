@@ -11,25 +11,25 @@ from types import SimpleNamespace
 import pytest
 
 from kbackup.spark import java as module
-from kbackup.spark.java import Java
+from kbackup.spark.java import JavaProcess
 
 _SAID = struct.pack(">ii", 4711, 6) + b"secret"
 """What a JVM leaves in its folder once it listens: its port, and the word that opens it."""
 
 
 @pytest.fixture
-def java(tmp_path: Path) -> Iterator[Java]:
+def java(tmp_path: Path) -> Iterator[JavaProcess]:
     """A JVM on its way: it listens once its folder says so."""
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     with (tmp_path / "log").open("wb") as log:
-        started = Java.run([str(program)], {}, log)
+        started = JavaProcess.run([str(program)], {}, log)
     yield started
     started.kill()
 
 
-def test_a_jvm_that_nobody_needs_ends_at_once(java: Java) -> None:
+def test_a_jvm_that_nobody_needs_ends_at_once(java: JavaProcess) -> None:
     """
     A restore that is refused does not wait for the Spark that it has begun to start.
     """
@@ -55,10 +55,10 @@ def test_a_folder_that_a_killed_process_has_left_is_removed(
     for name in ("left", "new"):
         (tmp_path / f"kbackup-jvm-{name}" / "owner").touch()
     with (tmp_path / "log").open("wb") as log:
-        used = Java.run([str(program)], {}, log)
+        used = JavaProcess.run([str(program)], {}, log)
         for folder in (used.folder, *(tmp_path / f"kbackup-jvm-{at}" for at in ("left", "early"))):
             os.utime(folder, (0, 0))
-        other = Java.run([str(program)], {}, log)
+        other = JavaProcess.run([str(program)], {}, log)
 
     found = {path.name for path in tmp_path.glob("kbackup-jvm-*")}
     used.kill()
@@ -69,7 +69,7 @@ def test_a_folder_that_a_killed_process_has_left_is_removed(
     } == found  # fmt: skip
 
 
-def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
+def test_a_jvm_that_was_dropped_is_not_connected_to(java: JavaProcess) -> None:
     """
     A JVM that was dropped is never connected to, even if it said where it listens just before.
     """
@@ -80,7 +80,7 @@ def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
         java.gateway(lambda: pytest.fail("connected to a dead JVM"))
 
 
-def test_a_jvm_that_is_in_use_is_not_dropped(java: Java) -> None:
+def test_a_jvm_that_is_in_use_is_not_dropped(java: JavaProcess) -> None:
     """
     A JVM in use is not dropped: whoever is connected to it ends it.
     """
@@ -103,14 +103,16 @@ def test_a_jvm_without_room_for_what_it_has_to_say_is_not_started(
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
         try:
             with pytest.raises(OSError, match="File too large"):
-                Java.run(["/bin/false"], {}, log)
+                JavaProcess.run(["/bin/false"], {}, log)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert ["log"] == [each.name for each in tmp_path.iterdir()]
 
 
-def test_a_jvm_that_never_listens_is_given_up(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_that_never_listens_is_given_up(
+    java: JavaProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
     P7: no wait is endless; its main thread may have died while others keep it alive.
     """

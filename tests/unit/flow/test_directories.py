@@ -16,7 +16,7 @@ from kbackup.pipeline.rows import Part, Rows
 
 
 def by_field(*values: bytes | None, affix: Affix = NO_AFFIX) -> Rows:
-    """Return whole records filed by a field of their JSON."""
+    """Return full records filed by a field of their JSON."""
     partitioner = FieldPartitioner()
     partitioner.configure({"partition.field.name": ("r",)})
     batch = batch_of([{"value": value} for value in values])

@@ -258,7 +258,7 @@ BASE = [
 )  # fmt: skip
 def test_what_segments_have_no_use_for_is_refused(given: list[str], name: str) -> None:
     """
-    Properties that would have no effect on whole records are refused by name.
+    Properties that would have no effect on full records are refused by name.
     """
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 

@@ -5,12 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.connect.tables import Column
+from kbackup.connect.tables import TableColumn
 from kbackup.errors import ConfigurationError
 from kbackup.formats import avro, json_lines, parquet
 
 
-def words(columns: tuple[Column, ...]) -> dict[str, str]:
+def words(columns: tuple[TableColumn, ...]) -> dict[str, str]:
     """Name to type."""
     return {one.name: one.type for one in columns}
 

@@ -12,7 +12,7 @@ from kbackup.errors import KafkaError
 from kbackup.kafka import KafkaSettings, Position, positions
 from kbackup.kafka.positions import Positions
 from kbackup.records import TopicPartition
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.position import CommitMetadata, LastObject
 from tests.support.mock_kafka import MockKafka
 from tests.support.raw_commit import commit_as_others_do
 
@@ -198,7 +198,7 @@ def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka)
     """
     wheres = [TopicPartition(f"t{at // 4}", at % 4) for at in range(60)]
     lasts = {
-        where: Bookmark(LastObject("topics/" + "ö" * at)).position(at)
+        where: CommitMetadata(LastObject("topics/" + "ö" * at)).position(at)
         for at, where in enumerate(wheres)
     }
     for topic in {where.topic for where in wheres}:

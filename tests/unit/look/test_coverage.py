@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.inspect.map import NOTHING, PART, State, Stretch, cells, coverage, day, merged
+from kbackup.inspect.map import NOTHING, PART, MapState, Stretch, cells, coverage, day, merged
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 DAY_MS = 86_400_000
-STORED, NAMED, MISSING = State.STORED, State.NAMED, State.MISSING
+STORED, NAMED, MISSING = MapState.STORED, MapState.NAMED, MapState.MISSING
 
 
 def files(start: int, directory: str = "partition=0") -> FileSet:
-    """A set of one object of whole records."""
+    """A set of one object of full records."""
     key = f"topics/orders/{directory}/orders+0+{start:010}.rec.parquet"
     file = BackupFile(key, View.RECORD, ".parquet", "parquet", 1, 0.0)
     return FileSet(ORDERS, start, directory, main=file)
@@ -100,7 +100,7 @@ def test_what_was_removed_on_purpose_is_not_missing() -> None:
     gone = entry(0, 9)
     accepted = Entry(ACCEPTED, 0, 0, 9, gone.key, time=1)
 
-    assert [(State.REMOVED, 0, 9), (STORED, 10, 19)] == shown(
+    assert [(MapState.REMOVED, 0, 9), (STORED, 10, 19)] == shown(
         [files(10)], ledger(gone, entry(10, 19), accepted=(accepted,))
     )
 
@@ -109,7 +109,7 @@ def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
     """
     Offsets that expired before they were backed up are shown as expired, not as missing.
     """
-    assert [(State.EXPIRED, 0, 4), (STORED, 5, 9)] == shown(
+    assert [(MapState.EXPIRED, 0, 4), (STORED, 5, 9)] == shown(
         [files(5)], ledger(entry(5, 9)), (Span(0, 5),)
     )
 
@@ -137,7 +137,7 @@ def test_days_are_those_of_the_records() -> None:
     assert (Stretch(STORED, 2, 3), Stretch(MISSING, 9, 9)) == found.days
 
 
-STATES = st.sampled_from(list(State))
+STATES = st.sampled_from(list(MapState))
 RANGES = st.tuples(STATES, st.integers(0, 60), st.integers(0, 20)).map(
     lambda one: Stretch(one[0], one[1], one[1] + one[2])
 )
@@ -152,7 +152,7 @@ def test_each_number_has_the_first_of_its_states(given: list[Stretch]) -> None:
 
     by_number = {at: one.state for one in found for at in range(one.first, one.last + 1)}
     expected = {
-        at: min((o.state for o in given if o.first <= at <= o.last), key=list(State).index)
+        at: min((o.state for o in given if o.first <= at <= o.last), key=list(MapState).index)
         for at in range(100)
         if any(o.first <= at <= o.last for o in given)
     }
@@ -182,13 +182,15 @@ def test_what_is_missing_is_seen_in_any_width(given: list[Stretch], width: int) 
         pytest.param([(STORED, 0, 4)], [STORED, NOTHING], id="nothing"),
         pytest.param([(STORED, 0, 4), (NAMED, 5, 9)], [STORED, NAMED], id="by names"),
         pytest.param([(NAMED, 0, 1), (STORED, 2, 9)], [NAMED, STORED], id="partly by names"),
-        pytest.param([(State.EXPIRED, 0, 6), (STORED, 7, 9)], [State.EXPIRED, PART], id="expired"),
-        pytest.param([(State.REMOVED, 0, 1)], [State.REMOVED, NOTHING], id="removed"),
+        pytest.param(
+            [(MapState.EXPIRED, 0, 6), (STORED, 7, 9)], [MapState.EXPIRED, PART], id="expired"
+        ),
+        pytest.param([(MapState.REMOVED, 0, 1)], [MapState.REMOVED, NOTHING], id="removed"),
         pytest.param([(STORED, 0, 8), (MISSING, 9, 9)], [STORED, MISSING], id="missing"),
     ],
 )
 def test_a_cell_is_what_is_true_of_all_of_it(
-    stretches: list[tuple[State, int, int]], expected: list[str]
+    stretches: list[tuple[MapState, int, int]], expected: list[str]
 ) -> None:
     """
     A cell is drawn full only if all of it is stored.

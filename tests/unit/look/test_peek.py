@@ -21,7 +21,7 @@ from kbackup.errors import (
 )
 from kbackup.inspect.peek import peek, render
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs.known import Known
+from kbackup.runs.known import BackupState
 
 LINES = jsonschema.Draft202012Validator(schema())
 
@@ -171,7 +171,7 @@ def test_objects_without_a_record_of_that_time_are_not_opened() -> None:
     backup = Backup()
     keys = backup.put("orders", 0, [0, 1], [2, 3])
     entry = backup.entry(keys[0])
-    known = Known(ledgers={"orders": TopicLedger({0: PartitionLedger({keys[0]: entry})})})
+    known = BackupState(ledgers={"orders": TopicLedger({0: PartitionLedger({keys[0]: entry})})})
     head = backup.store.head(keys[0])
     assert head is not None
     backup.replace(keys[0], b"x" * head.size)

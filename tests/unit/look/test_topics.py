@@ -13,7 +13,7 @@ from kbackup.cli.output import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.inspect.topics import StoredPartition, topics
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs.known import Known, of_run_records
+from kbackup.runs.known import BackupState, of_run_records
 from kbackup.testing import FaultyStore
 
 LINES = jsonschema.Draft202012Validator(schema())
@@ -70,7 +70,7 @@ def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
         replace(backup.entry(backup.put("orders", at, range(5))[0]), time=time)
         for at, time in ((0, 10), (1, 2000))
     ]
-    known = Known(ledgers={"orders": TopicLedger.of(entries)})
+    known = BackupState(ledgers={"orders": TopicLedger.of(entries)})
 
     found = rows(backup, known=known, as_of_ms=1000)
 
@@ -223,7 +223,7 @@ def test_deep_reads_an_object_without_facts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("views", "expected"),
     [
-        pytest.param([RECORD], ("parquet/zstd", 1), id="whole records"),
+        pytest.param([RECORD], ("parquet/zstd", 1), id="full records"),
         pytest.param([JSON_GZIP], ("json/gzip", 1), id="gzip"),
         pytest.param([BYTES], ("bytes", 1), id="not compressed"),
         pytest.param([SIBLINGS], ("json", 3), id="with siblings"),

@@ -12,7 +12,7 @@ WHERE = TopicPartition("orders", 0)
 
 
 def file_set(start: int, size: int = 10, where: TopicPartition = WHERE) -> FileSet:
-    """Return an object of whole records."""
+    """Return an object of full records."""
     key = f"topics/orders/partition={where.partition}/orders+{where.partition}+{start:010}.record"
     directory = f"partition={where.partition}"
     main = BackupFile(key, View.RECORD, ".zstd.parquet", "parquet", size, 0.0)

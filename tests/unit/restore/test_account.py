@@ -10,9 +10,9 @@ from kbackup.catalog.listing import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.account import Account, SkipList
+from kbackup.restore.account import RestoreProgress, SkipList
 from kbackup.restore.job import RestoreUnit
-from kbackup.runs.position import Bookmark, Done, Mark, Place, Source
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.runs.summary import Summary
 
@@ -26,7 +26,7 @@ def summary() -> Summary:
 
 def unit(*starts: int) -> RestoreUnit:
     sets = tuple(FileSet(ORDERS, start, "partition=0") for start in starts)
-    bookmark = Bookmark(Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0)))
+    bookmark = CommitMetadata(Mark(BackupSource("", ORDERS), "", Span(0, 0), Cursor(0, 0)))
     return RestoreUnit(TopicPartition("copy", 0), sets, bookmark)
 
 
@@ -38,7 +38,7 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
     """
     Scripts and past run records read them: none is renamed or removed.
     """
-    account = Account(summary)
+    account = RestoreProgress(summary)
     account.plan(unit(0, 10))
     planned = [row.to_dict() for row in account.rows()]
 
@@ -74,7 +74,7 @@ def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary)
     path = tmp_path / "skipped.jsonl"
     for run in ("r1", "r2"):
         skip_list = SkipList(str(path), run)
-        account = Account(summary, 1, skip_list)
+        account = RestoreProgress(summary, 1, skip_list)
         account.plan(unit(0))
         errors = [BadRecordError(f"offset {at}", "too large", offset=at) for at in (3, 4)]
         skipped = tuple(error.failure() for error in errors)
@@ -103,7 +103,7 @@ def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None
     """
     Progress counts the whole run, and the lag is what is left up to where the backup ends.
     """
-    account = Account(summary)
+    account = RestoreProgress(summary)
     account.plan(unit(0))
     account.take(report(Done(10, 1, 70)))
     account.plan(unit(10, 20))
@@ -125,7 +125,7 @@ def test_an_object_that_is_left_out_of_several_topics_counts_once(summary: Summa
     """
     Each topic that a transform chooses has a task of its own, which reads the object and fails.
     """
-    account = Account(summary)
+    account = RestoreProgress(summary)
     entry = CorruptObjectError("orders+0+0000000000.json", "altered").failure()
     failure = replace(entry, place={"key": "orders+0+0000000000.json"})
     for target in ("a", "b"):
@@ -147,7 +147,7 @@ def test_what_is_left_out_is_counted_and_named(
     """
     A run that ends names all; one that follows for months names the first, and counts all.
     """
-    account = Account(summary, names_most)
+    account = RestoreProgress(summary, names_most)
     account.plan(unit(0))
     entries = [BadRecordError(f"offset {offset}", "bad").failure() for offset in range(3)]
 

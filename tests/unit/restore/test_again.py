@@ -23,7 +23,7 @@ from kbackup.runs.position import Mark
 from tests.support.target import COPY, CrashError, Restoring, position, values
 
 LAYOUTS = [
-    pytest.param(RECORD, id="whole records"),
+    pytest.param(RECORD, id="full records"),
     pytest.param(JSON, id="json"),
     pytest.param(SIBLINGS, id="siblings"),
 ]

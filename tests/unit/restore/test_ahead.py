@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbackup.restore.tasks.task import Ahead
+from kbackup.restore.tasks.task import Prefetch
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])
@@ -13,7 +13,7 @@ def test_everything_comes_in_order(count: int) -> None:
     """
     What is read ahead is what would have been read.
     """
-    with Ahead(range(count)) as ahead:
+    with Prefetch(range(count)) as ahead:
         assert list(range(count)) == list(ahead)
 
 
@@ -27,7 +27,7 @@ def test_an_error_comes_where_it_happened() -> None:
         raise ValueError("gone")
 
     found: list[int] = []
-    with Ahead(failing()) as ahead, pytest.raises(ValueError, match="gone"):
+    with Prefetch(failing()) as ahead, pytest.raises(ValueError, match="gone"):
         found.extend(ahead)
 
     assert [1] == found
@@ -46,7 +46,7 @@ def test_leaving_early_ends_the_reading() -> None:
         finally:
             closed.set()
 
-    with Ahead(endless()) as ahead:
+    with Prefetch(endless()) as ahead:
         next(iter(ahead))
 
     assert closed.is_set()
@@ -64,7 +64,7 @@ def test_no_more_is_read_than_may_wait() -> None:
             read.append(number)
             yield number
 
-    with Ahead(counted(), depth=2) as ahead:
+    with Prefetch(counted(), depth=2) as ahead:
         source = iter(ahead)
         taken = [next(source) for _ in range(3)]
 

@@ -18,7 +18,7 @@ from kbackup import config
 from kbackup.catalog import listing
 from kbackup.errors import CorruptObjectError, RefusedError
 from kbackup.records import TopicPartition
-from kbackup.restore.follow.lookout import Ready
+from kbackup.restore.follow.watch import Ready
 from kbackup.runs import wiring
 from kbackup.runs.known import NOTHING
 from tests.support.target import MARKER, CrashError, Restoring
@@ -387,7 +387,7 @@ def _parquet_rows() -> bytes:
         pytest.param("1.parquet", _parquet_rows(), id="Parquet"),
     ],
 )
-def test_rows_of_avro_and_parquet_hold_whole_records_too(name: str, data: bytes) -> None:
+def test_rows_of_avro_and_parquet_hold_full_records_too(name: str, data: bytes) -> None:
     """
     Fields of bytes are what they are, null is null, and headers are a map.
     """

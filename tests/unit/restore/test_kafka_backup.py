@@ -1,4 +1,4 @@
-"""A restore of the backups of osodevops/kafka-backup: whole records in segments."""
+"""A restore of the backups of osodevops/kafka-backup: full records in segments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.restore import pace
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.pace import Pace, Rate
-from kbackup.restore.tasks.task import Work
+from kbackup.restore.tasks.task import RestorePartitionTask
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -78,7 +78,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     (unit,) = plan.units()
     job = RestoreJob("r", KafkaSettings("-"), restoring.backup.settings, ReadOptions(), plan.group)
     own = Pace(Rate(records=2), steady_s=time, sleep=time.sleep)
-    work = Work(job, unit, restoring.store, SilentLine(), own)
+    work = RestorePartitionTask(job, unit, restoring.store, SilentLine(), own)
     writer: Any = FakeWriter(restoring.cluster, plan.group, unit.target)
     commit = work._commit
 
@@ -87,7 +87,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
             longest[0] = max(longest[0], time.now - work._open.begun)
         commit(to)
 
-    monkeypatch.setattr(Work, "_commit", lambda _, to: timed(to))
+    monkeypatch.setattr(RestorePartitionTask, "_commit", lambda _, to: timed(to))
 
     work.run(writer)
 

@@ -23,7 +23,7 @@ from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner, SourceTopic, source_of
-from kbackup.runs.known import Known, of_run_records
+from kbackup.runs.known import BackupState, of_run_records
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.abilities import Thaw
 from kbackup.stores.memory import MemoryStore
@@ -78,7 +78,7 @@ def put(store: Store, key: str, first: int, last: int, *, has_facts: bool = True
 
 
 def whole(topic: str, partition: int, start: int) -> str:
-    """The key of a whole-record object."""
+    """The key of a full-record object."""
     return (
         f"topics/{topic}/partition={partition}/{topic}+{partition}+{start:010d}.record.zstd.parquet"
     )
@@ -209,7 +209,7 @@ def test_offsets_are_ordered_as_numbers(store: Store) -> None:
     assert [0, 9_999_999_999, 99_999_999_999] == [files.start_offset for files in unit.sets]
 
 
-def test_whole_records_are_preferred_to_value_objects_of_the_same_offsets(store: Store) -> None:
+def test_full_records_are_preferred_to_value_objects_of_the_same_offsets(store: Store) -> None:
     """
     What both layouts hold is restored once, from the one that has all of it.
     """
@@ -359,7 +359,7 @@ def test_a_sink_watches_what_its_pattern_matches() -> None:
     """
     Topics too that do not exist yet: a restore would make them.
     """
-    known = Known(sinks=[TopicEntry("sink", cluster_id=HERE, group="g", pattern="pay.*")])
+    known = BackupState(sinks=[TopicEntry("sink", cluster_id=HERE, group="g", pattern="pay.*")])
 
     assert known.watches("pay_copy_of_orders", HERE)
     assert not known.watches("orders", HERE)

@@ -22,8 +22,8 @@ from kbackup.errors import (
 from kbackup.records import TopicPartition
 from kbackup.restore.planning import routing
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, Restoring
 
@@ -48,7 +48,7 @@ BY_VALUE = {
 
 
 def cut(*rows: tuple[int, str | None], start_ms: int = NOVEMBER_14) -> pa.RecordBatch:
-    """Return whole records: offset, and the kind in header and value; a day between offsets."""
+    """Return full records: offset, and the kind in header and value; a day between offsets."""
     return batch_of(
         [
             {"offset": at, "timestamp": start_ms + DAY_MS * at, "key": b"k",
@@ -62,7 +62,7 @@ def cut(*rows: tuple[int, str | None], start_ms: int = NOVEMBER_14) -> pa.Record
 def restoring(
     properties: dict[str, str], *cuts: pa.RecordBatch, topic: str = "orders"
 ) -> Restoring:
-    """Return a backup of whole records, to be restored with these properties."""
+    """Return a backup of full records, to be restored with these properties."""
     found = Restoring(properties=properties)
     found.backup.put(topic, 0, *cuts)
     return found
@@ -334,7 +334,7 @@ def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: 
         "restore", options=given, files=(), environ={},
         extra=[f"{name}={value}" for name, value in properties.items()],
     ).settings  # fmt: skip
-    world = World(
+    world = Environment(
         standby.connection,  # type: ignore[arg-type]
         standby.backup.settings,
         standby.tasks,

@@ -17,10 +17,10 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
-from kbackup.runs import frame
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
-from kbackup.runs.position import Bookmark, Done, Mark, Place, Source
+from kbackup.runs import context
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.settings import NotBegun
 from kbackup.stores import StoredObject, StoreSettings
@@ -35,7 +35,7 @@ def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
     settings = config.load("restore", options=given, files=(), environ={}).settings
     nowhere: Any = None
     return RestoreRun(
-        settings, told.append, Stop(), World(nowhere, nowhere, nowhere, SystemClock())
+        settings, told.append, Stop(), Environment(nowhere, nowhere, nowhere, SystemClock())
     )
 
 
@@ -80,7 +80,7 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     where = TopicPartition("orders", 0)
 
     run._say_foreign(Catalog(foreign=[("topics/orders/README", "not a key")], foreign_count=1))
-    bookmark = Bookmark(Mark(Source("", where), "", Span(0, 0), Place(0, 0)))
+    bookmark = CommitMetadata(Mark(BackupSource("", where), "", Span(0, 0), Cursor(0, 0)))
     sets = (FileSet(where, 0, "partition=0"),)
     run._account.plan(RestoreUnit(TopicPartition("copy", 0), sets, bookmark))
     done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
@@ -126,7 +126,7 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
     settings = config.load("restore", options=options, files=(), environ={}).settings
     kafka = SimpleNamespace(cluster=Idle)
     store = StoreSettings(f"memory://{uuid4()}")
-    world = World(kafka, store, tasks, SystemClock())  # type: ignore[arg-type]
+    world = Environment(kafka, store, tasks, SystemClock())  # type: ignore[arg-type]
 
     summary = RestoreRun(settings, lambda _: None, Stop(), world)()
 
@@ -191,14 +191,14 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
     guarded = Guarded(restoring.backup.settings)
-    monkeypatch.setattr(frame, "open_store", lambda _: guarded)
+    monkeypatch.setattr(context, "open_store", lambda _: guarded)
     options = {
         "bootstrap_servers": "-", "s3_bucket_name": "b", "topics": "orders", "dry_run": True,
         "rename": "copy_of_$0", "lock_dir": str(tmp_path),
     }  # fmt: skip
     settings = config.load("restore", options=options, files=(), environ={}).settings
     kafka = SimpleNamespace(cluster=Idle)
-    world = World(kafka, restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
+    world = Environment(kafka, restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
     summary = RestoreRun(settings, lambda _: None, Stop(), world)()
 

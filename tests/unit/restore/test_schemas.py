@@ -1,4 +1,4 @@
-"""The schemas of a backup, registered where whole records are restored to."""
+"""The schemas of a backup, registered where full records are restored to."""
 
 from typing import Any
 from uuid import uuid4

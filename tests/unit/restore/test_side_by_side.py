@@ -12,7 +12,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.tasks import task
-from kbackup.restore.tasks.task import Work
+from kbackup.restore.tasks.task import RestorePartitionTask
 from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
 from tests.support.target import FakeWriter, Restoring
@@ -103,7 +103,7 @@ def test_large_partitions_are_restored_one_after_the_other(
     at_work, most = [0], [0]
     write = task._write
 
-    def counted(work: Work) -> None:
+    def counted(work: RestorePartitionTask) -> None:
         at_work[0] += 1
         most[0] = max(most[0], at_work[0])
         write(work)

@@ -11,8 +11,8 @@ from kbackup.errors import BadRecordError, KbackupError
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.tasks.sieve import Sieve
-from kbackup.runs.position import Bookmark, Mark, Place, Source
+from kbackup.restore.tasks.record_filter import RecordFilter
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -30,9 +30,9 @@ class Sifted:
             max_record_bytes=100,
             on_error=on_error,
         )
-        bookmark = Bookmark(Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0)))
+        bookmark = CommitMetadata(Mark(BackupSource("", ORDERS), "", Span(0, 0), Cursor(0, 0)))
         unit = RestoreUnit(TopicPartition("copy", 0), (), bookmark)
-        self.sieve = Sieve(
+        self.sieve = RecordFilter(
             job, unit, self.counted.update, lambda error, _: self.skipped.append(error)
         )
 
@@ -55,7 +55,7 @@ def test_each_record_that_is_too_large_is_named_by_its_offset() -> None:
     """
     sifted = Sifted("log")
 
-    kept = sifted.sieve.sift(records(o3=5, o7=200, o8=5, o12=300), FILES, 1000)
+    kept = sifted.sieve.apply(records(o3=5, o7=200, o8=5, o12=300), FILES, 1000)
 
     assert [3, 8] == kept["offset"].to_pylist()
     assert [7, 12] == [error.place["offset"] for error in sifted.skipped]
@@ -68,6 +68,6 @@ def test_the_first_record_that_is_too_large_ends_the_partition() -> None:
     Unless bad records may be left out, the error names the offset in front of which it stops.
     """
     with pytest.raises(BadRecordError, match="offset 7 in k") as caught:
-        Sifted("fail").sieve.sift(records(o3=5, o7=200, o12=300), FILES, 1000)
+        Sifted("fail").sieve.apply(records(o3=5, o7=200, o12=300), FILES, 1000)
 
     assert 7 == caught.value.place["offset"]

@@ -12,7 +12,7 @@ from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
 from kbackup.restore.planning.safety import Intent, Target
 from kbackup.restore.planning.target import asked, create
-from kbackup.runs.position import Bookmark, Mark, Place, Source
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 from tests.support.creating import each_created
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE"})
@@ -54,7 +54,7 @@ class FakeTarget:
 def planned(name: str, action: str = "create", *refusals: KbackupError) -> PlannedTopic:
     """Return a topic with work to do."""
     where = TopicPartition(name, 0)
-    bookmark = Bookmark(Mark(Source("", where), "", Span(0, 0), Place(0, 0)))
+    bookmark = CommitMetadata(Mark(BackupSource("", where), "", Span(0, 0), Cursor(0, 0)))
     unit: Any = RestoreUnit(where, (), bookmark)
     target = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}

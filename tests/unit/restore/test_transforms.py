@@ -34,7 +34,7 @@ DROP = {
 
 
 def cut(*rows: tuple[int, bytes | None, bool]) -> pa.RecordBatch:
-    """Return whole records: offset, value, and whether it has the header ``old``."""
+    """Return full records: offset, value, and whether it has the header ``old``."""
     old = [{"key": "old", "value": None}]
     return batch_of(
         [
@@ -51,7 +51,7 @@ def card(at: int) -> bytes:
 
 
 def restoring(properties: dict[str, str], *cuts: pa.RecordBatch) -> Restoring:
-    """Return a backup of whole records, to be restored with these properties."""
+    """Return a backup of full records, to be restored with these properties."""
     found = Restoring(properties=properties)
     found.backup.put("orders", 0, *cuts)
     return found

@@ -14,8 +14,8 @@ from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, KafkaError, StoreError
 from kbackup.events import Event
 from kbackup.kafka import Cluster
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Frame, Stop
+from kbackup.runs.context import RunContext, Stop
+from kbackup.runs.environment import Environment
 from kbackup.stores import Store, StoreSettings, open_store
 
 TERM = 15
@@ -33,7 +33,7 @@ class Errand:
         locked: How many lock objects there were while it worked.
     """
 
-    frame: Frame
+    frame: RunContext
     fails_with: Exception | None = None
     no_record: Exception | None = None
     happens: list[str] = field(default_factory=list)
@@ -97,8 +97,8 @@ class Running:
         settings = config.load("restore", options=given, files=(), environ={}).settings
         kafka: Any = SimpleNamespace(cluster=lambda: None)
         tasks: Any = self
-        world = World(kafka, self.store, tasks, SystemClock())
-        return Errand(Frame.of("restore", settings, lambda _: None, self.stop, world))
+        world = Environment(kafka, self.store, tasks, SystemClock())
+        return Errand(RunContext.of("restore", settings, lambda _: None, self.stop, world))
 
     @property
     def locks(self) -> list[str]:

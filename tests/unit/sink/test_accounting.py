@@ -12,15 +12,15 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.runs.summary import Summary
-from kbackup.sink.accounting import Account, plan_topics
-from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.accounting import SinkProgress, plan_topics
+from kbackup.sink.plan import SinkPartitionPlan, SinkPlan
 from kbackup.sink.start import Evidence, decide
 
 
-def at(topic: str, partition: int, seen: Evidence) -> PlannedPartition:
+def at(topic: str, partition: int, seen: Evidence) -> SinkPartitionPlan:
     """A partition of which this is known."""
     where = TopicPartition(topic, partition)
-    return PlannedPartition(where, seen, decide(where, seen, reset="earliest"))
+    return SinkPartitionPlan(where, seen, decide(where, seen, reset="earliest"))
 
 
 def test_a_plan_has_a_line_for_each_topic() -> None:
@@ -37,7 +37,7 @@ def test_a_plan_has_a_line_for_each_topic() -> None:
             at("begun", 0, known),
             at("begun", 1, Evidence(Span(0, 0))),
             at("done", 0, Evidence(Span(0, 50), Position(50), True, has_objects=True)),
-            PlannedPartition(TopicPartition("other", 0), known, None, refused),
+            SinkPartitionPlan(TopicPartition("other", 0), known, None, refused),
         ),
         "g",
     )
@@ -61,7 +61,7 @@ def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
     What a task that died had committed stays in the summary, though the one that replaces it ends
     before it has read the position.
     """
-    account = Account(Summary("r1", "sink"))
+    account = SinkProgress(Summary("r1", "sink"))
     partition = at("orders", 0, Evidence(Span(0, 90)))
     account.begin(partition)
     account.progress(Progress("r1", partition.where, 50, 50, 5, 0, end=90, bytes_stored=700))
@@ -81,7 +81,7 @@ def test_what_has_expired_is_counted_once() -> None:
     again, which may have grown meanwhile.
     """
     summary = Summary("r1", "sink")
-    account, partition = Account(summary), at("orders", 0, Evidence(Span(0, 90)))
+    account, partition = SinkProgress(summary), at("orders", 0, Evidence(Span(0, 90)))
     account.begin(partition)
 
     for gaps in ([(0, 10)], [(0, 10), (20, 25)], [(20, 27)], [(20, 27), (30, 31)]):
@@ -96,7 +96,7 @@ def test_reports_that_name_many_bad_records_are_compared_in_no_time() -> None:
     """
     A partition that follows reports every few seconds, and names the same thousand spans each time.
     """
-    account, partition = Account(Summary("r1", "sink")), at("orders", 0, Evidence(Span(0, 90)))
+    account, partition = SinkProgress(Summary("r1", "sink")), at("orders", 0, Evidence(Span(0, 90)))
     account.begin(partition)
     skipped = tuple(Span(2 * at, 2 * at + 1) for at in range(SPANS_MOST))
     account.take(PartitionReport(partition.where, 0, 90, 50, OfSink(skipped=skipped[1:])))

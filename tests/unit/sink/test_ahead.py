@@ -7,7 +7,7 @@ from kbackup.files import Spool
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, CutFacts
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.rejects import LeftOut
-from kbackup.sink.spans.lease import BYTES_MOST, FILES_MOST, FREE_LEAST, Ahead, ClosedCut
+from kbackup.sink.spans.lease import BYTES_MOST, FILES_MOST, FREE_LEAST, ClosedCut, ReadAhead
 
 
 def cut(files: int, *, size: int = 1) -> ClosedCut:
@@ -44,7 +44,7 @@ def test_a_task_holds_no_more_than_there_is_room_for(
     Files and bytes are limited, and where the disk is nearly full one cut is all that is held: the
     task whose turn it is needs room too.
     """
-    ahead = Ahead(lambda: free)
+    ahead = ReadAhead(lambda: free)
     for each in cuts:
         ahead.add(each)
 

@@ -28,8 +28,8 @@ from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.start import Start, decide
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
@@ -87,7 +87,7 @@ def run_once(
         "upload_date", "record", Rule(records=size), "group",
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(first, reader.end_offset), bookmark)
-    work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
+    work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
     work.run()
     return work.report
 

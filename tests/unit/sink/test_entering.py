@@ -18,8 +18,8 @@ from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
-from kbackup.runs.known import Known
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.known import BackupState
+from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
@@ -66,7 +66,7 @@ def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECOR
     )
 
 
-def read(backup: Backup) -> Known:
+def read(backup: Backup) -> BackupState:
     """What the ledger says."""
     return known.read(backup.store, backup.layout, SystemClock())
 
@@ -225,7 +225,7 @@ def test_nothing_is_entered_where_nothing_has_changed() -> None:
     "metadata",
     [
         pytest.param("", id="somebody set the group back"),
-        pytest.param(Bookmark(LastObject(identity=ID)).to_metadata(), id="a commit failed"),
+        pytest.param(CommitMetadata(LastObject(identity=ID)).to_metadata(), id="a commit failed"),
     ],
 )
 def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
@@ -454,7 +454,9 @@ def test_a_position_counts_for_the_topics_dir_that_its_object_is_in(
     begin(backup, there)
     back_up(backup, 0, 10)
     (key,) = partition(backup).objects
-    there.positions[WHERE] = Position(10, Bookmark(LastObject(key, 9, ID), "r1").to_metadata())
+    there.positions[WHERE] = Position(
+        10, CommitMetadata(LastObject(key, 9, ID), "r1").to_metadata()
+    )
 
     (at,) = plan(backup, there, **{"topics.dir": folder}).partitions
 

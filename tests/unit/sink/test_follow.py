@@ -17,7 +17,7 @@ from kbackup.naming import Layout
 from kbackup.pipeline.rotate import Rule, Schedule
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
-from kbackup.sink.follow import Following, Share, Watch, deal, follow
+from kbackup.sink.follow import FollowedPartitions, TaskShare, Watch, deal, follow
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import Adopt, GaveUp
@@ -45,8 +45,8 @@ class Task:
         job = SinkJob(
             "r1", kafka, settings, Layout(), self.time, RECORD, "default", "record", Rule(size), "g"
         )
-        share = Share(0, 1, tuple(SinkUnit(where, Span(0, 0)) for where in wheres))
-        self.following = Following(job, share, 5.0, self.line)
+        share = TaskShare(0, 1, tuple(SinkUnit(where, Span(0, 0)) for where in wheres))
+        self.following = FollowedPartitions(job, share, 5.0, self.line)
 
     def turn(self, seconds: float = 1.0) -> None:
         """Look once more, after a while."""

@@ -7,9 +7,9 @@ from kbackup.clock import SystemClock
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import Bookmark, LastObject
+from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.plan import PlannedPartition, make_plan
+from kbackup.sink.plan import SinkPartitionPlan, make_plan
 from tests.support.configurations import WHOLE, load
 from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
 
@@ -17,7 +17,7 @@ WHERE = TopicPartition("orders", 0)
 OLD = TopicIdentity("cluster-1", "old-id")
 
 
-def planned(backup: Backup, cluster: FakeCluster) -> PlannedPartition:
+def planned(backup: Backup, cluster: FakeCluster) -> SinkPartitionPlan:
     """What a sink of ``orders`` would do with partition 0."""
     settings = load("sink", **WHOLE).settings
     return make_plan(settings, cluster, backup.store, SystemClock()).partitions[0]  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
     (key,) = backup.put("orders", 0, range(300), identity=OLD)
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, end)})
     if keeps_position:
-        cluster.positions[WHERE] = Position(300, Bookmark(LastObject(key, 299)).to_metadata())
+        cluster.positions[WHERE] = Position(300, CommitMetadata(LastObject(key, 299)).to_metadata())
 
     at = planned(backup, cluster)
 
@@ -48,7 +48,7 @@ def test_the_position_alone_knows_which_topic_it_is_of() -> None:
     """
     If nothing could be stored of a topic, its position alone says which topic it is.
     """
-    kept = Bookmark(LastObject(identity=OLD), "r1").to_metadata()
+    kept = CommitMetadata(LastObject(identity=OLD), "r1").to_metadata()
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
 
     assert isinstance(planned(Backup(), cluster).refusal, TopicChangedError)

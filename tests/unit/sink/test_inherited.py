@@ -14,7 +14,7 @@ from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import LastObject
 from kbackup.sink.accounting import plan_partitions
-from kbackup.sink.plan import PlannedPartition, SinkPlan, make_plan
+from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, make_plan
 from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import SINK, load
 from tests.support.fakes import FakeCluster
@@ -52,7 +52,7 @@ def planned(
     return make_plan(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
-def outcome(at: PlannedPartition) -> tuple[int, list[str], list[Span]]:
+def outcome(at: SinkPartitionPlan) -> tuple[int, list[str], list[Span]]:
     """Where it continues, what is said of it, and what is given up."""
     assert at.start is not None
     return at.start.offset, [code for code, _ in at.start.warnings], list(at.start.expired)

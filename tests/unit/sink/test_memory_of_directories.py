@@ -18,8 +18,8 @@ from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import FakePositions, SilentLine
 from tests.support.own_process import measured
@@ -69,11 +69,11 @@ def _peak(folder: Path) -> float:
         Rule(bytes=ROTATE_MIB * MIB, open_files=DIRECTORIES), "g",
         plugin_options={"directory.delim": "/", "timezone": "UTC", "locale": "en"},
     )  # fmt: skip
-    clients = Clients(open_store(place), FakePositions(), Spread())  # type: ignore[arg-type]
+    clients = TaskClients(open_store(place), FakePositions(), Spread())  # type: ignore[arg-type]
 
     def back_up(partition: int, end: int) -> int:
         unit = SinkUnit(TopicPartition("orders", partition), Span(0, end))
-        work = Work(job, unit, clients, SilentLine())
+        work = SinkPartitionTask(job, unit, clients, SilentLine())
         work.run()
         return work.report.done.objects
 

@@ -10,8 +10,8 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, status
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.runs.report import HeldUp
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
@@ -35,14 +35,14 @@ class Backup:
         """The summary of a run, a minute after the last."""
         self.clock.pass_s(60)
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-        world = World(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
+        world = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
         settings = load("sink", topics=["orders"], **given).settings
         return dict(SinkRun(settings, lambda _: None, Stop(), world)())
 
     def restore_plan(self, **options: object) -> dict[str, Any]:
         """The summary of a plan to restore it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "dry_run": True, **options}
-        world = World(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
+        world = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
         settings = load("restore", topics=["orders"], rename="copy_of_$0", **given).settings
         return dict(RestoreRun(settings, lambda _: None, Stop(), world)())
 

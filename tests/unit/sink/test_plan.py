@@ -6,18 +6,18 @@ import pytest
 
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import Bookmark, Done, LastObject
-from kbackup.sink.plan import PlannedPartition
+from kbackup.runs.position import CommitMetadata, Done, LastObject
+from kbackup.sink.plan import SinkPartitionPlan
 from kbackup.sink.start import Evidence, decide
 
 WHERE = TopicPartition("orders", 0)
-BOOKMARK = Bookmark(LastObject("topics/orders/x", 499), "r1", Done(records=500))
+BOOKMARK = CommitMetadata(LastObject("topics/orders/x", 499), "r1", Done(records=500))
 KEPT = BOOKMARK.position(500)
 
 
-def planned(seen: Evidence) -> PlannedPartition:
+def planned(seen: Evidence) -> SinkPartitionPlan:
     """A partition of which this is known."""
-    return PlannedPartition(WHERE, seen, decide(WHERE, seen, reset="earliest"))
+    return SinkPartitionPlan(WHERE, seen, decide(WHERE, seen, reset="earliest"))
 
 
 @pytest.mark.parametrize("end", [1000, 1500])
@@ -42,7 +42,7 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     position = at.position()
 
     assert position is not None
-    assert Bookmark(LastObject()).position(1000) == position
+    assert CommitMetadata(LastObject()).position(1000) == position
 
 
 def test_a_group_that_stands_right_is_left_alone() -> None:

@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def key(topic: str, partition: int) -> str:
-    """The key of a whole-record object."""
+    """The key of a full-record object."""
     return f"topics/{topic}/partition={partition}/{topic}+{partition}+0000000000.record.parquet"
 
 

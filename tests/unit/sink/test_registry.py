@@ -22,8 +22,8 @@ from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine
@@ -64,7 +64,7 @@ def work_of(
     size: int = 100,
     compatibility: Compatibility = Compatibility.NONE,
     errors: ErrorPolicy = INTOLERANT,
-) -> tuple[MemoryStore, Work]:
+) -> tuple[MemoryStore, SinkPartitionTask]:
     """Return a store, and the work that would fill it."""
     properties: dict[str, Any] = {
         "schema.registry.url": (registry.url,), "max.retries": 1, "retries.wait.ms": 0,
@@ -78,8 +78,8 @@ def work_of(
     )  # fmt: skip
     reader = FakeReader(log)
     unit = SinkUnit(WHERE, Span(0, reader.end_offset))
-    clients = Clients(store, FakePositions(), reader)  # type: ignore[arg-type]
-    return store, Work(job, unit, clients, SilentLine())
+    clients = TaskClients(store, FakePositions(), reader)  # type: ignore[arg-type]
+    return store, SinkPartitionTask(job, unit, clients, SilentLine())
 
 
 def objects(store: MemoryStore) -> dict[str, bytes]:

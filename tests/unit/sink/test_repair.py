@@ -14,8 +14,8 @@ from kbackup.errors import ConfigurationError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.runs.known import read
 from kbackup.sink.repair import RepairRun
 from kbackup.sink.run import SinkRun
@@ -62,7 +62,7 @@ class Bucket:
         options: dict[str, Any] = {"bootstrap_servers": "h:1", "s3_bucket_name": "b"}
         options |= {"topics": "orders", "no_lock": True, "flush_size": 10}
         options |= self.options | given
-        world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         settings = load("sink", *self.paths, **options).settings
         told: list[Any] = []
         return kind(settings, told.append, Stop(), world)()
@@ -81,7 +81,7 @@ class Bucket:
 
 
 @pytest.mark.parametrize("size", [10, 4], ids=["", "with a smaller flush.size"])
-@pytest.mark.parametrize("options", [{}, JSON], ids=["whole records", "values"])
+@pytest.mark.parametrize("options", [{}, JSON], ids=["full records", "values"])
 def test_missing_objects_come_back_as_they_were(options: dict[str, str], size: int) -> None:
     """
     With the same names and bytes, several of one partition too; the sink's group stays.

@@ -12,8 +12,8 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import known
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink import plan as planning
 from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
@@ -42,7 +42,7 @@ def store(place: StoreSettings) -> Store:
 def sink(kafka: FakeKafka, place: StoreSettings, **options: object) -> dict[str, Any]:
     """Run a sink; its summary."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
-    world = World(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
+    world = Environment(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
     return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
 

@@ -15,12 +15,12 @@ from kbackup.errors import BadRecordError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.runs import frame, history, report, status
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs import context, history, report, status
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink import follow
-from kbackup.sink import following as sink_newcomers
 from kbackup.sink import run as running
+from kbackup.sink import watch as sink_newcomers
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
@@ -43,7 +43,7 @@ class Sink:
         self.told: list[dict[str, Any]] = []
         self.summary: dict[str, Any] = {}
         self._store = open_store(store)
-        world = World(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
+        world = Environment(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
         run = SinkRun(load("sink", **given).settings, self.told.append, self.stop, world)
         self._thread = threading.Thread(target=lambda: self.summary.update(run()))
         self._thread.start()
@@ -81,7 +81,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "REPORT_S", 0.05)
     monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(sink_newcomers, "NEWCOMERS_S", 0.05)
-    monkeypatch.setattr(frame, "RECORD_S", 0.05)
+    monkeypatch.setattr(context, "RECORD_S", 0.05)
     monkeypatch.setattr(follow, "FIRST_PAUSE_S", 0.05)
 
 

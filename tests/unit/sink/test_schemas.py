@@ -1,4 +1,4 @@
-"""The schemas that whole records name: a sink stores each of them beside its objects."""
+"""The schemas that full records name: a sink stores each of them beside its objects."""
 
 from typing import Any
 from uuid import uuid4
@@ -16,8 +16,8 @@ from kbackup.connect.registry.framing import head_of
 from kbackup.naming import Layout
 from kbackup.records import SCHEMA, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
 from kbackup.sink.schemas import SchemaKeeper, begin
 from kbackup.stores import Store, StoreSettings, open_store
@@ -37,10 +37,10 @@ def store() -> StoreSettings:
 
 
 def sink(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
-    """Run a sink of whole records to its end; return its summary."""
+    """Run a sink of full records to its end; return its summary."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
     settings = load("sink", topics="orders", **given).settings
-    world = World(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
+    world = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
     return SinkRun(settings, lambda _: None, Stop(), world)()
 
 
@@ -310,7 +310,7 @@ def sources(*given: tuple[str, str]) -> dict[str, tuple[str, ...]]:
 def test_converters_name_their_own_registry() -> None:
     """
     In the connectors' layout the schemas of values are those of their converter, and keys count
-    only where they are stored; whole records have one registry for both.
+    only where they are stored; full records have one registry for both.
     """
     url, other = "http://a:1", "http://b:1"
     values = [
@@ -331,7 +331,7 @@ def test_converters_name_their_own_registry() -> None:
 
 def test_the_registry_of_records_is_not_waited_for_long() -> None:
     """
-    A backup of whole records does not wait long for a registry that does not answer.
+    A backup of full records does not wait long for a registry that does not answer.
     """
     settings = load(
         "sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b",

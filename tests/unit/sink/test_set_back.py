@@ -81,14 +81,14 @@ RECORD: Final = {"format_class": None}
 @pytest.mark.parametrize(
     ("before", "now"),
     [(JSON, GZIP), (GZIP, JSON), (JSON, RECORD), (RECORD, JSON)],
-    ids=["gzip", "plain", "to whole records", "from whole records"],
+    ids=["gzip", "plain", "to full records", "from full records"],
 )
 def test_a_format_may_change_where_the_group_is_and_no_row_of_values_is_stored_twice(
     before: dict[str, Any], now: dict[str, Any], offset: int
 ) -> None:
     """
     With the group in place, it goes on; where it was set back to the end of an object, after all
-    that is there; inside one, whole records begin where it is, and values are refused.
+    that is there; inside one, full records begin where it is, and values are refused.
     """
     bench = Bench(60)
     bench.sink(20, **before)

@@ -14,12 +14,12 @@ from kbackup.events import Event
 from kbackup.kafka import Position
 from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.records import TopicPartition
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
 from kbackup.sink.rejects import ErrorPolicy, Rejects
 from kbackup.sink.run import SinkRun
 from kbackup.sink.spans.lease import DroppedError
-from kbackup.sink.spans.scheduler import Seat
+from kbackup.sink.spans.scheduler import SpanWorker
 from kbackup.sink.task import back_up
 from kbackup.spark.channel import Address, Line
 from kbackup.stores import StoreSettings
@@ -50,7 +50,7 @@ class Sharing:
             "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
             "flush_size": "4", **options,
         }  # fmt: skip
-        world: Any = World(self.kafka, self.store, InThreads(slots), self.clock)  # type: ignore[arg-type]
+        world: Any = Environment(self.kafka, self.store, InThreads(slots), self.clock)  # type: ignore[arg-type]
         summary: dict[str, Any] = {}
         run = SinkRun(load("sink", **given).settings, self.hear, self.stop, world, 10)
         thread = threading.Thread(target=lambda: summary.update(run()), daemon=True)
@@ -171,7 +171,7 @@ def test_a_task_without_a_driver_says_so() -> None:
     line = Line(Address("127.0.0.1", 1, "no one listens"))
 
     with pytest.raises(SparkError, match="lost its connection"):
-        list(back_up(None, [Seat(0)], line))  # type: ignore[arg-type]
+        list(back_up(None, [SpanWorker(0)], line))  # type: ignore[arg-type]
 
 
 class Hasty(SystemClock):

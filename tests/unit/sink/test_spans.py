@@ -24,7 +24,7 @@ from kbackup.sink.spans.messages import (
     SpanName,
     Waits,
 )
-from kbackup.sink.spans.scheduler import PARTS_MOST, HandOut, Seat, divide
+from kbackup.sink.spans.scheduler import PARTS_MOST, SpanScheduler, SpanWorker, divide
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("others", 0)
@@ -86,7 +86,7 @@ class Run:
     """A hand-out of some backlogs, and what it says to each task."""
 
     def __init__(self, *units: SinkUnit, cores: int = 2) -> None:
-        self.desk = HandOut(10)
+        self.desk = SpanScheduler(10)
         self.shares = self.desk.deal(units, cores)
 
     def said(self, answers: Sequence[tuple[int, Plain]]) -> list[tuple[Any, ...]]:
@@ -132,7 +132,7 @@ def test_each_core_gets_a_seat_and_what_is_not_divided_goes_as_before() -> None:
     small = [unit(0, 3, TopicPartition("small", at)) for at in range(3)]
     run = Run(unit(0, 40), *small)
 
-    assert [[Seat(0)], [Seat(1)], [small[0]], [small[1]], [small[2]]] == run.shares
+    assert [[SpanWorker(0)], [SpanWorker(1)], [small[0]], [small[1]], [small[2]]] == run.shares
 
 
 def test_spans_are_handed_out_lowest_first_until_none_is_left() -> None:

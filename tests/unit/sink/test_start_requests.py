@@ -34,7 +34,7 @@ class Counted(MemoryStore):
         return super().head(key)
 
 
-@pytest.mark.parametrize("format_class", ["json", None], ids=["values", "whole records"])
+@pytest.mark.parametrize("format_class", ["json", None], ids=["values", "full records"])
 def test_a_partition_that_is_confirmed_costs_one_request(format_class: str | None) -> None:
     """
     Whether or not it has news: the listing that shows its last object shows that nothing follows.

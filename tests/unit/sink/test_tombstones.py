@@ -15,9 +15,9 @@ from kbackup.kafka import Position
 from kbackup.records import TopicPartition
 from kbackup.restore.planning.inventory import not_stored
 from kbackup.runs import wiring
-from kbackup.runs.environment import World
-from kbackup.runs.frame import Stop
-from kbackup.runs.known import Known
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
+from kbackup.runs.known import BackupState
 from kbackup.runs.known import read as known_of
 from kbackup.sink.run import SinkRun
 from kbackup.verify.run import Notes
@@ -69,7 +69,7 @@ class Bench:
 
     def sink(self, **options: object) -> dict[str, Any]:
         """Back up what is there; the summary."""
-        world = World(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        world = Environment(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         return dict(SinkRun(self.settings(**options), lambda _: None, Stop(), world)())
 
     def objects(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Bench:
             if one.key.startswith("topics/"):
                 store.put(one.key, io.BytesIO(content), sha256="0" * 64, metadata={})
 
-    def known(self) -> Known:
+    def known(self) -> BackupState:
         """What the backup says of itself."""
         return known_of(self.backup.store, self.backup.layout, SystemClock(), ["kv"])
 

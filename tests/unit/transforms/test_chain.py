@@ -36,7 +36,7 @@ def when(step: Step, plugin: str, *, negate: bool = False, **options: str) -> St
 
 
 def whole(rows: list[dict[str, Any]], *steps: Step) -> Records:
-    """Return what becomes of whole records."""
+    """Return what becomes of full records."""
     (found,) = Chain(steps)(Records.of(batch_of(rows), "orders", 3))
     return found
 
@@ -108,7 +108,7 @@ def test_a_filter_leaves_out_what_its_predicate_says(step: Step, kept: list[int]
         ),
     ],
 )  # fmt: skip
-def test_headers_change_in_whole_records(step: Step, expected: list[list[str]]) -> None:
+def test_headers_change_in_full_records(step: Step, expected: list[list[str]]) -> None:
     """
     Order is kept, a new one comes last, and nothing else of the record changes.
     """

@@ -16,8 +16,8 @@ from kbackup.plugins import Condition, Step
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.storing import Clients
-from kbackup.sink.work import Work
+from kbackup.sink.storing import TaskClients
+from kbackup.sink.work import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine
@@ -49,7 +49,7 @@ def run(rows: Any, *steps: Step) -> tuple[PartitionReport[OfSink], Store, int | 
         "default", "record", Rule(records=2), "group", transforms=steps,
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(0, reader.end_offset))
-    work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
+    work = SinkPartitionTask(job, unit, TaskClients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
     work.run()
     position = positions.read(WHERE)
     return work.report, store, None if position is None else position.offset

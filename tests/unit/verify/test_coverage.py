@@ -8,7 +8,7 @@ from backup_samples import JSON, Backup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.verify.run import Share
+from kbackup.verify.run import Sample
 from tests.support.verified import Verified
 
 
@@ -58,7 +58,9 @@ def test_the_parts_hold_each_object_once(keys: list[str], parts: int) -> None:
     """
     Seven daily parts read all of a backup in a week, each object once.
     """
-    found = [[key for key in keys if Share(part, parts).takes(key)] for part in range(1, parts + 1)]
+    found = [
+        [key for key in keys if Sample(part, parts).takes(key)] for part in range(1, parts + 1)
+    ]
 
     assert sorted(keys) == sorted(key for part in found for key in part)
 
@@ -71,7 +73,7 @@ def test_a_part_reads_its_objects_and_says_so() -> None:
     keys = backup.put("orders", 0, *([at] for at in range(40)))
     backup.replace(keys[7], b"x")
 
-    found = [Verified(backup, deep=True, share=Share(part, 4)) for part in (1, 2, 3, 4)]
+    found = [Verified(backup, deep=True, share=Sample(part, 4)) for part in (1, 2, 3, 4)]
 
     assert 40 == sum(verified.summary["objects"] for verified in found)
     assert [("corrupt", keys[7])] == [error for verified in found for error in verified.errors]
@@ -86,7 +88,7 @@ def test_a_sample_is_a_share_of_the_objects() -> None:
     """
     keys = [f"topics/orders/partition=0/orders+0+{at:010}.json" for at in range(2000)]
     first, second = (
-        {key for key in keys if Share.parse(None, "10%", seed).takes(key)} for seed in ("a", "b")
+        {key for key in keys if Sample.parse(None, "10%", seed).takes(key)} for seed in ("a", "b")
     )
 
     assert first != second
@@ -97,17 +99,17 @@ def test_a_sample_is_a_share_of_the_objects() -> None:
 @pytest.mark.parametrize(
     ("part", "sample", "expected"),
     [
-        pytest.param("1/7", None, Share(1, 7, seed="s"), id="part"),
-        pytest.param(None, "5%", Share(percent=5, seed="s"), id="sample"),
-        pytest.param(None, "0.5", Share(percent=0.5, seed="s"), id="sample without sign"),
-        pytest.param("7/7", "100%", Share(7, 7, seed="s"), id="both"),
+        pytest.param("1/7", None, Sample(1, 7, seed="s"), id="part"),
+        pytest.param(None, "5%", Sample(percent=5, seed="s"), id="sample"),
+        pytest.param(None, "0.5", Sample(percent=0.5, seed="s"), id="sample without sign"),
+        pytest.param("7/7", "100%", Sample(7, 7, seed="s"), id="both"),
     ],
 )
-def test_a_share_is_read(part: str | None, sample: str | None, expected: Share) -> None:
+def test_a_share_is_read(part: str | None, sample: str | None, expected: Sample) -> None:
     """
     Parts are numbered from 1, samples are per cent.
     """
-    assert expected == Share.parse(part, sample, "s")
+    assert expected == Sample.parse(part, sample, "s")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,6 @@ def test_a_share_that_cannot_be_is_refused(part: str | None, sample: str | None)
     A part that does not exist is refused, since it would read nothing and report success.
     """
     with pytest.raises(Exception, match=r"is not a (part|share)") as caught:
-        Share.parse(part, sample, "s")
+        Sample.parse(part, sample, "s")
 
     assert 2 == caught.value.exit_code  # type: ignore[attr-defined]

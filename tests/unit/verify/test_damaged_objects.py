@@ -184,7 +184,7 @@ def test_a_plain_file_named_gzip_is_found() -> None:
 
 def test_an_extension_that_cannot_be_is_found() -> None:
     """
-    Whole records are never JSON, so an object renamed to that is named.
+    Full records are never JSON, so an object renamed to that is named.
     """
     backup = Backup()
     [key] = backup.put("orders", 0, range(5))
@@ -254,7 +254,7 @@ def test_an_object_in_another_topics_folder_is_foreign() -> None:
 )
 def test_a_renamed_object_is_found(old: str, new: str, code: str) -> None:
     """
-    A file of whole records says where it belongs, whatever it is called.
+    A file of full records says where it belongs, whatever it is called.
     """
     backup = Backup()
     keys = backup.put("orders", 0, range(3), range(100, 103))
@@ -313,7 +313,7 @@ def test_a_file_with_another_end_is_found() -> None:
     assert "its last record has offset 3; it was stored with 2" == verified.texts
 
 
-# Whole-record files of another make: F14
+# Full-record files of another make: F14
 
 
 UNREADABLE = "topics/orders/partition=0/orders+0+0000000000.snappy.parquet"
@@ -397,7 +397,7 @@ def _unreadable_set(folder: Path) -> tuple[StoreSettings, FileSet]:
 
 
 def rewritten(data: bytes, change: Callable[[pa.Table], pa.Table], **metadata: str) -> bytes:
-    """Return a whole-record file with its table changed, and its metadata."""
+    """Return a full-record file with its table changed, and its metadata."""
     parquet = pq.ParquetFile(io.BytesIO(data))
     names = {name.decode(): text.decode() for name, text in parquet.metadata.metadata.items()}
     table = change(parquet.read())
@@ -441,7 +441,7 @@ def rewritten(data: bytes, change: Callable[[pa.Table], pa.Table], **metadata: s
         ),
     ],
 )
-def test_a_whole_record_file_of_another_make_is_named(
+def test_a_full_record_file_of_another_make_is_named(
     change: Callable[[pa.Table], pa.Table], metadata: dict[str, str], expected: str
 ) -> None:
     """

@@ -89,7 +89,7 @@ def test_no_records_make_a_good_backup_look_bad(cuts: Sequence[pa.RecordBatch]) 
 
 
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
-@pytest.mark.parametrize("views", [RECORD, JSON], ids=["whole records", "json"])
+@pytest.mark.parametrize("views", [RECORD, JSON], ids=["full records", "json"])
 def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool) -> None:
     """
     Objects of one cut have interleaving offsets, which is no damage.

@@ -10,7 +10,7 @@ from tests.support.verified import Verified, offsets
 
 def test_the_same_records_twice_are_noted() -> None:
     """
-    Retries leave whole records twice; each is restored once, so that is no damage.
+    Retries leave full records twice; each is restored once, so that is no damage.
     """
     backup = Backup()
     backup.put("orders", 0, range(6))
@@ -81,9 +81,9 @@ def test_values_that_reach_into_the_next_object_are_an_error(views: Any) -> None
     assert not [one for one in verified.summary["warnings"] if one["code"] == "repair"]
 
 
-def test_values_beside_whole_records_are_noted() -> None:
+def test_values_beside_full_records_are_noted() -> None:
     """
-    Where both layouts hold the same offsets the whole records are used.
+    Where both layouts hold the same offsets the full records are used.
     """
     backup = Backup()
     backup.put("orders", 0, range(3), range(3, 6))
@@ -92,14 +92,14 @@ def test_values_beside_whole_records_are_noted() -> None:
     verified = Verified(backup, deep=True)
 
     assert 0 == verified.exit_code
-    assert [("overlap", "2 value objects are beside whole records, which are used instead")] == (
+    assert [("overlap", "2 value objects are beside full records, which are used instead")] == (
         verified.notes
     )
 
 
-def test_values_before_whole_records_are_no_overlap() -> None:
+def test_values_before_full_records_are_no_overlap() -> None:
     """
-    A backup that changed to whole records at some offset holds each record once.
+    A backup that changed to full records at some offset holds each record once.
     """
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)

@@ -1,6 +1,6 @@
 """The frame of every run that writes: lock, plan, tasks, account, record, stop, pauses.
 
-A run is an `Errand` within it.  The frame owns what all of them need and the order in which it
+A run is an `RunCommand` within it.  The frame owns what all of them need and the order in which it
 happens, so that a stop, a lost lock and an error end every run in the same way.
 """
 
@@ -17,10 +17,10 @@ from kbackup.events import Event, Plain
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
-from kbackup.runs.environment import World
+from kbackup.runs.environment import Environment
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.summary import Summary
-from kbackup.spark.engine import Manner
+from kbackup.spark.engine import TaskOptions
 from kbackup.spark.settings import NotBegun, R, Task, Timings
 from kbackup.stores import Store, open_store
 
@@ -30,7 +30,7 @@ BEAT_S: Final = 60.0
 """The default interval in seconds."""
 
 
-class Beats:
+class Periodic:
     """Repeats an action in the background of its context.
 
     A run that follows writes its run record, or ``status --max-age`` would take it for dead; a
@@ -112,7 +112,7 @@ Show = Callable[[Event], None]
 """Takes events as plain data, for the screen."""
 
 
-class Errand(Protocol):
+class RunCommand(Protocol):
     """What one kind of run does within the frame."""
 
     @property
@@ -147,7 +147,7 @@ class Errand(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RunContext:
     """What every run has.
 
     Attributes:
@@ -164,21 +164,23 @@ class Frame:
     settings: Settings
     show: Show
     stop: Stop
-    world: World
+    world: Environment
     run: str
     summary: Summary
     layout: Layout
     timings: Timings
 
     @classmethod
-    def of(cls, command: str, settings: Settings, show: Show, stop: Stop, world: World) -> Self:
+    def of(
+        cls, command: str, settings: Settings, show: Show, stop: Stop, world: Environment
+    ) -> Self:
         """Return the frame of a new run of *command*, ``sink`` or ``restore``."""
         run = history.new_run_id(world.clock.now())
         summary = Summary(run, command)
         return cls(settings, show, stop, world, run, summary, wiring.layout(settings), Timings())
 
     def __call__(
-        self, errand: Errand, beside: AbstractContextManager[object] | None = None
+        self, errand: RunCommand, beside: AbstractContextManager[object] | None = None
     ) -> Event:
         """Run to the end; what fails is in the summary that is returned.
 
@@ -197,7 +199,7 @@ class Frame:
             self.summary.fail(error)
         return errand.finish()
 
-    def _through(self, errand: Errand, beside: AbstractContextManager[object]) -> None:
+    def _through(self, errand: RunCommand, beside: AbstractContextManager[object]) -> None:
         cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
         if self.settings.dry_run:
             errand.preview(cluster, store)
@@ -224,9 +226,9 @@ class Frame:
         """Return the summary line as it is now."""
         return self.summary.finish(self.stop.signal)
 
-    def recording(self, record: Callable[[], None], *, at_once: bool = False) -> Beats:
+    def recording(self, record: Callable[[], None], *, at_once: bool = False) -> Periodic:
         """Return a context in which a run that follows leaves its record every now and then."""
-        return Beats("leaving a run record", record, RECORD_S, at_once=at_once)
+        return Periodic("leaving a run record", record, RECORD_S, at_once=at_once)
 
     def tasks(
         self,
@@ -234,7 +236,7 @@ class Frame:
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event | None = None,
-        **manner: Unpack[Manner],
+        **manner: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
         """Run *task* over *units* and return all reports; the summary says what it took.
 

@@ -32,7 +32,7 @@ from kbackup.records import (
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.tasks.transforming import Transforming
 from kbackup.runs.dead_letters import CONTEXT, with_headers
-from kbackup.runs.position import Place
+from kbackup.runs.position import Cursor
 
 
 def with_offset(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
@@ -66,7 +66,7 @@ class Count(Protocol):
         ...
 
 
-class Sieve:
+class RecordFilter:
     """Sifts the records of one partition.
 
     Args:
@@ -90,7 +90,7 @@ class Sieve:
         self._count, self._skip = count, skip
         self._transforming = Transforming(job, unit) if job.transforms else None
 
-    def sift(
+    def apply(
         self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int
     ) -> pa.RecordBatch:
         """Return what of *batch* is written.
@@ -224,7 +224,7 @@ def _context(failure: Failure, where: TopicPartition) -> Iterator[dict[str, Any]
 _DO = "restore into a new topic with --rename"
 
 
-class Begun:
+class ResumedValues:
     """What has been read of one value set, compared with what an earlier run had read.
 
     A set that a sink has named is only as long as its records, so its length is compared.  Objects
@@ -235,7 +235,7 @@ class Begun:
         place: Where the restore stands in it: its rows that are done, and their digest.
     """
 
-    def __init__(self, files: FileSet, place: Place) -> None:
+    def __init__(self, files: FileSet, place: Cursor) -> None:
         self._files, self._done, self._expected = files, place.rows, place.content
         self._rows, self._is_compared = 0, not place.rows
         self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()

@@ -24,9 +24,9 @@ from kbackup.records import TopicPartition
 from kbackup.restore.planning.plan import PlannedTopic
 from kbackup.restore.planning.resuming import LEFT_OUT
 from kbackup.runs import wiring
-from kbackup.runs.frame import growing_s
+from kbackup.runs.context import growing_s
 from kbackup.runs.history import NO_TOPIC
-from kbackup.runs.known import Known
+from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
@@ -55,7 +55,7 @@ class Ready:
         self,
         topics: Collection[str],
         found: Catalog,
-        known: Known,
+        known: BackupState,
         now: float,
         clock_s: float | None = None,
     ) -> Catalog:
@@ -101,7 +101,7 @@ class Ready:
         self,
         files: FileSet,
         before: Mapping[str, _Seen],
-        known: Known,
+        known: BackupState,
         now: float,
         clock_s: float | None,
     ) -> float | None:
@@ -121,7 +121,7 @@ class Ready:
             mine[file.key] = seen
         return max(mine[file.key][1] for file in files.files)
 
-    def _is_taken(self, files: FileSet, known: Known, still_s: float) -> bool:
+    def _is_taken(self, files: FileSet, known: BackupState, still_s: float) -> bool:
         """Whether a set that the ledger does not know as it is has been the same long enough."""
         if not known.has_ledger(files.where.topic):
             return still_s >= self.interval_s
@@ -328,7 +328,7 @@ FOREIGN_MOST: Final = 20
 """Foreign objects that are named; all are counted."""
 
 
-class Lookout:
+class BucketWatch:
     """Lists the bucket, and reports what is odd about it.
 
     Args:
@@ -395,7 +395,7 @@ def skipped(key: str, why: str) -> Failure:
     return replace(ObjectKeyError(key, why).failure(), place={"key": key})
 
 
-def stamps(found: Catalog, said: Known) -> dict[str, str]:
+def stamps(found: Catalog, said: BackupState) -> dict[str, str]:
     """Return, for each topic, a digest of its objects and of what is said of it."""
     digests = {name: hashlib.sha256() for name in {*found.topics(), *said.topics}}
     for name, entry in said.topics.items():

@@ -114,7 +114,7 @@ def is_true(given: Mapping[str, Value], name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class ConfigIssue:
     """One error or warning about a configuration.
 
     Attributes:
@@ -141,14 +141,14 @@ class Doubt:
         return f"{self.what}: {self.why}" if self.why else self.what
 
 
-def error(code: str, name: str, given: Value | None, why: str, do: str = "") -> Doubt:
+def error(code: str, name: str, given: Value | None, why: str, do: str = "") -> ConfigIssue:
     """Return a doubt that stops a run."""
-    return Doubt("error", code, name, *_about(name, given), short(why, 600), do)
+    return ConfigIssue("error", code, name, *_about(name, given), short(why, 600), do)
 
 
-def warning(code: str, name: str, given: Value | None, why: str, do: str = "") -> Doubt:
+def warning(code: str, name: str, given: Value | None, why: str, do: str = "") -> ConfigIssue:
     """Return a doubt that does not stop a run."""
-    return Doubt("warning", code, name, *_about(name, given), short(why, 600), do)
+    return ConfigIssue("warning", code, name, *_about(name, given), short(why, 600), do)
 
 
 def _about(name: str, given: Value | None) -> tuple[str, str]:
@@ -156,7 +156,7 @@ def _about(name: str, given: Value | None) -> tuple[str, str]:
     return ("", name) if given is None else (str(given.origin), given.shown(name))
 
 
-def to_error(doubts: list[Doubt]) -> ConfigurationError:
+def to_error(doubts: list[ConfigIssue]) -> ConfigurationError:
     """Return one error that combines *doubts*, all of which are errors.
 
     Its ``place["errors"]`` lists each with ``code``, ``name``, ``origin``, ``what``, ``why`` and
@@ -178,7 +178,7 @@ _BOTH: Final = SINK | READING
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedProperty:
     """One row.
 
     Attributes:
@@ -201,27 +201,27 @@ class Refusal:
 
 
 _ROWS: Final = (
-    Refusal(
+    RefusedProperty(
         "file.discovery.starting.timestamp",
         other_than("0", ""),
         "it would leave objects out by when they were stored, and this version restores all",
         "remove it, and choose records with --from-time or --from-offset",
         READING,
     ),
-    Refusal(
+    RefusedProperty(
         "filename.regex",
         other_than(r"(.+)\+(\d+)\+.+$", ""),
         "names are parsed by directory.delim and file.delim",
         "set file.delim, and remove it",
         READING,
     ),
-    Refusal(
+    RefusedProperty(
         "kafka.api.key",
         given,
         "only a managed connector has such a key",
         "set security.protocol=SASL_SSL, sasl.mechanism=PLAIN, sasl.username and sasl.password",
     ),
-    Refusal(
+    RefusedProperty(
         "kafka.api.secret",
         given,
         "only a managed connector has such a secret",
@@ -241,7 +241,7 @@ _CHOOSE: Final = {
 """The property that names a seam's plugin; a converter's is the prefix of its own."""
 
 
-def _of_plugins() -> Iterator[Refusal]:
+def _of_plugins() -> Iterator[RefusedProperty]:
     """Yield a row for each property that an installed plugin declares as unsupported."""
     for found in plugins.refused():
         one = found.property
@@ -249,7 +249,7 @@ def _of_plugins() -> Iterator[Refusal]:
         commands = {"sink": both & SINK, "restore": both - SINK, "both": both}[one.commands]
         for prefix in PREFIXES.get(found.seam, ("",)):
             chooses = _CHOOSE.get(found.seam, prefix.removesuffix("."))
-            yield Refusal(
+            yield RefusedProperty(
                 prefix + one.name,
                 one.applies,
                 one.why,
@@ -281,7 +281,7 @@ def _other_header_text(text: str) -> bool:
     return text.rpartition(".")[2] not in ("", "StringConverter")
 
 
-_HEADERS: Final = Refusal(
+_HEADERS: Final = RefusedProperty(
     "header.converter",
     _other_header_text,
     "files of headers hold the values' text as it is, as with StringConverter; "
@@ -295,6 +295,6 @@ _HEADERS: Final = Refusal(
 REFUSALS: Final = (*_ROWS, _HEADERS, *_of_plugins())
 
 
-def refusals_of(name: str) -> tuple[Refusal, ...]:
+def refusals_of(name: str) -> tuple[RefusedProperty, ...]:
     """Return the rows for property *name*, one for each reason."""
     return tuple(refusal for refusal in REFUSALS if refusal.name == name)

@@ -10,7 +10,7 @@ from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError, TopicDeletedError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.runs.environment import World
+from kbackup.runs.environment import Environment
 from kbackup.sink.entering import Opening
 from kbackup.sink.job import SinkUnit, recreated
 from kbackup.sink.plan import Claim, SinkPlan, no_others, plan_more
@@ -36,7 +36,7 @@ class Look:
     silent: Mapping[TopicPartition, KbackupError] = field(default_factory=dict)
 
 
-class Lookout:
+class ClusterWatch:
     """Examines the cluster repeatedly, with one client as long as it answers."""
 
     def __init__(self, connection: Connection) -> None:
@@ -173,8 +173,8 @@ class Newcomers:
     """
 
     def __init__(
-        self, settings: Settings, world: World, store: Store, opening: Opening, plan: SinkPlan,
-        looked: float, claim: Claim = no_others,
+        self, settings: Settings, world: Environment, store: Store, opening: Opening,
+        plan: SinkPlan, looked: float, claim: Claim = no_others,
     ) -> None:  # fmt: skip
         self._claim = claim
         self._settings, self._world, self._store = settings, world, store
