@@ -1,5 +1,6 @@
 """An object store in memory, seen by one process, with requests that fail by its script."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -56,9 +57,9 @@ def _read(body: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 @lru_cache(20_000)
-def _decode(key: str, body: bytes) -> tuple[Row, ...] | None:
-    if key.endswith(".bin"):
-        names = body.split(b"\n")[:-1]
+def decode(key: str, body: bytes) -> tuple[Row, ...] | None:
+    if key.endswith((".bin", ".json", ".json.gz")):
+        names = (gzip.decompress(body) if key.endswith(".gz") else body).split(b"\n")[:-1]
         return tuple(Row(int(name.split(b"/")[2]), -1, NO_TYPE, None, name, ()) for name in names)
     try:
         return tuple(to_rows(_read(body)))
@@ -113,13 +114,13 @@ class Bucket:
             return there.head.etag == sha256
         if if_match is not None and (there is None or there.head.etag != if_match):
             return there is not None and there.head.etag == sha256
-        facts = {**metadata, "sha256": sha256}
+        facts = {**metadata, **({"sha256": sha256} if by == "kbackup" else {})}
         if there is None:
             insort(self._keys, key)
-        self.objects[key] = Held(body, ObjectHead(len(body), self.clock.now(), sha256, facts))
+        self.objects[key] = Held(body, ObjectHead(len(body), self.clock.right, sha256, facts))
         self.bodies.add(body)
         if key.startswith("topics/"):
-            self.history.append(Stored(key, _decode(key, body), by, len(body)))
+            self.history.append(Stored(key, decode(key, body), by, len(body)))
         if by == "kbackup":
             self.history.append(Touched("object", key))
             self.history += _said(key, body)
@@ -136,7 +137,7 @@ class Bucket:
         for entry in [entry for entry in self.late if rng.random() < chance]:
             self.late.remove(entry)
             began, put = entry
-            if self.clock.now() - began < LATE:
+            if self.clock.right - began < LATE:
                 put()
 
     def keys(self, prefix: str, after: str = "") -> Iterator[str]:
@@ -186,7 +187,7 @@ class SimStore:
         data = body.read()
         process, bucket = self._process, self._bucket
         if key.startswith("topics/"):
-            process.sent.update((partition_of(key), row.offset) for row in _decode(key, data) or ())
+            process.sent.update((partition_of(key), row.offset) for row in decode(key, data) or ())
 
         def act() -> bool:
             if key.startswith("topics/"):
@@ -197,12 +198,12 @@ class SimStore:
             fault = process.request("PUT")
         except KilledError as killed:
             if killed.is_now and process.rng.random() < 0.5:
-                bucket.late.append((bucket.clock.now(), act))  # it was on its way
+                bucket.late.append((bucket.clock.right, act))  # it was on its way
             raise
         if process.script.is_slow and key.startswith("topics/") and not if_absent:
             fault = "late"
         if fault == "late":
-            bucket.late.append((bucket.clock.now(), act))
+            bucket.late.append((bucket.clock.right, act))
         if fault in ("fail", "late"):
             raise StoreError(f"PUT {key}", "503 by the script", "")
         done = act()

@@ -1,8 +1,9 @@
-"""``pytest tests/simulation --seed N`` plays one number again."""
+"""``pytest tests/simulation --seed N`` (``--mixture N``) plays one number again."""
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--seed``."""
+    """Add ``--seed`` and ``--mixture``."""
     parser.addoption("--seed", type=int, default=None, help="play this number of the simulation")
+    parser.addoption("--mixture", type=int, default=None, help="play this mixture again")

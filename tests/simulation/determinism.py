@@ -23,14 +23,25 @@ from kbackup.formats.record_reading import read_records
 from kbackup.restore.tasks.task import Prefetch
 from kbackup.runs.context import BEAT_S, Periodic, linked
 
-_LEFT_ALONE = ("kbackup.spark.channel", "kbackup.spark.engine")
+_LEFT_ALONE = "kbackup.spark"
 
 
 class Clock:
-    """A virtual time, which only moves when somebody moves it: a `kbackup.clock.Clock`."""
+    """A virtual time, which only moves when somebody moves it: a `kbackup.clock.Clock`.
+
+    Attributes:
+        right: The right time, which Kafka and the object store have.
+        apart: By how much the clock of the host is wrong that is at work.
+    """
 
     def __init__(self) -> None:
-        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+        self.right = datetime(2026, 1, 1, tzinfo=UTC)
+        self.apart = timedelta()
+
+    @property
+    def time(self) -> datetime:
+        """The time on the host that is at work."""
+        return self.right + self.apart
 
     def now(self) -> datetime:
         """The time of day."""
@@ -38,7 +49,7 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
-        self.time += timedelta(seconds=seconds)
+        self.right += timedelta(seconds=seconds)
 
     def ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -66,7 +77,7 @@ class SerialPool(Executor):
 
 
 class SerialAhead:
-    """`restore.ahead.Ahead` that does not read ahead."""
+    """`restore.tasks.task.Prefetch` that does not read ahead."""
 
     def __init__(self, source: Iterable[Any], depth: int = 0) -> None:
         self._source = source
@@ -82,7 +93,7 @@ class SerialAhead:
 
 
 class SerialBeats:
-    """`runs.beats.Periodic` in the thread that waits, by the virtual clock."""
+    """`runs.context.Periodic` in the thread that waits, by the virtual clock."""
 
     _active: ClassVar[dict[int, list["SerialBeats"]]] = {}
 

@@ -20,7 +20,7 @@ from kbackup.restore.planning import resuming
 from kbackup.restore.planning import resuming as left
 from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
 from kbackup.runs.position import BackupSource, CommitMetadata, Mark
-from kbackup.sink import keep, plan
+from kbackup.sink import keep, run
 from kbackup.stores import ObjectHead, Store
 
 Planted = Callable[[], AbstractContextManager[Any]]
@@ -42,7 +42,7 @@ def a1() -> AbstractContextManager[Any]:
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
 
-    return patch("kbackup.restore.planning.resuming.remaining", without_grown)
+    return patch("kbackup.restore.planning.plan.remaining", without_grown)
 
 
 def a2() -> AbstractContextManager[Any]:
@@ -78,12 +78,12 @@ def a6() -> AbstractContextManager[Any]:
 
 def a7() -> AbstractContextManager[Any]:
     """What expires while a first backup begins is no gap."""
-    make = plan.make_plan
+    make = run.make_plan
 
     def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
         return make(*given[:4], **named)
 
-    return patch.object(plan, "make", forgetful)
+    return patch.object(run, "make_plan", forgetful)
 
 
 def a8() -> AbstractContextManager[Any]:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -65,11 +66,13 @@ class Process:
     Attributes:
         fetched: Partition and offset of the records that it has read.
         sent: Those of the records of all objects that it wanted to store.
+        apart: By how much the clock of its host is wrong.
     """
 
     def __init__(self, name: str, rng: Random, clock: Clock, script: Script) -> None:
         self.name, self.rng, self.clock, self.script = name, rng, clock, script
         self.requests = 0
+        self.apart = timedelta()
         self.of_kind: dict[str, int] = {}
         self.fetched: set[Any] = set()
         self.sent: set[Any] = set()
@@ -89,6 +92,7 @@ class Process:
             raise KilledError
         self.pause()
         self.turn()
+        self.clock.apart = self.apart
         if self.is_dead:  # killed by another task of its own meanwhile
             raise KilledError
         self.requests += 1

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from random import Random
 from typing import Any, cast
@@ -82,7 +82,7 @@ class Stage:
         self._checked = 0
         self.clock = Clock()
         self.kafka = Kafka(self.history)
-        self.kafka.now_ms = self.clock.ms
+        self.kafka.now_ms = lambda: int(self.clock.right.timestamp() * 1000)
         self.bucket = Bucket(self.history, self.clock, self.kafka)
         self._names = itertools.count()
         self._troubles: set[str] = set()
@@ -331,13 +331,17 @@ class Stage:
             read=read if deep else None,
         )  # fmt: skip
 
-    @staticmethod
-    def _survive(process: Process, work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    def _survive(
+        self, process: Process, work: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        self.clock.apart = process.apart
         try:
             return work()
         except KilledError:
             assert process.is_dead
             return None
+        finally:
+            self.clock.apart = timedelta()
 
     def _wheres(self, *names: str) -> list[TopicPartition]:
         topics = [self.kafka.topics[name] for name in names or [n for n, _ in self.shape.topics]]
