@@ -6,7 +6,7 @@ are any) and what to *do*.  The exit code is an attribute of the class, so that 
 else of the package.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
@@ -396,6 +396,12 @@ def form(number: int | None, one: str, many: str = "") -> str:
         f"{number} {form(number, 'object')} {form(number, 'is', 'are')} missing"
     """
     return one if number == 1 else many or f"{one}s"
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """Return the first of *names*, and how many more there are: ``a, b and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,9 +9,11 @@ A name says all that a listing is asked for::
 
 The digits after the id are a digest of the schema, so a registry that was set up anew, and gave an
 id a second meaning, does not overwrite the first one.  An object is never deleted: a schema that
-was fetched after all counts for more than a note that it is missing.  A number of 8 bytes begins
+was fetched after all counts for more than a note that it is missing, and what a registry did not
+know once it may know later: each sink asks again for all that is noted.  A number of 8 bytes begins
 like a record with a small id: where nothing else does, the registry's schema under that id counts
-only if it is registered for the topic, and so a missing one is noted apart.
+only if it is registered for the topic, and so a missing one is noted apart.  What is noted as
+unknown alone may be a number too; a record's is noted as missing besides.
 """
 
 import hashlib
@@ -23,7 +25,7 @@ from typing import Any, Final, Self
 import orjson
 
 from kbackup.connect.registry import Reference, RegisteredSchema
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, some
 from kbackup.naming import Layout
 from kbackup.stores import Store, put_json
 
@@ -79,9 +81,9 @@ class SchemaIndex:
 
     Attributes:
         keys: The objects of each schema; several if its id had several meanings.
-        unknown: Those that the registry did not have.
+        unknown: Those that the registry did not have when it was last asked.
         noted: Those that could not be fetched when they were met.
-        numbers: Those of *noted* that only what may be numbers names.
+        numbers: Those of *unknown* and *noted* that only what may be numbers names.
     """
 
     keys: Mapping[SchemaUse, tuple[str, ...]]
@@ -93,6 +95,20 @@ class SchemaIndex:
     def missing(self) -> list[SchemaUse]:
         """Those that are still to be fetched."""
         return sorted(self.noted - self.keys.keys() - self.unknown)
+
+    def lacking(self, topics: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield code and text of a warning about the schemas that *topics* lack.
+
+        What may be a number, and is no schema that the registry has, is not one of them.
+        """
+        unknown = sorted(self.unknown - self.numbers)
+        for code, uses, why in (
+            ("missing_schemas", self.missing, "the Schema Registry did not answer"),
+            ("unknown_schemas", unknown, "the Schema Registry does not have it"),
+        ):
+            lacking = [str(use) for use in uses if use.topic in topics]
+            if lacking:
+                yield code, f"not stored: {some(lacking)}: {why}; each sink asks again"
 
     @classmethod
     def read(cls, store: Store, layout: Layout, topics: Collection[str] | None = None) -> Self:
@@ -110,8 +126,12 @@ class SchemaIndex:
                 else:
                     keys[use] = (*keys.get(use, ()), key)
         unknown = others[UNKNOWN] - keys.keys()
-        noted, numbers = others[MISSING] | others[NUMBERS], others[NUMBERS] - others[MISSING]
+        noted = others[MISSING] | others[NUMBERS]
+        numbers = (noted | unknown) - others[MISSING]
         return cls(keys, frozenset(unknown), frozenset(noted), frozenset(numbers))
+
+
+NO_SCHEMAS: Final = SchemaIndex({}, frozenset(), frozenset())
 
 
 def folder(layout: Layout) -> str:

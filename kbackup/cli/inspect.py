@@ -118,12 +118,14 @@ def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
+    from kbackup.catalog.schemas import SchemaIndex  # noqa: PLC0415
     from kbackup.runs import locks, wiring  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
     session, reading = at.session, at.reading()
-    notes = Notes(at.known(), locks.holders(at.store, at.layout, "sink"))
+    index = SchemaIndex.read(at.store, at.layout)
+    notes = Notes(at.known(), locks.holders(at.store, at.layout, "sink"), index)
     read = None
     if deep:
         engine = wiring.engine_settings(session.settings, find_jvm())

@@ -29,6 +29,7 @@ _MEANING: Final = {
 """What an exit code means if nothing more precise is known."""
 
 _MORE_PRECISE: Final = {
+    "registry": "the Schema Registry cannot be used",
     "outdated": "the newest good run is too old, or there is none",
     "audit": "the target does not hold what was written to it",
 }

@@ -112,7 +112,10 @@ def verify_count(summary: Event, partitions: Sequence[Event], findings: Sequence
     if not errors and summary.get("errors"):
         results.append("not all of it could be checked")
     parts.append(duration(summary.get("seconds")))
-    return f"{', '.join(parts)}: {', '.join(results) or 'nothing wrong'}"
+    if not results:  # what is missing is known by the ledger
+        no_ledger = any(each["code"] == "no_ledger" for each in summary.get("warnings") or ())
+        results = ["nothing wrong with what is there" if no_ledger else "nothing wrong"]
+    return f"{', '.join(parts)}: {', '.join(results)}"
 
 
 _CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}

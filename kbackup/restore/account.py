@@ -217,7 +217,7 @@ class RestoreProgress:
                 else:
                     objects, records = objects - 1, records - each.place.get("records", 0)
             self.left_out(where, records, objects, skipped)
-            summary.skip("unregistered_schemas", report.done.strange_schemas)
+            summary.skip("records_of_unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
     def _is_news(self, place: _Place, failure: Failure) -> bool:

@@ -38,7 +38,7 @@ class Done:
         duplicates: Records that several objects hold, each of them written once.
         zero_timestamps: Timestamps of 0 ms, written as 1 ms.
         bad_objects: File sets of which rows were left out as bad.
-        strange_schemas: Keys and values written with the id of a schema that the backup lacks.
+        strange_schemas: Records written with the id of a schema that the backup lacks.
     """
 
     records: int = 0

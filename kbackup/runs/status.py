@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kbackup import clock
+from kbackup.catalog.schemas import SchemaIndex
 from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Event
 from kbackup.naming import Layout
@@ -147,6 +148,11 @@ def status(
     if group is not None and newest is not None:
         group = newest.group  # a lock names that of the restore
     summary.partitions = rows or []
+    if of.keeps_success:
+        index = SchemaIndex.read(store, layout, sorted(names) or None)
+        schemas_of = {use.topic for use in index.unknown.union(index.missing)}
+        for code, text in index.lacking(select(schemas_of, names, pattern)):
+            summary.warn(code, text)
     _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
     summary.facts |= {
         "topics_dir": layout.topics_dir,

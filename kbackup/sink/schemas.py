@@ -2,13 +2,15 @@
 
 A task looks at the ids in a batch before the batch is filed, so a schema is stored before the cut
 that needs it is committed.  Nothing here keeps a record from being backed up: a schema that cannot
-be fetched is noted in the bucket, makes the run exit 3, and is asked for again by the next one.
+be fetched is noted in the bucket, makes the run exit 3, and is asked for again by the next one.  So
+is one that the registry does not have, which changes no exit code: what is no record's may look so.
 
 A number of 8 bytes, as Kafka's LongSerializer writes it, begins with a zero and what may be the id
 of any schema; so does a windowed key that is made of one.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -94,12 +96,14 @@ class SchemaSource:
     Attributes:
         registries: The registry of each part, by "key" and "value".
         stored: The schemas that the backup has already.
+        unknown: Those that the registry did not have a moment ago.
         samples: For each part a few of them, with their objects: a registry that has others under
             their ids was set up anew, and gives ids a second meaning.
     """
 
     registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
     stored: frozenset[SchemaUse] = frozenset()
+    unknown: frozenset[SchemaUse] = frozenset()
     samples: Mapping[str, Samples] = field(default_factory=dict)
 
 
@@ -126,6 +130,7 @@ class SchemaKeeper:
     run: str
     line: Line
     _settled: set[SchemaUse] = field(default_factory=set)
+    _unknown: set[SchemaUse] = field(default_factory=set)  # of those settled
     _parts: set[tuple[str, str]] = field(default_factory=set)  # with a schema that is known
     _numbers: set[SchemaUse] = field(default_factory=set)  # taken for numbers so far
     _missing: set[tuple[SchemaUse, str]] = field(default_factory=set)
@@ -135,7 +140,8 @@ class SchemaKeeper:
 
     def __post_init__(self) -> None:
         self._compared_s = self.clock.steady_s()
-        self._settled |= self.source.stored
+        self._unknown |= self.source.unknown
+        self._settled |= self.source.stored | self._unknown
         self._parts |= {(use.topic, use.part) for use in self.source.stored}
 
     def meet(self, where: TopicPartition, batch: pa.RecordBatch) -> None:
@@ -178,6 +184,7 @@ class SchemaKeeper:
         if is_known:
             self._parts.add(of_part)
             return
+        self._unknown.add(use)
         strangers, most = self._strangers_of(use) + 1, self._strangers_most(use)
         self._strangers[of_part] = strangers
         of = f" for {use.topic}" if numbers else ""
@@ -189,8 +196,11 @@ class SchemaKeeper:
         self._tell(where, "unknown_schema", text, use)
 
     def _compare(self) -> None:
-        """Ask for all schemas again that are met, if their registry was set up anew."""
+        """Ask again for what the registry did not have, and for all if it was set up anew."""
         self._compared_s = self.clock.steady_s()
+        self._settled -= self._unknown
+        self._unknown.clear()
+        self._strangers.clear()
         for part, samples in self.source.samples.items():
             registry = connect(self.source.registries[part])
             registry.forget()
@@ -246,19 +256,27 @@ def fetch(
         RegistryError: If it does not answer.
         StoreError: If nothing can be stored.
     """
+    found = _look(registry, use, numbers=numbers, bodies=bodies)
+    if isinstance(found, KeptSchema):
+        schemas.put(store, layout, found)
+        return True
+    for what in (schemas.UNKNOWN,) if numbers else (schemas.MISSING, schemas.UNKNOWN):
+        schemas.note(store, layout, use, what, found)
+    return False
+
+
+def _look(
+    registry: RegistrySettings, use: SchemaUse, *, numbers: bool, bodies: pa.BinaryArray | None
+) -> KeptSchema | str:
+    """Return a schema of *registry*, or why it is none of *use*: `fetch`."""
     connection = connect(registry)
     found = connection.schema(use.id)
     if found is None:
-        why = f"{registry.name} has no schema {use.id}"
-        schemas.note(store, layout, use, schemas.UNKNOWN, why)
-        return False
+        return f"{registry.name} has no schema {use.id}"
     versions = connection.versions(use.id)
     if numbers and not _counts(use, found, versions, bodies):
-        why = f"{registry.name} has schema {use.id}, but for others: {', '.join(sorted(versions))}"
-        schemas.note(store, layout, use, schemas.UNKNOWN, why)
-        return False
-    schemas.put(store, layout, KeptSchema(use, found, versions))
-    return True
+        return f"{registry.name} has schema {use.id}, but for others: {', '.join(sorted(versions))}"
+    return KeptSchema(use, found, versions)
 
 
 def _counts(
@@ -326,32 +344,59 @@ def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layo
         except RegistryError as error:
             silent.add(part)
             _log.warning("whether %s is still the same is not known: %s", settings.name, error)
-    for use in index.missing:
-        if use.part not in registries or use.part in silent:
-            continue
+    found, unknown = _ask_again(index, registries.keys() - silent, registries, store, layout)
+    return SchemaSource(registries, frozenset(stored | found), frozenset(unknown), samples)
+
+
+def _ask_again(
+    index: SchemaIndex,
+    parts: set[str],
+    registries: Mapping[str, RegistrySettings],
+    store: Store,
+    layout: Layout,
+) -> tuple[set[SchemaUse], set[SchemaUse]]:
+    """Store what is noted in *index* and known by now; return that, and what still nobody knows.
+
+    What may be numbers and is unknown is left to a record that shows that it is none.
+    """
+    stored, unknown = set[SchemaUse](), set[SchemaUse]()
+    asked = Counter[tuple[str, str]]()
+    for use in (*index.missing, *sorted(index.unknown - index.numbers)):
+        is_new = use not in index.unknown
+        asked[use.topic, use.part] += not is_new
+        if use.part not in parts or asked[use.topic, use.part] > STRANGERS_MOST:
+            continue  # of many strangers the low numbers are the likely ones
+        numbers = use in index.numbers
         try:
-            numbers = use in index.numbers
-            if fetch(registries[use.part], store, layout, use, numbers=numbers):
-                stored.add(use)
+            found = _look(registries[use.part], use, numbers=numbers, bodies=None)
         except RegistryError as error:
-            silent.add(use.part)
+            parts = parts - {use.part}
             _log.warning("%s is still missing: %s", use, error)
-    return SchemaSource(registries, frozenset(stored), samples)
+            continue
+        if isinstance(found, KeptSchema):
+            schemas.put(store, layout, found)
+            stored.add(use)
+            continue
+        if is_new:
+            schemas.note(store, layout, use, schemas.UNKNOWN, found)
+        if not numbers:
+            unknown.add(use)
+    return stored, unknown
 
 
 def report(
     source: SchemaSource, store: Store, layout: Layout, topics: Collection[str], summary: Summary
 ) -> None:
-    """Count the schemas that *topics*, as they are stored, still lack: then the run exits 3.
+    """Name the schemas that *topics*, as they are stored, still lack.
+
+    The run exits 3 where the registry did not answer, and not where it does not have them.
 
     Raises:
         StoreError: If the store does not list them.
     """
     if not source.registries:
         return
-    missing = [use for use in SchemaIndex.read(store, layout).missing if use.topic in topics]
-    if missing:
-        summary.skip("missing_schemas", len(missing))
-        names = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        why = "the Schema Registry did not answer; the next run asks for them again"
-        summary.warn("missing_schemas", f"not stored: {names}: {why}")
+    index = SchemaIndex.read(store, layout)
+    summary.skip("missing_schemas", sum(use.topic in topics for use in index.missing))
+    for code, text in index.lacking(topics):
+        summary.warn(code, text)

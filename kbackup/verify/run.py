@@ -22,7 +22,8 @@ from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.judging import Recorded
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import OTHER_FORMAT, Catalog, FileSet, not_in_backup, nothing_there
-from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form
+from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
+from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, some
 from kbackup.events import Event, Warned
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
@@ -115,10 +116,12 @@ class Notes:
     Attributes:
         known: What the backup says about itself, read before it is listed.
         locks: Holders of lock objects.
+        schemas: The schemas of a registry that were stored, or are lacking.
     """
 
     known: BackupState = NOTHING
     locks: Iterable[Holder] = ()
+    schemas: SchemaIndex = NO_SCHEMAS
 
 
 def verify(
@@ -168,12 +171,6 @@ def verify(
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
     known = notes.known
-    if unknown := sum(ledger.unknown for ledger in known.ledgers.values()):
-        text = (
-            f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')} of kinds that "
-        )
-        text += "only a later version of kbackup knows; they are ignored"
-        yield summary.warn("unknown_rows", text)
     for damage in known.all_damage():
         summary.fail(CorruptObjectError(damage.name, damage.why, REBUILD, key=damage.name))
     entries: Mapping[TopicPartition, Sequence[Recorded]] = known.recorded
@@ -189,6 +186,8 @@ def verify(
     for topic in chosen:
         if topic not in there:
             raise not_in_backup(topic, found)
+    for code, text in (*_unsaid(known, found, chosen), *notes.schemas.lacking(chosen)):
+        yield summary.warn(code, text)
     wheres = sorted(
         where
         for where in {*found.sets, *known.partitions()}
@@ -223,6 +222,24 @@ def verify(
         places = offsets.partition(" ")[0]
         how = f"move damaged objects away, then run kbackup sink --repair {places} with the sink's"
         yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
+
+
+def _unsaid(
+    known: BackupState, found: Catalog, chosen: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield code and text of warnings about what the ledger does not say to this version."""
+    if unknown := sum(ledger.unknown for ledger in known.ledgers.values()):
+        rows = f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')}"
+        text = f"{rows} of kinds that only a later version of kbackup knows; they are ignored"
+        yield "unknown_rows", text
+    told = {where.topic for where in known.recorded}
+    without = {where.topic for where in found.sets} & set(chosen)
+    if without := {topic for topic in without - told if not known.has_ledger(topic)}:
+        text = (
+            f"the ledger says nothing of {some(sorted(without))}: what is missing shows only where "
+            f"it left a gap between other objects; {REBUILD}"
+        )
+        yield "no_ledger", text
 
 
 def _only(

@@ -107,8 +107,10 @@ def _under(column: pa.BinaryArray, schema_id: int) -> pa.BinaryArray:
     return column.filter(pc.starts_with(column, head_of(schema_id)))
 
 
-def renumbered(column: pa.BinaryArray, ids: Mapping[int, int]) -> tuple[pa.BinaryArray, int]:
-    """Return *column* with the ids of *ids* replaced; and how many rows name another one.
+def renumbered(
+    column: pa.BinaryArray, ids: Mapping[int, int]
+) -> tuple[pa.BinaryArray, pa.BooleanArray | None]:
+    """Return *column* with the ids of *ids* replaced; and which rows name another one, if any do.
 
     Rows without a prefix, and what follows the prefix, stay as they are.
     """
@@ -120,8 +122,7 @@ def renumbered(column: pa.BinaryArray, ids: Mapping[int, int]) -> tuple[pa.Binar
         for head, at in zip(old, found, strict=True)
     ]
     is_other = [at is not None and at > 0 and at not in ids for at in found]
-    of_rows = pa.array(is_other, pa.bool_()).take(heads.indices)
-    others = pc.sum(of_rows, min_count=0).as_py() if any(is_other) else 0
+    others = pa.array(is_other, pa.bool_()).take(heads.indices) if any(is_other) else None
     if new != old:
         bodies = pc.binary_slice(column, HEAD_BYTES, _END)
         begins = pa.array(new, pa.binary()).take(heads.indices)

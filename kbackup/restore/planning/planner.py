@@ -128,9 +128,8 @@ class Planner:
         names = self._inventory.topics() if self._only is None else sorted(self._only)
         self._inventory.look_at(names)
         intents = [intent for name in names for intent in self._intents(name)]
-        existing = self._cluster.topics(
-            {intent.target for intent in intents} & set(self._cluster.topic_names())
-        )
+        there = set(self._cluster.topic_names())
+        existing = self._cluster.topics({intent.target for intent in intents} & there)
         wheres = [
             TopicPartition(topic.name, partition)
             for topic in existing.values()
@@ -148,7 +147,7 @@ class Planner:
             self._cluster.topic_config(existing),
         )
         others = [intent for name in self._beside for intent in self._named(name)]
-        clashes = list(safety.collisions([*intents, *others]))
+        clashes = list(safety.collisions([*intents, *others], there))
         topics = [self._topic(intent, held, clashes) for intent in intents]
         return RestorePlan(tuple(topics), self._group, held.spans)
 

@@ -4,7 +4,7 @@ Source: the order and meaning of the checks are those of the section "restore sa
 documentation's explanation of guarantees.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -317,8 +317,13 @@ def small_messages(intent: Intent, limit: int | None) -> list[tuple[str, str]]:
     return [("message_size", f"{intent.target}: {text}")]
 
 
-def collisions(intents: Iterable[Intent]) -> Iterator[KbackupError]:
-    """Yield the reasons that concern several topics at once."""
+def collisions(intents: Iterable[Intent], there: Collection[str] = ()) -> Iterator[KbackupError]:
+    """Yield the reasons that concern several topics at once.
+
+    Args:
+        intents: From where to where.
+        there: The topics that the target cluster has.
+    """
     by_target: dict[str, list[str]] = {}
     by_metric: dict[str, set[str]] = {}
     for intent in intents:
@@ -332,12 +337,14 @@ def collisions(intents: Iterable[Intent]) -> Iterator[KbackupError]:
                 "restore them one by one with --if-exists append, or choose another renaming",
                 topic=target,
             )
-    for targets in by_metric.values():
-        if len(targets) > 1:
-            names = " and ".join(sorted(targets))
+    taken = {name.replace(".", "_"): name for name in sorted(there)}
+    for metric, targets in by_metric.items():
+        new = sorted(targets.difference(there))
+        both = sorted({*targets, taken.get(metric, new[0])}) if new else []
+        if len(both) > 1:
             yield IllegalTopicNameError(
-                f"{names} differ only by . and _",
+                f"{' and '.join(both)} differ only by . and _",
                 "Kafka does not allow both, because their metrics would have the same name",
                 "choose another renaming",
-                topic=min(targets),
+                topic=new[0],
             )

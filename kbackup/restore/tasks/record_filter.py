@@ -134,12 +134,15 @@ class RecordFilter:
 
     def _renumbered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Give keys and values the ids that their schemas have in the target's registry."""
+        strange = pa.nulls(len(batch), pa.bool_())
         for part, ids in self._job.schema_ids.get(self._unit.source.topic, {}).items():
             column, others = renumbered(batch[part], ids)
-            self._count(strange_schemas=others)
+            if others is not None:
+                strange = pc.or_kleene(strange, others)
             if column is not batch[part]:
                 at = batch.schema.get_field_index(part)
                 batch = batch.set_column(at, batch.schema.field(at), column)
+        self._count(strange_schemas=pc.sum(strange, min_count=0).as_py())
         return batch
 
     def _changed(self, batch: pa.RecordBatch) -> pa.RecordBatch:

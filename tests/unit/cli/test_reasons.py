@@ -9,7 +9,7 @@ from kbackup.cli.reasons import (
     render_error,
     sentence,
 )
-from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError
+from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError, RegistryError
 from kbackup.naming import check_topic
 
 
@@ -190,3 +190,12 @@ def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so
     A command that never began does not advise continuing it.
     """
     assert is_so == has_worked(summary)
+
+
+def test_a_registry_that_fails_is_no_failure_of_kafka() -> None:
+    """
+    The reason names the service that cannot be used, though both have one exit code.
+    """
+    summary = {"exit_code": 5, "errors": [RegistryError("asked in vain").to_dict()]}
+
+    assert "exit 5: the Schema Registry cannot be used" == exit_reason(summary)

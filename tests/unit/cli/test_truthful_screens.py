@@ -81,3 +81,19 @@ def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
 
     assert "nothing wrong" not in shown
     assert "not all of it could be checked" in shown
+
+
+def test_a_backup_without_a_ledger_is_called_good_only_as_far_as_it_is_there(show: Any) -> None:
+    """
+    Where the ledger says nothing, nobody knows of an object that is gone.
+    """
+    row = {"type": "partition", "topic": "a", "partition": 0, "objects": 1, "state": "ok"}
+    warning = {"type": "warning", "code": "no_ledger", "text": "the ledger says nothing of a"}
+    summary = {
+        "command": "restore verify", "result": "ok", "exit_code": 0, "errors": [],
+        "warnings": [warning], "partitions": [row],
+    }  # fmt: skip
+
+    shown = show("restore verify", [warning, row], summary).stdout
+
+    assert "nothing wrong with what is there" in shown

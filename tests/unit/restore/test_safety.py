@@ -141,6 +141,21 @@ def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
     assert ["illegal_topic_name"] == [error.code for error in found]
 
 
+@pytest.mark.parametrize(
+    ("there", "expected"), [(["a.b"], ["illegal_topic_name"]), (["a.b", "a_b"], []), (["ab"], [])]
+)
+def test_a_name_that_kafka_would_take_for_an_existing_topics_is_refused(
+    there: list[str], expected: list[str]
+) -> None:
+    """
+    A topic to create is refused where one is there whose name differs only by dot and underscore; a
+    topic that is there itself is not.
+    """
+    found = list(collisions([replace(COPY, target="a_b")], there))
+
+    assert expected == [error.code for error in found]
+
+
 @pytest.mark.parametrize("partitions", [pytest.param(None, id="created"), 3])
 @pytest.mark.parametrize(
     ("config", "is_compacted", "expected"),

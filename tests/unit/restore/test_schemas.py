@@ -166,7 +166,7 @@ def test_a_record_of_a_schema_that_the_backup_lacks_is_counted(
     done = copy.restore(registry.url)
 
     assert (["lacking_schema"], 0) == (warned, plan["exit_code"])
-    assert (3, {"unregistered_schemas": 2}) == (done["exit_code"], done["skipped"])
+    assert (3, {"records_of_unregistered_schemas": 2}) == (done["exit_code"], done["skipped"])
     assert [good, head_of(9) + b"\2", head_of(9) + b"\4"] == copy.values()
 
 

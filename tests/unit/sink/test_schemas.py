@@ -1,5 +1,7 @@
 """The schemas that full records name: a sink stores each of them beside its objects."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -14,13 +16,17 @@ from kbackup.connect import registry as registries
 from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings
 from kbackup.connect.registry.framing import head_of
 from kbackup.naming import Layout
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment
+from kbackup.runs.status import status
+from kbackup.runs.summary import Summary
 from kbackup.sink.run import SinkRun
 from kbackup.sink.schemas import SchemaKeeper, begin
 from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.verify.run import Notes, verify
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -195,6 +201,36 @@ def test_bytes_that_only_look_like_it_are_no_reason_to_worry(
 
     assert (0, 20) == (done["exit_code"], len(registry.asked))
     assert (20, [], {}) == (len(index(store).unknown), index(store).missing, kept(store))
+
+
+def test_a_schema_that_the_registry_did_not_have_is_asked_for_until_it_does(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    Each run asks for it and names it, so do ``verify`` and ``status``, and none fails for it: the
+    registry has answered.
+    """
+    kafka = orders(head_of(1) + b"\2")
+
+    def run() -> tuple[int, list[str], int]:
+        done = sink(kafka, store, schema_registry_url=registry.url)
+        return done["exit_code"], codes(done), len(kept(store))
+
+    def codes(done: Mapping[str, Any]) -> list[str]:
+        return sorted(each["code"] for each in done["warnings"] if "schema" in each["code"])
+
+    first, second = run(), run()
+    checked = Summary("r", "restore verify")
+    opened, now = open_store(store), datetime.now(UTC)
+    list(verify(opened, LAYOUT, ReadOptions(), checked, now=now, notes=Notes(schemas=index(store))))
+
+    assert (0, ["unknown_schemas"], 0) == second
+    assert (0, 0) == (first[0], first[2])
+    assert ["unknown_schemas"] == codes(checked.finish())
+    assert ["unknown_schemas"] == codes(status(opened, LAYOUT, max_age_s=None, now=now))
+    registry.add("orders-value", '"int"')
+    registries.connect.cache_clear()
+    assert (0, [], 1) == run()
 
 
 def test_numbers_of_eight_bytes_are_told_apart(

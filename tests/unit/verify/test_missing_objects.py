@@ -235,3 +235,21 @@ def test_rows_are_never_paired_by_guess(
     verified = Verified(backup, deep=True)
 
     assert (7, [("corrupt", keys[which])]) == (verified.exit_code, verified.errors)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
+def test_a_backup_whose_ledger_is_gone_is_not_vouched_for(deep: bool) -> None:
+    """
+    It is no error, as another tool's bucket has no ledger; but it is said, because without one
+    nobody misses the last object.
+    """
+    backup = Backup()
+    backup.run("orders", 0, range(5), range(5, 9))
+    backup.runs.clear()
+
+    found = Verified(backup, deep=deep)
+
+    assert (0, ["no_ledger"]) == (
+        found.exit_code,
+        [each["code"] for each in found.summary["warnings"]],
+    )
