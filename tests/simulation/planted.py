@@ -21,6 +21,7 @@ from kbackup.restore.planning import resuming as left
 from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
 from kbackup.runs.position import BackupSource, CommitMetadata, Mark
 from kbackup.sink import keep, run
+from kbackup.sink.plan import make_plan
 from kbackup.stores import ObjectHead, Store
 
 Planted = Callable[[], AbstractContextManager[Any]]
@@ -78,7 +79,7 @@ def a6() -> AbstractContextManager[Any]:
 
 def a7() -> AbstractContextManager[Any]:
     """What expires while a first backup begins is no gap."""
-    make = run.make_plan
+    make = make_plan
 
     def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
         return make(*given[:4], **named)
