@@ -142,7 +142,8 @@ class RecordFilter:
             if column is not batch[part]:
                 at = batch.schema.get_field_index(part)
                 batch = batch.set_column(at, batch.schema.field(at), column)
-        self._count(strange_schemas=pc.sum(strange, min_count=0).as_py())
+        if strange.null_count < len(strange):
+            self._count(strange_schemas=pc.sum(strange, min_count=0).as_py())
         return batch
 
     def _changed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
