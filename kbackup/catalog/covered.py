@@ -54,7 +54,7 @@ class Covered:
                 yield Finding("overlap", self.where, one.holding.key, text=text, is_error=False)
         if inside:
             number = len(inside)
-            text = f"{counted(number, 'value object')} {form(number, 'is', 'are')} beside whole "
+            text = f"{counted(number, 'value object')} {form(number, 'is', 'are')} beside full "
             text += "records, which are used instead"
             yield Finding("overlap", self.where, None, text=text, is_error=False)
 

@@ -230,11 +230,24 @@ def list_backup(
     Raises:
         StoreError: If the listing cannot be had whole.
     """
+    entries = _entries(store, layout, topics)
+    return sorted_out(entries, layout, options, topics=topics, only_format=only_format)
+
+
+def sorted_out(
+    entries: Iterable[StoredObject],
+    layout: Layout,
+    options: FormatOptions,
+    *,
+    topics: Collection[str] = (),
+    only_format: str | None = None,
+) -> Catalog:
+    """Return the catalog of *entries*, in the order of their keys: `list_backup`."""
     catalog = Catalog()
     found: dict[TopicPartition, dict[tuple[str, ...], FileSet]] = {}
     known: dict[str, str | None] = {}
     indexes: set[str] = set()
-    for entry in _entries(store, layout, topics):
+    for entry in entries:
         parts = _parts(catalog, layout, entry, topics)
         if parts is None:
             continue

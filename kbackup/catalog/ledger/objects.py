@@ -1,7 +1,7 @@
 """What the ledger says of one topic's objects, and of the offsets that are not in any."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,6 +56,24 @@ class PartitionLedger:
         again = self._unbroken(present, since=True) if self.lost else {}
         stored = [span for view in MAIN_VIEWS for span in again.get(view, ())]
         lost = [entry for entry in self.lost if not _is_within(entry, stored)]
+        is_accepted = self._acceptance()
+        lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
+        return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
+
+    def removed(self, present: Container[str]) -> list[Entry]:
+        """Return the objects that are not there and were removed on purpose, in offset order.
+
+        Args:
+            present: The keys of a listing that was made after the ledger was read.
+        """
+        if not self.accepted:
+            return []
+        is_accepted = self._acceptance()
+        gone = (entry for key, entry in self.objects.items() if key not in present)
+        return sorted(filter(is_accepted, gone), key=lambda entry: (entry.first, entry.key or ""))
+
+    def _acceptance(self) -> Callable[[Entry], bool]:
+        """Return what tells whether an object that is gone was removed on purpose."""
         agreed = defaultdict(list)
         for one in self.accepted:
             agreed[one.key].append(one)
@@ -64,8 +82,7 @@ class PartitionLedger:
             ranges = agreed[None] if entry.key is not None else ()
             return any(_accepts(one, entry) for one in (*agreed[entry.key], *ranges))
 
-        lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
-        return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
+        return is_accepted
 
     def _unbroken(
         self, present: Container[str], *, since: bool = False

@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 from kbackup import converters, formats
+from kbackup.catalog import listing
 from kbackup.catalog.column import given_converter, reads
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
@@ -29,9 +31,10 @@ from kbackup.restore.planning.safety import Intent
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
-from kbackup.stores import ObjectHead, Store
+from kbackup.stores import ObjectHead, Store, StoredObject
 
 _THREADS: Final = 16
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Inventory:
@@ -87,6 +90,27 @@ class Inventory:
     def wanted(self, topic: str) -> list[TopicPartition]:
         """Return the partitions that have objects and are asked for, by number."""
         return [where for where in self.stored(topic) if self._is_wanted(where)]
+
+    def once_stored(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions that had objects, whatever became of them, and are asked for."""
+        wheres = (where for where in self._there.get(topic, []) if self._is_wanted(where))
+        return [where for where in wheres if self._known.ledger(where).objects]
+
+    def removed(self, where: TopicPartition) -> list[FileSet]:
+        """Return the sets of values that were removed on purpose, as the ledger knows them.
+
+        A restore that passed them counts rows from there on.
+        """
+        layout, topics = wiring.layout(self._settings), [where.topic]
+        gone = self._known.ledger(where).removed(self._catalog.keys)
+        if not gone or layout.is_generic:
+            return []
+        entries = (StoredObject(one.key or "", one.bytes or 0, _EPOCH, "") for one in gone)
+        found = listing.sorted_out(
+            entries, layout, wiring.format_options(self._settings), topics=topics,
+            only_format=wiring.only_format(self._settings),
+        ).sets  # fmt: skip
+        return [files for files in found.get(where, ()) if files.main and not files.is_whole]
 
     def sets(self, topic: str) -> Iterable[FileSet]:
         """Yield every set of *topic*, in order."""

@@ -411,7 +411,11 @@ class PartitionPlanner:
             refusals += indivisible(where, sets, self.window, facts)
             sets = [files for files in sets if self.window.takes(files, facts(files))]
         own = None if share is None else share.sets
-        left = remaining(self.inventory.facts_of_begun, sets, mark, self.inventory.cut_of, own)
+        gone = [] if mark is None or not mark.place.values else self.inventory.removed(where)
+        gone = [files for files in gone if self.window.takes(files, facts(files))]
+        left = remaining(
+            self.inventory.facts_of_begun, sets, mark, self.inventory.cut_of, own, gone
+        )
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None

@@ -161,8 +161,9 @@ class Planner:
 
         Where they share targets these are all, and not only those with objects that are asked for.
         """
-        if self._map.is_same:
-            return self._inventory.wanted(intent.source)
+        if self._map.is_same:  # of a topic without any object, what was restored before is known
+            wanted = self._inventory.wanted(intent.source)
+            return wanted or self._inventory.once_stored(intent.source)
         count = min(intent.partitions, PARTITIONS_BELIEVED)
         every = {TopicPartition(intent.source, partition) for partition in range(count)}
         return sorted(every.union(self._inventory.stored(intent.source)))

@@ -234,6 +234,7 @@ def remaining(
     mark: Mark | None,
     cut_of: CutOf | None = None,
     own: Collection[str] | None = None,
+    gone: Sequence[FileSet] = (),
 ) -> Remaining:
     """Return what is left of *sets*, in their order.
 
@@ -244,11 +245,12 @@ def remaining(
         mark: Where the restore stands; None where it begins.
         cut_of: Tells which sets are of one cut; without, each may be of its own.
         own: The sets that hold records of the target, where a topic is chosen for each record.
+        gone: Sets of values that were removed on purpose: their rows count where they were.
     """
     if mark is None:
         return Remaining(tuple(sets))
     where = mark.source.where
-    done, before, refusal = _done_values(facts_of, where, sets, mark.place)
+    done, before, refusal = _done_values(facts_of, where, sets, mark.place, gone)
     known = _begun(facts_of, sets, mark.place.offset)
     done |= _ended(known, mark.place.offset)
     if refusal is None and mark.total is not None:
@@ -294,10 +296,17 @@ def facts_of_begun(store: Store, files: FileSet) -> Facts | None:
 
 
 def _done_values(
-    facts_of: FactsOf, where: TopicPartition, sets: Sequence[FileSet], place: Cursor
+    facts_of: FactsOf,
+    where: TopicPartition,
+    sets: Sequence[FileSet],
+    place: Cursor,
+    gone: Sequence[FileSet],
 ) -> tuple[set[str], str, KbackupError | None]:
     """Return the value sets that are done, their chain, and what is wrong with them."""
     has_values = any(not files.is_whole for files in sets)
+    lost = {files.id for files in gone}
+    if gone:
+        sets = sorted((*sets, *gone), key=lambda one: (one.start_offset, one.encoded_partition))
     if not place.values or not has_values:
         return set(), "", None
     at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), None)
@@ -313,7 +322,7 @@ def _done_values(
         return set(), "", RefusedError(what, why, _DO, **_place(where))
     is_named = not (sets[at].is_whole or sets[at].is_generic)
     known = facts_of(sets[at]) if is_named else None
-    if known is not None and known.records <= place.rows:
+    if sets[at].id in lost or (known is not None and known.records <= place.rows):
         done, before = [*done, sets[at]], chain(before, [sets[at]])
     return {files.id for files in done}, before, None
 

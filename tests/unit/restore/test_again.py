@@ -1,5 +1,6 @@
 """A restore that is run again: what it goes on from, what it begins anew, what it refuses."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,8 @@ import pyarrow as pa
 import pytest
 from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
 
+from kbackup.catalog.ledger.objects import accepted
+from kbackup.catalog.ledger.rows import Entry, stored
 from kbackup.errors import (
     BadRecordError,
     NewerVersionError,
@@ -15,12 +18,14 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.kafka import Position
-from kbackup.naming import Layout
+from kbackup.naming import Layout, View
 from kbackup.pipeline.views import ViewSpec
-from kbackup.records import SCHEMA
+from kbackup.records import SCHEMA, Facts, Span, TopicPartition
 from kbackup.restore.beginning import begin
 from kbackup.runs.position import Mark
 from tests.support.target import COPY, CrashError, Restoring, position, values
+
+WHERE = TopicPartition("orders", 0)
 
 LAYOUTS = [
     pytest.param(RECORD, id="full records"),
@@ -347,3 +352,53 @@ def test_a_position_of_a_later_version_is_left_to_it(again: Restoring) -> None:
 
     with pytest.raises(NewerVersionError, match="by a later version of kbackup"):
         again.restore()
+
+
+# Objects that were removed on purpose
+
+
+def entered(again: Restoring, keys: Sequence[str], cuts: Sequence[range]) -> list[Entry]:
+    """What the ledger says of objects that are there."""
+    found = []
+    for key, cut in zip(keys, cuts, strict=True):
+        head = again.store.head(key)
+        facts = None if head is None else Facts.from_metadata(head.metadata)
+        assert head is not None
+        assert facts is not None
+        view = View.RECORD if ".record." in key else View.VALUE
+        span = Span(cut.start, cut.stop)
+        found.append(stored(WHERE, key, view, facts, head.size, span, "s1", 0))
+    return found
+
+
+def remove(again: Restoring, rows: Sequence[Entry]) -> None:
+    """Remove objects, and have an operator accept that."""
+    for row in rows:
+        again.store.delete(row.key or "")
+    told = [*again.entries["orders"], *(accepted(row, "v1", 1) for row in rows)]
+    again.entries = {"orders": told}
+
+
+@pytest.mark.parametrize("views", LAYOUTS[:2])
+@pytest.mark.parametrize("removed", [1, 2, 3])
+def test_a_restore_goes_on_after_objects_that_were_removed_on_purpose(
+    again: Restoring, views: tuple[ViewSpec, ...], removed: int
+) -> None:
+    """
+    Objects expire once they are restored: the next restore continues with what is new, in order,
+    also where nothing is left of what it has restored.
+    """
+    cuts = [range(10), range(10, 20), range(20, 30)]
+    keys = again.backup.put("orders", 0, *cuts, views=views)
+    rows = entered(again, keys, cuts)
+    again.entries = {"orders": rows}
+    again.restore(run="r1")
+    remove(again, rows[:removed])
+    idle = again.plan()
+    new = again.backup.put("orders", 0, range(30, 35), views=views)
+    again.entries = {"orders": [*again.entries["orders"], *entered(again, new, [range(30, 35)])]}
+
+    again.restore(run="r2")
+
+    assert ([], []) == (list(idle.refusals), idle.units())
+    assert values(range(35)) == again.cluster.values("copy_of_orders")
