@@ -1,9 +1,10 @@
 """What covers a partition's offsets, by what ledger, listing and objects say."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from kbackup.catalog.coverage import Coverage, Dispute, Holding, Read, Rotation, Said, cover
@@ -12,7 +13,7 @@ from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import BAD
-from kbackup.catalog.reading import read
+from kbackup.catalog.reading import Window, facts, read
 from kbackup.errors import KbackupError, RefusedError, counted, form
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import CutFacts
@@ -24,6 +25,9 @@ _THREADS: Final = 16
 _NAMED: Final = 3
 
 _NOTHING_DECIDED: Final = Coverage()
+
+FactsOf = Callable[[FileSet], Facts | None]
+"""Returns what is known of the records of a set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,14 @@ class Covered:
     where: TopicPartition
     sets: Sequence[FileSet]
     coverage: Coverage = _NOTHING_DECIDED
+
+    def stated(self) -> dict[str, Facts]:
+        """Return what ledger or objects state of the values that are read, by key."""
+        return {
+            one.key: Facts(one.start, one.last, one.records, None, None, one.sha256)
+            for one in (read.holding for read in self.coverage.reads)
+            if one.last is not None and one.records is not None
+        }
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is disputed, as errors, and what is left out, as notes."""
@@ -150,6 +162,46 @@ def covered(
     chosen += [(files.start_offset, files) for files in alone]
     chosen.sort(key=lambda at: (at[0], at[1].encoded_partition))
     return Covered(where, [files for _, files in chosen], found)
+
+
+def within(
+    store: Store,
+    sets: Sequence[FileSet],
+    window: Window,
+    facts_of: FactsOf,
+) -> list[FileSet]:
+    """Return those of the sets to read that may hold records of a window, in order.
+
+    Values of which nothing is known end before the next ones of their directory.  Full records may
+    reach further, so those that began before the window are asked: a HEAD for each.
+
+    Args:
+        store: Where they are.
+        sets: What to read of a partition: `Covered.sets`.
+        window: What is asked for.
+        facts_of: What is known of the records of a set, without a request.
+    """
+    known = {files.id: facts_of(files) for files in sets}
+    begins: dict[tuple[str, bool, bool], int] = {}
+    for files in sets:
+        if files.start_offset <= window.offset.low:
+            lane = files.encoded_partition, files.is_whole, files.is_tombstones
+            begins[lane] = max(files.start_offset, begins.get(lane, 0))
+    early = [
+        files
+        for files in sets
+        if known[files.id] is None
+        and files.start_offset
+        < begins.get((files.encoded_partition, files.is_whole, files.is_tombstones), 0)
+    ]
+    full = [files.main for files in early if files.is_whole and files.main is not None]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        said = pool.map(partial(facts, store), full)
+        known |= dict(zip((file.key for file in full), said, strict=True))
+    ended = {files.id for files in early if not files.is_whole}
+    return [
+        files for files in sets if files.id not in ended and window.takes(files, known[files.id])
+    ]
 
 
 def _rotations(ledger: PartitionLedger) -> Mapping[Span, Rotation]:

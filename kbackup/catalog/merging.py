@@ -131,12 +131,17 @@ def steps(
 
 
 def records(
-    store: Store, sets: Iterable[FileSet], options: ReadOptions, *, offset: int = 0
+    store: Store,
+    sets: Iterable[FileSet],
+    options: ReadOptions,
+    *,
+    offset: int = 0,
+    identity: TopicIdentity = UNKNOWN,
 ) -> Iterator[pa.RecordBatch]:
-    """Read *sets* lazily, as `steps` does, each record once, and stop at the first that is bad.
+    """Read *sets* lazily, as `steps` does, and stop at the first that is bad.
 
-    Full records know which are twice; values are counted on in each directory, and what is
-    before the last one that was read there is twice.
+    Rows of values are counted on from their object's first offset; those below *offset* are left
+    out.
 
     Yields:
         ``records.SCHEMA``, at least one row each, in the order a restore writes them.
@@ -145,21 +150,15 @@ def records(
         KbackupError: If a set is bad; what was yielded before is good.
         StoreError: If the store does not answer.
     """
-    ends: dict[str, int] = {}
-    for step in steps(store, sets, options, offset=offset, wanted=Interval(low=offset)):
+    wanted = Interval(low=offset)
+    for step in steps(store, sets, options, offset=offset, identity=identity, wanted=wanted):
         match step:
             case Failed(_, error) | Skipped(_, Lost(error=error)):
                 raise error
-            case StoredRows(batch, among) if among[0].is_whole:
-                end = batch["offset"][len(batch) - 1].as_py() + 1
-                ends |= {files.encoded_partition: end for files in among}
-                yield batch
-            case StoredRows(batch, (files, *_)):
-                begin = max(ends.get(files.encoded_partition, 0), offset)
-                fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
-                if len(fresh):
-                    ends[files.encoded_partition] = fresh["offset"][len(fresh) - 1].as_py() + 1
-                    yield fresh
+            case StoredRows(batch):
+                asked = batch.filter(pc.greater_equal(batch["offset"], offset))
+                if len(asked):
+                    yield asked
 
 
 def _values(store: Store, files: FileSet, rows: Iterable[pa.RecordBatch | Lost]) -> Iterator[Step]:

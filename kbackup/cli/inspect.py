@@ -177,10 +177,9 @@ def peek_command(
         from kbackup.runs.known import NOTHING  # noqa: PLC0415
 
         at, settings = OpenedBackup.of(session, "restore peek"), session.settings
-        window, known = wiring.window(settings), NOTHING
-        if window.has_times:
-            topic = PeekTarget.parse(what, at.layout).topic
-            known = at.known(if_allowed=True, topics=(topic,))
+        window, place, known = wiring.window(settings), PeekTarget.parse(what, at.layout), NOTHING
+        if place.key is None:  # one object is shown as it is
+            known = at.known(if_allowed=True, topics=(place.topic,))
         records = peek(
             at.store,
             at.layout,

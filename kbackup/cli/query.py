@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,18 +60,16 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
 
     summary = Summary(new_run_id(datetime.now(UTC)), "restore query")
     settings = session.settings
-    found = Found.read(settings)
-    asked = mentioned(sql, found.topics)
-    for topic in sorted(set(found.counted()).intersection(asked)):
+    found = Found.read(settings, partial(mentioned, sql))
+    for topic in found.counted():
         text = (
             f"{topic}: its objects do not store every offset: rows after a hole have offsets too "
             "low"
         )
         session.tell(summary.warn("counted_offsets", text).to_dict())
-    answer = ask(sql, found, asked, wiring.engine_settings(settings, find_jvm()))
-    missing = {where: keys for where, keys in found.missing.items() if where.topic in asked}
-    if missing:
-        summary.fail(incomplete(missing))
+    answer = ask(sql, found, found.topics, wiring.engine_settings(settings, find_jvm()))
+    if found.missing:
+        summary.fail(incomplete(found.missing))
     if output_file is None:
         _print(answer, form)
     else:

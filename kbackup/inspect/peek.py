@@ -5,7 +5,7 @@ Source: kcat 1.7, ``format.c``.
 
 import base64
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog import listing, schemas
+from kbackup.catalog.covered import covered, within
 from kbackup.catalog.listing import Catalog, FileSet, not_in_backup
 from kbackup.catalog.merging import records
 from kbackup.catalog.reading import EVERYTHING, Window
@@ -32,7 +33,7 @@ from kbackup.errors import (
 from kbackup.events import Event
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import TimestampType, TopicPartition
+from kbackup.records import UNKNOWN, Facts, TimestampType, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.stores import Store
 
@@ -312,8 +313,8 @@ def peek(
         only_format: Look at objects of this format alone, unless *what* is a key.
         window: Only records in it.
         key: Only records with this key.
-        known: What the backup says about itself: objects that it shows to hold no record in
-            *window* are not opened.
+        known: What the backup says about itself: it tells which objects a restore would read, and
+            those that it shows to hold no record in *window* are not opened.
 
     Yields:
         JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.
@@ -326,6 +327,7 @@ def peek(
         IncompleteBackupError: If the backup holds nothing of it.
         CorruptObjectError: If an object is damaged; what was yielded before is good.
         ObjectNotFoundError: If there is no such object.
+        RefusedError: If it is not known which objects to read, so that a restore is refused.
     """
     place = PeekTarget.parse(what, layout)
     narrow = only_format if place.key is None else None
@@ -333,10 +335,16 @@ def peek(
         store, layout, options.formats, topics=[place.topic], only_format=narrow
     )
     left, names, has_untimed = count, SchemaNames(store, layout, place.topic), False
+    if place.offset is not None:
+        window = window.narrowed("offset", ">=", place.offset)
+    identity = UNKNOWN if place.key is not None else known.identity(place.topic)
     for where, sets in _chosen(found, place):
-        opened = [each for each in sets if _may_hold(each, window, known)]
+        opened = (
+            sets if place.key is not None else _read(store, where, sets, options, window, known)
+        )
         has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
-        for batch in records(store, opened, options, offset=place.offset or 0):
+        first = place.offset or 0
+        for batch in records(store, opened, options, offset=first, identity=identity):
             rows = _asked_for(batch, window, key).slice(0, left)
             left -= len(rows)
             for row in rows.to_pylist():
@@ -361,10 +369,27 @@ def peek(
         )
 
 
-def _may_hold(files: FileSet, window: Window, known: BackupState) -> bool:
-    """Whether a set may hold records of *window*."""
-    facts = None if files.main is None else known.facts(files.where, files.main)
-    return window.takes(files, facts)
+def _read(
+    store: Store,
+    where: TopicPartition,
+    sets: list[FileSet],
+    options: ReadOptions,
+    window: Window,
+    known: BackupState,
+) -> list[FileSet]:
+    """Return the sets that a restore reads, of those that may hold records of *window*."""
+    found = covered(
+        store, where, sets, known.ledger(where), options, identity=known.identity(where.topic)
+    )
+    for refusal in found.refusals():
+        raise refusal
+    stated = found.stated()
+
+    def facts(files: FileSet) -> Facts | None:
+        said = None if files.main is None else known.facts(where, files.main)
+        return stated.get(files.id) if said is None else said
+
+    return within(store, found.sets, window, facts)
 
 
 def _asked_for(batch: pa.RecordBatch, window: Window, key: bytes | None) -> pa.RecordBatch:
@@ -389,26 +414,7 @@ def _chosen(found: Catalog, place: PeekTarget) -> Iterator[tuple[TopicPartition,
         raise not_in_backup(place.topic, found)
     for where in wheres:
         if place.partition in (None, where.partition):
-            yield where, _from(found.sets[where], place.offset)
-
-
-def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
-    """Return the sets that may hold *offset* or a later one, full records before values.
-
-    Of each directory that is the last one to begin at or before it, and those after it.
-    """
-    ordered = sorted(sets, key=lambda files: (files.start_offset, not files.is_whole))
-    if offset is None:
-        return ordered
-    begins: dict[tuple[str, bool], int] = {}
-    for files in ordered:
-        if files.start_offset <= offset:
-            begins[files.encoded_partition, files.is_whole] = files.start_offset
-    return [
-        files
-        for files in ordered
-        if files.start_offset >= begins.get((files.encoded_partition, files.is_whole), 0)
-    ]
+            yield where, found.sets[where]
 
 
 def _shown(where: TopicPartition, row: Mapping[str, Any], names: SchemaNames) -> Record:

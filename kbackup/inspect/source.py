@@ -19,7 +19,7 @@ variables apply as they do for the commands.  With
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -32,13 +32,21 @@ from pyspark.sql.types import StructType
 
 from kbackup import config
 from kbackup.catalog import listing
-from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.covered import FactsOf, covered, within
+from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import records
 from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import NO_TIMESTAMP, Facts, TimestampType, TopicPartition
+from kbackup.records import (
+    NO_TIMESTAMP,
+    UNKNOWN,
+    Facts,
+    TimestampType,
+    TopicIdentity,
+    TopicPartition,
+)
 from kbackup.runs import known, wiring
 from kbackup.runs.selection import select
 from kbackup.stores import Store, StoreSettings, open_store
@@ -46,63 +54,46 @@ from kbackup.stores import Store, StoreSettings, open_store
 CHUNK_BYTES: Final = 64 * 2**20
 """The approximate size of a chunk, if its objects allow it."""
 
-FactsOf = Callable[[TopicPartition, BackupFile], Facts | None]
-"""Returns what is known about the records in a listed object."""
-
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Objects of one partition, in offset order, that share no record with any other chunk."""
+    """Objects of one partition, in offset order, that share no record with any other chunk.
+
+    Attributes:
+        where: The partition.
+        sets: The objects.
+        identity: Which topic they are of, as far as that is known.
+    """
 
     where: TopicPartition
     sets: tuple[FileSet, ...]
+    identity: TopicIdentity = UNKNOWN
 
 
 def chunks_of(
     found: Mapping[TopicPartition, Sequence[FileSet]],
-    window: Window,
     facts: FactsOf,
     size: int = CHUNK_BYTES,
 ) -> list[Chunk]:
-    """Return what has to be read for *window*.
+    """Return *found* in chunks.
 
     A partition is divided only where earlier objects are known to end before the next one
     begins.  If nothing is known about them, as in a connector's bucket, they are one chunk.
 
     Args:
-        found: The objects of each partition, by start offset.
-        window: What is requested.
+        found: What to read of each partition, in order.
         facts: What is known about an object.
         size: The least bytes of a chunk before the next one begins.
     """
     return [
         chunk
         for where, sets in sorted(found.items())
-        if window.has(where.partition)
-        for chunk in _divided(where, _wanted(sets, window, facts), facts, size)
+        for chunk in _divided(where, sets, facts, size)
     ]
 
 
-def _wanted(sets: Sequence[FileSet], window: Window, facts: FactsOf) -> Iterator[FileSet]:
-    """Yield the sets that may hold what is requested, in order.
-
-    If nothing is known about an object, it may reach up to the next one of its directory.
-    """
-    begins: dict[tuple[str, bool], int] = {}
-    for files in sets:
-        if files.start_offset <= window.offset.low:
-            begins[files.encoded_partition, files.is_whole] = files.start_offset
-    for files in sets:
-        known = None if files.main is None else facts(files.where, files.main)
-        begin = begins.get((files.encoded_partition, files.is_whole), 0)
-        if known is None and files.start_offset < begin:
-            continue
-        if window.takes(files, known):
-            yield files
-
-
 def _divided(
-    where: TopicPartition, sets: Iterator[FileSet], facts: FactsOf, size: int
+    where: TopicPartition, sets: Iterable[FileSet], facts: FactsOf, size: int
 ) -> Iterator[Chunk]:
     held: list[FileSet] = []
     end: int | None = -1  # the last offset of what is held; None if unknown
@@ -113,7 +104,7 @@ def _divided(
             held, end, held_bytes = [], -1, 0
         held.append(files)
         held_bytes += sum(file.size for file in files.files)
-        known = None if files.main is None else facts(where, files.main)
+        known = facts(files)
         end = None if end is None or known is None else max(end, known.last_offset)
     if held:
         yield Chunk(where, tuple(held))
@@ -151,7 +142,7 @@ def table_rows(
         StoreError: If the store does not answer.
     """
     where = chunk.where
-    for batch in records(store, chunk.sets, options):
+    for batch in records(store, chunk.sets, options, identity=chunk.identity):
         count = len(batch)
         kinds = pc.if_else(
             pc.and_(
@@ -208,10 +199,11 @@ class Found:
     Attributes:
         store: Where the backup is.
         options: How objects are read.
-        sets: The objects of each partition, by start offset.
+        sets: What a restore reads of each partition, in order.
         facts: What is known about the records in them, by key.
         topics: Their names, including topics without an object.
         missing: The keys of objects that were stored and are missing.
+        identities: Which topics they are, by name.
     """
 
     store: StoreSettings
@@ -220,14 +212,24 @@ class Found:
     facts: Mapping[str, Facts] = field(default_factory=dict)
     topics: Sequence[str] = ()
     missing: Mapping[TopicPartition, Sequence[str]] = field(default_factory=dict)
+    identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, settings: config.Settings) -> "Found":
-        """List a backup.
+    def read(
+        cls,
+        settings: config.Settings,
+        chosen: Callable[[Sequence[str]], Sequence[str]] = lambda topics: topics,
+    ) -> "Found":
+        """List a backup, and decide what to read of it as a restore does.
+
+        Args:
+            settings: The configuration.
+            chosen: Which of the topics that it asks for are needed.
 
         Raises:
             ConfigurationError: If the settings contradict each other.
             IncompleteBackupError: If a requested topic is not in the backup.
+            RefusedError: If it is not known which objects to read, so that a restore is refused.
             StoreError: If the store does not answer.
         """
         place, options = wiring.store_settings(settings), wiring.reading(settings)
@@ -244,26 +246,35 @@ class Found:
                 raise listing.not_in_backup(topic, found)
         if not topics:
             raise listing.nothing_there(layout.topics_dir or "the bucket")
+        topics = list(chosen(topics))
 
         def is_asked(where: TopicPartition) -> bool:
             chosen = settings.partitions
             return where.topic in topics and (chosen is None or where.partition in chosen)
 
-        sets = {
-            where: of_partition for where, of_partition in found.sets.items() if is_asked(where)
-        }
+        sets, facts = dict[TopicPartition, Sequence[FileSet]](), dict[str, Facts]()
+        for where in filter(is_asked, found.sets):
+            decided = covered(
+                store, where, found.sets[where], said.ledger(where), options,
+                identity=said.identity(where.topic),
+            )  # fmt: skip
+            for refusal in decided.refusals():
+                raise refusal
+            sets[where] = decided.sets
+            facts |= decided.stated()
         missing = {
             where: [one.key or f"{where} {one.first}-{one.last}" for one in lacking]
             for where in filter(is_asked, said.partitions())
             if (lacking := said.ledger(where).missing(found.keys))
         }
-        facts = {
+        facts |= {
             files.main.key: one
             for where, of_partition in sets.items()
             for files in of_partition
             if files.main is not None and (one := said.facts(where, files.main)) is not None
         }
-        return cls(place, options, sets, facts, topics, missing)
+        identities = {topic: said.identity(topic) for topic in topics}
+        return cls(place, options, sets, facts, topics, missing, identities)
 
     def counted(self) -> list[str]:
         """Return the topics with rows whose offsets are shown too low.
@@ -289,11 +300,24 @@ class Found:
         sets = {where: found for where, found in self.sets.items() if where.topic == topic}
         keys = {files.main.key for found in sets.values() for files in found if files.main}
         facts = {key: one for key, one in self.facts.items() if key in keys}
-        return Found(self.store, self.options, sets, facts)
+        return Found(self.store, self.options, sets, facts, identities=self.identities)
 
     def chunks(self, window: Window) -> list[Chunk]:
         """Return what has to be read for *window*."""
-        return chunks_of(self.sets, window, lambda _, file: self.facts.get(file.key))
+
+        def facts(files: FileSet) -> Facts | None:
+            return self.facts.get(files.id)
+
+        store = open_store(self.store)
+        sets = {
+            where: within(store, of_partition, window, facts)
+            for where, of_partition in self.sets.items()
+            if window.has(where.partition)
+        }
+        return [
+            replace(chunk, identity=self.identities.get(chunk.where.topic, UNKNOWN))
+            for chunk in chunks_of(sets, facts)
+        ]
 
 
 class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types

@@ -266,7 +266,7 @@ NEEDS: Final = (
     Need("restore verify", _LIST),
     Need("restore verify --deep", _READ),
     Need("restore verify --rebuild", _READ | {("s3:PutObject", RECORDS)}),
-    Need("restore peek", frozenset({("s3:ListBucket", BUCKET), ("s3:GetObject", OBJECTS)})),
+    Need("restore peek", _READ),
     Need("restore thaw", _READ | {("s3:RestoreObject", OBJECTS), ("s3:RestoreObject", RECORDS)}),
     Need("doctor", _EXAMINE),
     Need(

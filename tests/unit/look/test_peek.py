@@ -18,6 +18,7 @@ from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,
     ObjectNotFoundError,
+    RefusedError,
 )
 from kbackup.inspect.peek import peek, render
 from kbackup.pipeline.views import ReadOptions
@@ -203,6 +204,50 @@ def test_records_that_lie_there_twice_are_shown_once() -> None:
     backup.put("orders", 0, [2, 3], [4, 5], views=SNAPPY)
 
     assert [(0, offset) for offset in range(6)] == offsets(backup, "orders")
+
+
+def test_values_beside_full_records_are_shown_once() -> None:
+    """
+    What a restore reads is what is shown: full records win over values of the same offsets.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10), range(10, 20), views=JSON)
+    backup.put("orders", 0, range(6, 14))
+
+    assert [(0, offset) for offset in range(20)] == offsets(backup, "orders", 99)
+    assert [(0, offset) for offset in range(12, 20)] == offsets(backup, "orders:0@12", 99)
+
+
+def test_a_copy_in_another_directory_is_shown_once() -> None:
+    """
+    An identical object that lies there twice has each record once.
+    """
+    backup = Backup()
+    key, *_ = backup.put("orders", 0, range(4), range(4, 8), views=JSON)
+    backup.replace(key, backup.body(key), to=key.replace("partition=0/", "hour=0/"))
+
+    assert [(0, offset) for offset in range(8)] == offsets(backup, "orders", 99)
+
+
+def test_what_a_restore_refuses_is_not_shown() -> None:
+    """
+    Where values may hold the same records twice, the objects are named and nothing is shown.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10), range(6, 16), views=JSON)
+
+    with pytest.raises(RefusedError, match="hold these offsets"):
+        look(backup, "orders", 99)
+
+
+def test_full_records_that_reach_beyond_the_next_object_are_found() -> None:
+    """
+    Without a ledger an object says itself where it ends, although a later one begins before that.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(20), range(5, 8))
+
+    assert [(0, offset) for offset in range(12, 20)] == offsets(backup, "orders:0@12", 99)
 
 
 def test_several_directories_are_one_partition() -> None:

@@ -10,7 +10,7 @@ from backup_samples import JSON, TIME, Backup, batch
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThan
 
 from kbackup.config import load
-from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.errors import ConfigurationError, KbackupError, RefusedError
 from kbackup.inspect.query import mentioned
 from kbackup.inspect.source import Found, Reader
 from kbackup.records import Facts
@@ -68,6 +68,20 @@ def test_values_alone_are_rows_too(tmp_path: Path) -> None:
 
     assert [b'{"n":0}', b'{"n":1}', b'{"n":2}'] == table["value"].to_pylist()
     assert [None] * 3 == table["timestamp"].to_pylist()
+
+
+def test_values_beside_full_records_are_one_row_each(tmp_path: Path) -> None:
+    """
+    A query answers about what a restore would deliver: each record once, or it is refused.
+    """
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, range(10), range(10, 20), views=JSON)
+    backup.put("orders", 0, range(6, 14))
+    backup.put("pay", 0, range(10), range(6, 16), views=JSON)
+
+    assert [*range(20)] == read(found(tmp_path, topics="orders"))["offset"].to_pylist()
+    with pytest.raises(RefusedError, match="hold these offsets"):
+        found(tmp_path, topics="pay")
 
 
 def test_conditions_keep_every_record_that_meets_them(tmp_path: Path) -> None:

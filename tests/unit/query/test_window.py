@@ -1,21 +1,27 @@
 """Which objects a query opens."""
 
+from uuid import uuid4
+
 import pytest
 
+from kbackup.catalog.covered import within
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.catalog.reading import EVERYTHING, Window
-from kbackup.inspect.source import chunks_of, of_conditions
+from kbackup.catalog.reading import Window
+from kbackup.inspect.source import Found, chunks_of, of_conditions
 from kbackup.naming import View
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
+from kbackup.stores import StoreSettings, open_store
 
 WHERE = TopicPartition("orders", 0)
 
 
-def file_set(start: int, size: int = 10, where: TopicPartition = WHERE) -> FileSet:
-    """Return an object of full records."""
+def file_set(start: int, view: View = View.RECORD) -> FileSet:
+    """Return an object."""
+    where = WHERE
     key = f"topics/orders/partition={where.partition}/orders+{where.partition}+{start:010}.record"
     directory = f"partition={where.partition}"
-    main = BackupFile(key, View.RECORD, ".zstd.parquet", "parquet", size, 0.0)
+    main = BackupFile(key, view, ".zstd.parquet", "parquet", 10, 0.0)
     return FileSet(where, start, directory, main)
 
 
@@ -27,17 +33,13 @@ def facts_of(*spans: tuple[int, int]) -> dict[int, Facts]:
     }
 
 
-def opened(window: Window, spans: list[tuple[int, int]], *, is_known: bool = True) -> list[int]:
+def opened(window: Window, spans: list[tuple[int, int]]) -> list[int]:
     """Return the first offsets of the objects that are read for *window*."""
-    sets = [file_set(first) for first, _ in spans]
-    known = facts_of(*spans) if is_known else {}
-    found = chunks_of({WHERE: sets}, window, lambda _, file: known.get(start_of(file)), 1)
+    sets = {WHERE: [file_set(first) for first, _ in spans]}
+    settings = StoreSettings(f"memory://{uuid4()}")
+    facts = {file_set(first).id: one for first, one in facts_of(*spans).items()}
+    found = Found(settings, ReadOptions(), sets, facts).chunks(window)
     return [files.start_offset for chunk in found for files in chunk.sets]
-
-
-def start_of(file: BackupFile) -> int:
-    """Return the offset in an object's name."""
-    return int(file.key.rpartition("+")[2].removesuffix(".record"))
 
 
 @pytest.mark.parametrize(
@@ -70,13 +72,14 @@ def test_only_objects_that_may_hold_an_answer_are_opened(
 @pytest.mark.parametrize(("operator", "expected"), [("<", [0, 10]), ("=", [10]), (">", [10, 20])])
 def test_where_nothing_is_known_names_alone_rule_out(operator: str, expected: list[int]) -> None:
     """
-    An object of which nothing is known may reach up to the next one of its directory.
+    Values of which nothing is known may reach up to the next ones of their directory.
     """
     window = of_conditions([("offset", operator, 15)])
+    sets = [file_set(first, View.VALUE) for first in (0, 10, 20)]
 
-    found = opened(window, [(0, 9), (10, 19), (20, 29)], is_known=False)
+    found = within(open_store(StoreSettings(f"memory://{uuid4()}")), sets, window, lambda _: None)
 
-    assert expected == found
+    assert expected == [files.start_offset for files in found]
 
 
 def test_objects_that_overlap_are_read_together() -> None:
@@ -86,7 +89,7 @@ def test_objects_that_overlap_are_read_together() -> None:
     spans = [(0, 9), (10, 25), (20, 29), (30, 39)]
     sets, known = [file_set(first) for first, _ in spans], facts_of(*spans)
 
-    found = chunks_of({WHERE: sets}, EVERYTHING, lambda _, file: known.get(start_of(file)), 1)
+    found = chunks_of({WHERE: sets}, lambda files: known.get(files.start_offset), 1)
 
     assert [[0], [10, 20], [30]] == [[f.start_offset for f in chunk.sets] for chunk in found]
 
@@ -97,7 +100,7 @@ def test_a_partition_of_which_nothing_is_known_is_one_chunk() -> None:
     """
     sets = [file_set(first) for first in (0, 10, 20)]
 
-    found = chunks_of({WHERE: sets}, EVERYTHING, lambda *_: None, 1)
+    found = chunks_of({WHERE: sets}, lambda _: None, 1)
 
     assert [[0, 10, 20]] == [[files.start_offset for files in chunk.sets] for chunk in found]
 
@@ -109,6 +112,6 @@ def test_small_objects_share_a_chunk() -> None:
     spans = [(0, 9), (10, 19), (20, 29)]
     sets, known = [file_set(first) for first, _ in spans], facts_of(*spans)
 
-    found = chunks_of({WHERE: sets}, EVERYTHING, lambda _, file: known.get(start_of(file)), 20)
+    found = chunks_of({WHERE: sets}, lambda files: known.get(files.start_offset), 20)
 
     assert [2, 1] == [len(chunk.sets) for chunk in found]
