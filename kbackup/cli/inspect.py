@@ -124,8 +124,9 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
     session, reading = at.session, at.reading()
-    index = SchemaIndex.read(at.store, at.layout)
-    notes = Notes(at.known(), locks.holders(at.store, at.layout, "sink"), index)
+    known, index = at.known(), SchemaIndex.read(at.store, at.layout)
+    holders = locks.holders(at.store, at.layout, "sink")
+    notes = Notes(known, holders, index, at.held_up(known))
     read = None
     if deep:
         engine = wiring.engine_settings(session.settings, find_jvm())
@@ -322,6 +323,7 @@ def topics_command(
 
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
         at = OpenedBackup.of(session, "restore topics")
+        known = at.known(if_allowed=True)
         found = topics(
             at.store,
             at.layout,
@@ -332,9 +334,10 @@ def topics_command(
             has_tree=has_tree,
             has_schemas=has_schemas,
             as_of_ms=as_of_ms,
-            known=at.known(if_allowed=True),
+            known=known,
             **at.asked,
         )
+        at.tell([] if as_of is not None else at.summary.held_up(at.held_up(known)))
         coverages: list[PartitionMap] = []
         for each in found:
             if isinstance(each, PartitionMap):

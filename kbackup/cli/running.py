@@ -29,7 +29,9 @@ from kbackup.runs.summary import Summary
 if TYPE_CHECKING:
     from kbackup.naming import Layout
     from kbackup.pipeline.views import ReadOptions
+    from kbackup.records import TopicPartition
     from kbackup.runs.known import BackupState
+    from kbackup.runs.report import HeldUp
     from kbackup.spark.settings import Jvm
     from kbackup.stores import Store, StoreSettings
 
@@ -437,6 +439,19 @@ class OpenedBackup:
         read = known.read_if_allowed if if_allowed else known.read
         names = topics or settings.topics
         return read(self.store, self.layout, self.clock, names, settings.topics_regex)
+
+    def held_up(self, said: "BackupState") -> "dict[TopicPartition, HeldUp]":
+        """Return what open transactions held up of the topics that the command is about."""
+        from kbackup.runs import known  # noqa: PLC0415
+        from kbackup.runs.selection import select  # noqa: PLC0415
+
+        settings = self.session.settings
+        topics = select(said.topics, settings.topics, settings.topics_regex)
+
+        def reached(where: "TopicPartition") -> int | None:
+            return said.ledger(where).reached()
+
+        return known.held_up(self.store, self.layout, reached, topics, settings.partitions)
 
     def tell(self, events: Iterable[Plain]) -> None:
         """Report all *events*."""

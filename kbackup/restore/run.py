@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from kbackup import errors
 from kbackup.catalog import listing
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, StoppedError, StoreError
+from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
@@ -33,7 +33,6 @@ from kbackup.runs.context import RunContext, Show, Stop
 from kbackup.runs.environment import Environment
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.runs.summary import HELD_UP, LEFT_BEHIND
 from kbackup.spark.channel import Here
 from kbackup.spark.settings import NotBegun
 from kbackup.stores import Store
@@ -198,23 +197,13 @@ class RestoreRun:
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._check(plan, store)
-        self._say_held_up(plan, store)
+        sources = {topic.intent.source for topic in plan.topics}
+        held_up = known.held_up(
+            store, layout, lambda at: said.ledger(at).reached(), sources, settings.partitions
+        )
+        for warned in self._summary.held_up(held_up):
+            self._frame.tell(warned)
         return plan
-
-    def _say_held_up(self, plan: RestorePlan, store: Store) -> None:
-        """Report what the backup lacks because a transaction was open when a sink last looked."""
-        settings, names = self._frame.settings, {topic.intent.source for topic in plan.topics}
-        try:
-            held_up = history.read_held_up(store, self._frame.layout)
-        except StoreError as error:  # evidence, and never needed
-            _log.debug("what transactions hold up is not known: %s", error)
-            return
-        for where, each in held_up.items():
-            is_wanted = settings.partitions is None or where.partition in settings.partitions
-            if where.topic in names and is_wanted:
-                place = {"topic": where.topic, "partition": where.partition}
-                self._frame.tell(self._summary.warn(HELD_UP, each.text(where), **place))
-                self._summary.skip(LEFT_BEHIND, each.behind if each.is_long else 0)
 
     def _survey(self, units: list[RestoreUnit], topics: Sequence[str]) -> Shares:
         """Read the backup for the topics that its records go to.

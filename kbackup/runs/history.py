@@ -348,6 +348,8 @@ def read_held_up(
 ) -> dict[TopicPartition, HeldUp]:
     """Return which partitions open transactions held up when sinks last looked.
 
+    Where several sinks looked, the one that saw the log further on was later.
+
     Args:
         store: Where the backup is.
         layout: Which ``topics.dir``.
@@ -363,8 +365,13 @@ def read_held_up(
     found: dict[TopicPartition, HeldUp] = {}
     for record in _read_all(store, keys):
         if record is not None and record.topics_dir == layout.topics_dir:
-            found |= record.held_up
+            for where, each in record.held_up.items():
+                found[where] = max(found.get(where, each), each, key=_seen_further)
     return found
+
+
+def _seen_further(each: HeldUp) -> tuple[int, int, float]:
+    return each.offset, each.end, each.seen
 
 
 def read_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:

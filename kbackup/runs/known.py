@@ -4,8 +4,9 @@ The ledger is read before the bucket is listed: what it names was stored before,
 works meanwhile makes no object seem missing.
 """
 
+import logging
 from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -39,6 +40,7 @@ from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.history import RunRecord
+from kbackup.runs.report import HeldUp
 from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, Store
 
@@ -182,6 +184,8 @@ class BackupState:
         )
 
 
+_log: Final = logging.getLogger(__name__)
+
 NOTHING: Final = BackupState()
 """What is known of a backup that has neither a ledger nor run records."""
 
@@ -293,6 +297,39 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> BackupState:
             topics[entry.topic] = entry
     left = frozenset(earlier.keys() - topics.keys())
     return BackupState({**earlier, **topics}, sinks, {}, left, found.is_begun, found.damage)
+
+
+def held_up(
+    store: Store,
+    layout: Layout,
+    reached: Callable[[TopicPartition], int | None],
+    topics: Collection[str],
+    partitions: Collection[int] | None = None,
+) -> dict[TopicPartition, HeldUp]:
+    """Return what of a backup open transactions held up when sinks last looked.
+
+    A look at an offset that the backup has passed is outdated: that transaction has ended.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        reached: Returns the offset before which everything was stored, None where that is not
+            known: `PartitionLedger.reached`.
+        topics: Only these, as they are stored.
+        partitions: Only these of each topic; None for all.
+    """
+    try:
+        found = history.read_held_up(store, layout)
+    except StoreError as error:  # evidence, and never needed
+        _log.debug("what transactions hold up is not known: %s", error)
+        return {}
+    return {
+        where: each
+        for where, each in sorted(found.items())
+        if where.topic in topics
+        and (partitions is None or where.partition in partitions)
+        and (reached(where) or 0) <= each.offset
+    }
 
 
 def with_objects(

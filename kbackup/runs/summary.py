@@ -1,11 +1,14 @@
 """What a run reports at its end: one dictionary, the same for people, scripts and run records."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
 from typing import Any, Final, Self
 
 from kbackup.errors import Failure, KbackupError, StoppedError, worst
 from kbackup.events import Event, Warned
+from kbackup.records import TopicPartition
+from kbackup.runs.report import HeldUp
 
 _SKIPPED: Final = 3
 
@@ -37,6 +40,7 @@ class Summary:
         self.standing: dict[Any, Failure] = {}
         self._errors: list[Failure] = []
         self._warnings: list[Warned] = []
+        self._told: dict[TopicPartition, tuple[float, bool]] = {}
         self._started = monotonic()
 
     def fail(self, error: KbackupError | Failure) -> None:
@@ -55,6 +59,25 @@ class Summary:
         """Count something that was left out and makes the run exit 3."""
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> list[Warned]:
+        """Take what open transactions hold up now, in place of what they did; return the news.
+
+        What holds a partition up is news once, and once more when it does so for too long: then
+        what is behind it is left out.
+        """
+        for key in [key for key in self.remarks if key[0] == HELD_UP and key[1] not in found]:
+            del self.remarks[key]
+        news = []
+        for where, each in found.items():
+            place = {"topic": where.topic, "partition": where.partition}
+            said = self.remarks[HELD_UP, where] = Warned(HELD_UP, each.text(where), self.run, place)
+            if self._told.get(where) != (each.since, each.is_long):
+                self._told[where] = each.since, each.is_long
+                news.append(said)
+        self.skipped.pop(LEFT_BEHIND, None)
+        self.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
+        return news
 
     def total(self, name: str) -> int | None:
         """Return the sum of a column of the partitions, None where one of them is unknown."""

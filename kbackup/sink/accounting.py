@@ -24,7 +24,7 @@ from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row
 from kbackup.runs.selection import UNROUTED, Routes
-from kbackup.runs.summary import HELD_UP, LEFT_BEHIND, Summary
+from kbackup.runs.summary import Summary
 from kbackup.sink.held import Inherited
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
 
@@ -311,7 +311,6 @@ class News:
 
     def __init__(self, settings: Settings, summary: Summary, tell: Tell) -> None:
         self._settings, self._summary, self._tell = settings, summary, tell
-        self._told: dict[TopicPartition, tuple[float, bool]] = {}
 
     def start(self, plan: SinkPlan) -> None:
         """Report what the run is going to do, with warnings."""
@@ -368,18 +367,8 @@ class News:
 
         What holds a partition up is told once, and once more when that is for too long.
         """
-        summary = self._summary
-        for key in [key for key in summary.remarks if key[0] == HELD_UP and key[1] not in found]:
-            del summary.remarks[key]
-        for where, each in found.items():
-            place = {"topic": where.topic, "partition": where.partition}
-            said = Warned(HELD_UP, each.text(where), summary.run, place)
-            summary.remarks[HELD_UP, where] = said
-            if self._told.get(where) != (each.since, each.is_long):
-                self._told[where] = each.since, each.is_long
-                self._tell(said)
-        summary.skipped.pop(LEFT_BEHIND, None)
-        summary.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
+        for said in self._summary.held_up(found):
+            self._tell(said)
 
     def expired(self, at: SinkPartitionPlan) -> Sequence[Span]:
         """Report offsets that expired before they were backed up; count and return them."""

@@ -10,7 +10,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Final, Self
@@ -30,6 +30,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.locks import STALE_S, Holder
+from kbackup.runs.report import HeldUp
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.spark import engine
@@ -117,11 +118,13 @@ class Notes:
         known: What the backup says about itself, read before it is listed.
         locks: Holders of lock objects.
         schemas: The schemas of a registry that were stored, or are lacking.
+        held_up: Partitions, by the names they are stored under, with an open transaction.
     """
 
     known: BackupState = NOTHING
     locks: Iterable[Holder] = ()
     schemas: SchemaIndex = NO_SCHEMAS
+    held_up: Mapping[TopicPartition, HeldUp] = field(default_factory=dict)
 
 
 def verify(
@@ -188,6 +191,9 @@ def verify(
             raise not_in_backup(topic, found)
     for code, text in (*_unsaid(known, found, chosen), *notes.schemas.lacking(chosen)):
         yield summary.warn(code, text)
+    yield from summary.held_up(
+        {where: each for where, each in notes.held_up.items() if where.topic in chosen}
+    )
     wheres = sorted(
         where
         for where in {*found.sets, *known.partitions()}

@@ -18,6 +18,7 @@ from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, Spar
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
+from kbackup.records import TopicPartition
 from kbackup.restore import audit, beginning, pace
 from kbackup.restore.account import RestoreProgress
 from kbackup.restore.beginning import begin
@@ -119,6 +120,7 @@ class Following:
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
         self._cluster: Cluster | None = None
         self._stamps: dict[str, str] = {}
+        self._reached = dict[TopicPartition, int | None]()
         self._success: float | None = None
         self._visits = self._turns = 0
         self._tasks = KeptTasks(frame, account)
@@ -184,6 +186,13 @@ class Following:
                 raise
             self._stamps |= {name: stamped[name] for name in due}
         self._take_up(BUCKET)
+        held_up = known.held_up(
+            self._store, self._layout, self._reached.get, names, self._settings.partitions
+        )
+        with self._account.lock:
+            news = self._summary.held_up(held_up)
+        for warned in news:
+            self._tell(warned)
         is_whole = not self._summary.standing and self._ready.longest_s(now) < OVERDUE_S
         if is_whole and not self._stop.is_set():
             self._success = looked
@@ -257,7 +266,9 @@ class Following:
         good = self._begun(plan, cluster, agree)
         self._tell(Planned(self._account.rows()))
         homes = {at: None if self._routes is None else self._routes.home(at) for at in taken.sets}
-        self._account.ends({at: (said.ledger(at).reached(), home) for at, home in homes.items()})
+        reached = {at: said.ledger(at).reached() for at in homes}
+        self._account.ends({at: (reached[at], home) for at, home in homes.items()})
+        self._reached |= reached
         now = self._now()
         units = [unit for unit in good if not self._asides.rests(unit.source, now)]
         if units and not self._stop.is_set():

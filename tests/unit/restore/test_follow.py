@@ -1,5 +1,6 @@
 """A restore that follows, look by look, over a bucket and a cluster in memory."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -8,6 +9,8 @@ from backup_samples import JSON, SIBLINGS
 
 from kbackup.errors import StoreError
 from kbackup.records import Span, TopicPartition
+from kbackup.runs import history
+from kbackup.runs.report import HeldUp
 from kbackup.runs.status import RESTORE, status
 from kbackup.runs.summary import Summary
 from kbackup.stores.memory import MemoryStore
@@ -303,3 +306,31 @@ def test_hundreds_of_looks_take_no_more_memory(standby: Standby) -> None:
     assert (6, 1, 3 + 18) == (
         summary["exit_code"], len(summary["errors"]), summary["partitions"][1]["records"],
     )  # fmt: skip
+
+
+def test_what_a_transaction_keeps_from_the_backup_is_said_while_it_does(standby: Standby) -> None:
+    """
+    Once, however often the restore looks, and it is left out once that has lasted; it is over when
+    the backup has passed it.
+    """
+    where, store = TopicPartition("orders", 0), standby.backup.store
+    standby.sink("orders", 0, range(10))
+    seen = HeldUp.of(Span(0, 10), 60, 1000.0)
+    assert seen is not None
+
+    def follow(seen_at: float) -> tuple[int, dict[str, int], int]:
+        facts = {"run": "s1", "names": ["orders"], "last_success": None}
+        each = replace(seen, seen=seen_at)
+        history.write_success(store, standby.backup.layout, facts, {where: each})
+        before = len(standby.told)
+        summary = standby.follow(lambda look: look < 4)
+        told = [one["code"] for one in standby.told[before:] if one["type"] == "warning"]
+        left = [one["code"] for one in summary["warnings"]]
+        return told.count("held_up"), summary["skipped"], left.count("held_up")
+
+    short, long = follow(1000.0), follow(2000.0)
+    standby.sink("orders", 0, range(10, 20))
+    over = follow(2000.0)[1:]
+
+    assert [(1, {}, 1), (1, {"held_up_offsets": 50}, 1)] == [short, long]
+    assert ({}, 0) == over

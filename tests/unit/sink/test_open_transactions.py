@@ -1,10 +1,14 @@
 """Backups that open transactions hold up."""
 
+import json
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
+from kbackup.cli import root
 from kbackup.doctor.kafka import LogState, retention_checks
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -208,3 +212,53 @@ def test_a_restore_says_what_a_transaction_keeps_from_the_backup(backup: Backup)
         (each["exit_code"], len(_warnings(each))) for each in (short, long, others)
     ]
     assert {"held_up_offsets": 50} == long["skipped"]
+
+
+@pytest.mark.parametrize("command", ["topics", "verify"])
+def test_a_look_at_a_backup_says_what_a_transaction_keeps_from_it(
+    backup: Backup, tmp_path: Path, command: str
+) -> None:
+    """
+    Both name what the sink could not store, and exit 3 once that has lasted.
+    """
+    backup.store = StoreSettings(f"file://{tmp_path}")
+
+    def look(*more: str) -> tuple[int, str]:
+        words = ["restore", command, "--store-url", backup.store.url, "--json", *more]
+        result = CliRunner().invoke(root, words, prog_name="kbackup")
+        summary = json.loads(result.stdout.splitlines()[-1])
+        return result.exit_code, " ".join(_warnings(summary))
+
+    backup.sink()
+    backup.kafka.behind[WHERE] = 50
+    backup.sink()
+    short = look()
+    backup.clock.pass_s(900)
+    backup.sink()
+    long, others = look(), look("--partitions", "1")
+
+    assert (0, 3) == (short[0], long[0])
+    assert all("orders-0 is held up at offset 100" in text for _, text in (short, long))
+    assert (0, "") == others or command == "verify"
+
+
+def test_what_the_backup_has_passed_is_held_up_no_longer(backup: Backup) -> None:
+    """
+    A sink that runs no more has left its last look behind; what another one stored since outdates
+    it.
+    """
+    backup.kafka.behind[WHERE] = 50
+    backup.sink()
+    backup.clock.pass_s(1000)
+    backup.sink()
+    backup.kafka.behind.clear()
+    backup.kafka.append(WHERE, 50)
+    settings = load(
+        "sink", topics_regex="ord.*", bootstrap_servers="h:1", s3_bucket_name="b", no_lock=True
+    ).settings
+    world = Environment(backup.kafka, backup.store, InThreads(), backup.clock)  # type: ignore[arg-type]
+    SinkRun(settings, lambda _: None, Stop(), world)()
+
+    plan = backup.restore_plan()
+
+    assert (0, []) == (plan["exit_code"], _warnings(plan))
