@@ -18,7 +18,7 @@ from kbackup.errors import KbackupError, RefusedError, counted, form
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
-from kbackup.stores import Store
+from kbackup.stores import Heads, Store
 
 _THREADS: Final = 16
 
@@ -114,6 +114,7 @@ def covered(
     *,
     identity: TopicIdentity = UNKNOWN,
     counts: Mapping[str, int] = {},
+    heads: Heads | None = None,
 ) -> Covered:
     """Return what to read of a partition.
 
@@ -129,6 +130,7 @@ def covered(
         options: How objects are read.
         identity: Which topic it is of, as far as that is known.
         counts: How many rows sets have that were read already, by `FileSet.id`.
+        heads: Asked what objects say of themselves; None for *store*.
     """
     values = [files for files in sets if not files.is_whole and files.main is not None]
     if not values or any(files.is_generic for files in values):
@@ -139,7 +141,7 @@ def covered(
 
     def holding(files: FileSet) -> Holding | None:
         found = _entered(files, ledger, rotations)
-        found = _asked(store, files) if found is None else found
+        found = _asked(heads or store, files) if found is None else found
         return None if found is None else replace(found, counted=counts.get(files.id))
 
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -239,10 +241,10 @@ def _entered(
     )  # fmt: skip
 
 
-def _asked(store: Store, files: FileSet) -> Holding | None:
+def _asked(heads: Heads, files: FileSet) -> Holding | None:
     """Return what an object says of itself; None where its name is not its own."""
     assert files.main is not None  # noqa: S101  (the caller has chosen)
-    head, unsaid = store.head(files.main.key), _unsaid(files)
+    head, unsaid = heads.head(files.main.key), _unsaid(files)
     if head is None:
         return unsaid
     facts, cut = Facts.from_metadata(head.metadata), CutFacts.from_metadata(head.metadata)

@@ -24,7 +24,7 @@ from kbackup.naming import NOT_OF_TEMPLATE, Layout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
-from kbackup.stores import ObjectHead, Store
+from kbackup.stores import Heads, ObjectHead, Store
 
 _THREADS: Final = 16
 
@@ -56,7 +56,8 @@ def altered(
     store: Store,
     sets: Sequence[FileSet],
     ledger: PartitionLedger,
-    identity: TopicIdentity = UNKNOWN,
+    identity: TopicIdentity,
+    heads: Heads,
 ) -> Iterator[Finding]:
     """Name objects that are not what was stored.
 
@@ -68,6 +69,7 @@ def altered(
         sets: Of one partition.
         ledger: What was stored of it.
         identity: Which topic it is of, as far as that is known.
+        heads: Asked what objects say of themselves.
     """
     doubts = [
         _Doubt(files, file, row)
@@ -83,7 +85,7 @@ def altered(
     rows = {row.sha256: key for key, row in ledger.objects.items() if row.sha256 is not None}
 
     def judged(doubt: _Doubt) -> Finding | None:
-        head = store.head(doubt.file.key)
+        head = heads.head(doubt.file.key)
         return None if head is None else _judged(store, doubt, head, identity, newest, rows)
 
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -189,6 +191,7 @@ class JudgedPartition:
         identity: Which topic it is of, as far as that is known.
         present: Keys of the listing, also those of objects that are not judged here; None: those
             of *sets*.
+        heads: Asked what objects say of themselves; None for the store.
     """
 
     where: TopicPartition
@@ -200,6 +203,7 @@ class JudgedPartition:
     ledger: PartitionLedger = NOTHING
     identity: TopicIdentity = UNKNOWN
     present: Container[str] | None = None
+    heads: Heads | None = None
 
     def findings(self, store: Store, layout: Layout, pattern: FileSet | None) -> Iterator[Finding]:
         """Yield what is wrong, and what is worth knowing.
@@ -209,7 +213,8 @@ class JudgedPartition:
             layout: How objects are named.
             pattern: Any set of the topic, for the names of what is missing.
         """
-        lone = list(claims.lacking_siblings(self.sets, layout, partial(self._siblings, store)))
+        heads = self.heads or store
+        lone = list(claims.lacking_siblings(self.sets, layout, partial(self._siblings, heads)))
         yield from lone
         extents = [self._extent(files) for files in self.sets]
         missed: list[Finding] = []
@@ -217,7 +222,7 @@ class JudgedPartition:
         for entry in self.entries:
             among = extents[entry.among(self.sets)]
             if judging.lost(entry, among):
-                among = _with_ends(store, among)
+                among = _with_ends(heads, among)
                 known = sum(entry.first <= start <= entry.last for start in begun)
                 near = next((each.files for each in among), pattern)
                 found = judging.missing(self.where, entry, among, known, layout, near)
@@ -226,7 +231,7 @@ class JudgedPartition:
         named = {finding.key for finding in lone}
         missed += [one for one in self._missing(layout) if one.key is None or one.key not in named]
         yield from missed
-        changed = list(altered(store, self.sets, self.ledger, self.identity))
+        changed = list(altered(store, self.sets, self.ledger, self.identity, heads))
         yield from changed
         known_of = {(finding.code, finding.key) for finding in changed}
         for extent in extents:
@@ -242,11 +247,11 @@ class JudgedPartition:
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
 
-    def _siblings(self, store: Store, files: FileSet) -> frozenset[View]:
+    def _siblings(self, heads: Heads, files: FileSet) -> frozenset[View]:
         """Return which siblings an object of values says it has; the ledger names its own."""
         if files.main is None or files.main.key in self.ledger.objects:
             return frozenset()
-        head = store.head(files.main.key)
+        head = heads.head(files.main.key)
         return frozenset() if head is None else siblings_of(head.metadata)
 
     def overlaps(
@@ -268,6 +273,7 @@ class JudgedPartition:
             options,
             identity=self.identity,
             counts={key: report.records for key, report in self.reports.items()},
+            heads=self.heads,
         ).findings()
 
     def _missing(self, layout: Layout) -> Iterator[Finding]:
@@ -385,13 +391,13 @@ def _deep_state(read: int, listed: int, unchecked: int) -> str:
     return ", ".join(parts)
 
 
-def _with_ends(store: Store, extents: Sequence[Extent]) -> list[Extent]:
+def _with_ends(heads: Heads, extents: Sequence[Extent]) -> list[Extent]:
     """Ask the store where sets end that were not read."""
 
     def asked(extent: Extent) -> Extent:
         if extent.last is not None or extent.files.main is None:
             return extent
-        head = store.head(extent.files.main.key)
+        head = heads.head(extent.files.main.key)
         facts = None if head is None else Facts.from_metadata(head.metadata)
         return extent if facts is None else Extent(extent.files, facts.last_offset)
 

@@ -23,7 +23,7 @@ from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import NO_TIMESTAMP, SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
-from kbackup.stores import Store
+from kbackup.stores import Heads, Store
 from kbackup.stores.abilities import Ranges
 
 _HIGHEST: Final = 2**63 - 1
@@ -410,9 +410,9 @@ def held(
         raise damage
 
 
-def facts(store: Store, file: BackupFile) -> Facts | None:
+def facts(heads: Heads, file: BackupFile) -> Facts | None:
     """Return what was stored with the object about its records, None where nothing was."""
-    head = store.head(file.key)
+    head = heads.head(file.key)
     return None if head is None else Facts.from_metadata(head.metadata)
 
 

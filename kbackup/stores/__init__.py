@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, BinaryIO, Protocol
 
 import orjson
@@ -154,6 +155,25 @@ class Store(Protocol):
     def delete(self, key: str) -> None:
         """Remove an object of our own, such as a lock; one that is not there is no error."""
         ...
+
+
+class Heads(Protocol):
+    """What is known of objects."""
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Return what is known of *key*, None where there is no such object."""
+        ...
+
+
+class RememberedHeads:
+    """Asks a store for each object once, for those who judge one listing of it."""
+
+    def __init__(self, store: Heads) -> None:
+        self._asked = cache(store.head)
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Return what was known of *key* when it was first asked for: `Store.head`."""
+        return self._asked(key)
 
 
 def open_store(settings: StoreSettings) -> Store:

@@ -35,7 +35,7 @@ from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.spark import engine
 from kbackup.spark.settings import EngineSettings, NotBegun
-from kbackup.stores import Store
+from kbackup.stores import RememberedHeads, Store
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 
@@ -210,6 +210,7 @@ def verify(
             where, found.sets.get(where, []), entries.get(where, []), known.gaps(where), reports,
             is_deep=read is not None, ledger=known.ledger(where),
             identity=known.identity(where.topic), present=found.keys,
+            heads=RememberedHeads(store),
         )  # fmt: skip
         findings = list(part.findings(store, layout, patterns.get(where.topic)))
         findings += part.overlaps(store, options, findings)

@@ -14,7 +14,7 @@ from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.listing import Catalog, FileSet, nothing_there
-from kbackup.catalog.reading import Window, facts
+from kbackup.catalog.reading import Window, extent, facts
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -26,12 +26,11 @@ from kbackup.errors import (
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
-from kbackup.restore.planning.resuming import facts_of_begun
 from kbackup.restore.planning.safety import Intent
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
-from kbackup.stores import ObjectHead, Store, StoredObject
+from kbackup.stores import Heads, ObjectHead, RememberedHeads, Store, StoredObject
 
 _THREADS: Final = 16
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -55,6 +54,7 @@ class Inventory:
             known: What the backup says about itself, read before it was listed.
         """
         self._settings, self._store, self._catalog, self._known = settings, store, catalog, known
+        self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
         self._covered: dict[TopicPartition, Covered] = {}
         self._places: dict[TopicPartition, dict[str, int]] = {}
@@ -122,6 +122,7 @@ class Inventory:
             self._covered[where] = covered(
                 self._store, where, self._catalog.sets[where], self._known.ledger(where),
                 wiring.reading(self._settings), identity=self._known.identity(where.topic),
+                heads=self.heads,
             )  # fmt: skip
         return self._covered[where]
 
@@ -144,7 +145,7 @@ class Inventory:
         ]
 
         def head(where: TopicPartition) -> ObjectHead | None:
-            return self._store.head(self._catalog.sets[where][0].files[0].key)
+            return self.heads.head(self._catalog.sets[where][0].files[0].key)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             self._heads.update(zip(wheres, pool.map(head, wheres), strict=True))
@@ -181,12 +182,12 @@ class Inventory:
         if files.main is None:
             return None
         known = self.entered(files)
-        return facts(self._store, files.main) if known is None else known
+        return facts(self.heads, files.main) if known is None else known
 
     def facts_of_begun(self, files: FileSet) -> Facts | None:
         """Return what is known of the records of a set from which some may have been restored."""
-        known = self.entered(files)
-        return facts_of_begun(self._store, files) if known is None else known
+        said = self.facts(files)
+        return extent(self._store, files.main) if said is None and files.main else said
 
     def entered(self, files: FileSet) -> Facts | None:
         """Return what the ledger knows of a set's records: no request is made for it."""
@@ -225,6 +226,7 @@ class Inventory:
         return JudgedPartition(
             where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
             identity=self._known.identity(where.topic), present=self._catalog.keys,
+            heads=self.heads,
         )  # fmt: skip
 
     def _is_wanted(self, where: TopicPartition) -> bool:
@@ -375,7 +377,7 @@ def _few(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
+def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
     """Refuse to split byte-array files of another tool unless the operator agreed."""
     asked = set()
     for files in sets:
@@ -383,7 +385,7 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
             if not formats.by_name(file.format).splits_at or file.view in asked:
                 continue
             asked.add(file.view)  # who wrote one of them wrote all
-            if facts(store, file) is None:
+            if facts(heads, file) is None:
                 what = "keys" if file.view is View.KEY else "values"
                 return [
                     RefusedError(

@@ -315,9 +315,8 @@ class Planner:
     def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:
         if self._settings.yes_split_on_newline:
             return []
-        return [
-            refusal for unit in units for refusal in splittable(self._store, unit.source, unit.sets)
-        ]
+        heads = self._inventory.heads
+        return [refusal for unit in units for refusal in splittable(heads, unit.source, unit.sets)]
 
     def _missing(self, intent: Intent) -> list[KbackupError]:
         """Refuse a backup from which objects or records are known to be gone.

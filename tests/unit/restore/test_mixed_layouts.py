@@ -1,11 +1,14 @@
 """Values and full records over the same offsets: each record comes back once, or it is refused."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 from backup_samples import BYTES, JSON, SIBLINGS, Backup
 
 from kbackup.errors import ConfigurationError, RefusedError
+from kbackup.stores import ObjectHead
+from kbackup.stores.memory import MemoryStore
 from tests.support.target import Restoring, values
 from tests.support.verified import Verified
 
@@ -162,3 +165,34 @@ def test_siblings_that_were_switched_on_later_are_used_where_they_are(again: Res
     assert ["some_keys", "some_headers"] == [
         code for code, _ in plan.topics[0].warnings if code.startswith("some_")
     ]
+
+
+class Counted(MemoryStore):
+    """Counts how often it is asked for each object."""
+
+    asked: Counter[str]
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Return what is known of an object."""
+        self.asked[key] += 1
+        return super().head(key)
+
+
+@pytest.mark.parametrize("is_windowed", [False, True])
+def test_each_object_is_asked_once(
+    again: Restoring, monkeypatch: pytest.MonkeyPatch, *, is_windowed: bool
+) -> None:
+    """What no ledger states costs a plan, and a verify, one request for each object."""
+    keys = connector(again.backup, range(50), range(50, 100))
+    keys += again.backup.put("orders", 0, range(100, 150), views=JSON)
+    keys += again.backup.put("orders", 0, range(150, 200))
+    store = Counted(again.backup.settings)
+    store.asked = Counter()
+    monkeypatch.setattr(Backup, "store", store)
+
+    again.plan(**({"from_offset": "50"} if is_windowed else {}))
+    planned, store.asked = store.asked, Counter()
+    Verified(again.backup)
+
+    assert dict.fromkeys(keys, 1) == dict(planned)
+    assert dict.fromkeys(keys, 1) == dict(store.asked)
