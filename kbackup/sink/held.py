@@ -340,6 +340,11 @@ class Inherited:
     is_one_directory: bool = True
     cut_records: int = 0
 
+    @property
+    def reached(self) -> int:
+        """The offset that they reach for sure: one row may be a part of a record."""
+        return max(one.start_offset + min(one.records, 1) for one in self.counted)
+
     def start(
         self, where: TopicPartition, committed: int | None, log_start: int
     ) -> tuple[int | None, Warnings]:

@@ -225,6 +225,8 @@ def _wanted(
     if isinstance(seen.inherited, KbackupError):
         raise seen.inherited
     if seen.inherited is not None:
+        if seen.inherited.reached > seen.end:
+            raise _cut_back(where, seen.end, seen.inherited.reached)
         committed = None if seen.committed is None else seen.committed.offset
         return seen.inherited.start(where, committed, seen.log.start_offset)
     if seen.committed is None:

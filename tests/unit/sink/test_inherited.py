@@ -9,7 +9,7 @@ from backup_samples import JSON, Backup, batch
 
 from kbackup.cli.output import schema
 from kbackup.clock import SystemClock
-from kbackup.errors import CorruptObjectError, StoreError
+from kbackup.errors import CorruptObjectError, StoreError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import LastObject
@@ -85,6 +85,18 @@ def test_the_group_is_believed_where_the_newest_object_agrees(
     (at,) = planned(backup, config, committed, Span(log_start, 90)).partitions
 
     assert (offset, codes, []) == outcome(at)
+
+
+def test_a_log_that_ends_where_a_connectors_newest_object_begins_is_another(config: Path) -> None:
+    """
+    An object has a record: a log without that offset is of another topic, or was cut back.
+    """
+    backup = Backup()
+    left(backup, range(3), range(3, 6), range(6, 9))
+
+    (at,) = planned(backup, config, None, Span(0, 6)).partitions
+
+    assert isinstance(at.refusal, TopicChangedError)
 
 
 def test_what_expired_beyond_a_connectors_objects_is_a_gap(config: Path) -> None:

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 import pytest
 
+from kbackup.clock import SystemClock
+from kbackup.naming import Layout
 from kbackup.records import Span
+from kbackup.runs.known import read_topics
 from tests.support.bench import WHERE, Bench
 
 
@@ -188,6 +191,22 @@ def test_objects_that_would_have_other_names_are_refused() -> None:
     assert "offsets 0 to 19" in error["what"]
     assert "set the group's offset to the end of a cut, such as 20" in error["do"]
     assert before == bench.rows()
+
+
+def test_a_topic_that_has_grown_is_entered_though_one_partition_is_refused() -> None:
+    """
+    What a run stores of a new partition is known to be of the topic, whatever it says of another.
+    """
+    bench = Bench(40)
+    bench.sink(20)
+    bench.set_back(5)
+    bench.kafka.create("orders", 10)
+
+    summary = bench.sink(20, s3_compression_type="gzip")
+
+    assert 4 == summary["exit_code"]
+    found = read_topics(bench.store, Layout(), SystemClock())
+    assert 2 == found.topics["orders"].partitions
 
 
 def test_what_is_missing_is_stored_again_between_what_is_there() -> None:
