@@ -6,6 +6,6 @@
 ``events``    what happened, as it was and not as kbackup says
 ``promises``  the checker: events in, broken promises out
 ``play``      a script of steps made from a number, and its performance
-``mixtures``  the other family of scripts: layouts, formats, groups and names over the same offsets
+``mixed_*``   the other family: layouts, formats, groups and people over the same offsets
 ``planted``   defects put back one at a time, to see that they are found
 """

@@ -194,12 +194,16 @@ class Stage:
         files = max(1, self.shape.hours)
         return 0 if self.shape.flush_on_stop else files * (self.shape.flush_size - 1)
 
+    @property
+    def _all_topics(self) -> str:
+        return ",".join(name for name, _ in self.shape.topics)
+
     def sink(self, process: Process, kind: str = "sink", **options: Any) -> Ended | None:
         """Run a sink."""
         settings = self._settings(
             "sink",
             **{
-                "topics": ",".join(name for name, _ in self.shape.topics),
+                **({} if "topics_regex" in options else {"topics": self._all_topics}),
                 "flush_size": str(self.shape.flush_size),
                 **({} if self.shape.flush_on_stop else _STRICT),
                 **(_BY_HOUR if self.shape.hours else {}),

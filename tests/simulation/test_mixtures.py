@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.mixtures import MixedPlay, mixture_of
+from tests.simulation.mixed_play import MixedPlay
+from tests.simulation.mixed_script import mixture_of
 from tests.simulation.showing import line
 
 CHUNK = 25

@@ -1,0 +1,83 @@
+"""A script of the second family, made from a number."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.script import Step
+
+FORMATS: Final[dict[str, dict[str, Any]]] = {
+    "full": {},
+    "json": {"format_class": "json"},
+    "gzip": {"format_class": "json", "s3_compression_type": "gzip"},
+    "bytes": {"format_class": "bytes"},
+}
+DIRECTORIES: Final[dict[str, dict[str, Any]]] = {
+    "partition": {},
+    "hour": {
+        "partitioner_class": "hourly", "timestamp_extractor": "record", "locale": "en",
+        "timezone": "UTC",
+    },
+}  # fmt: skip
+HOSTS: Final = (timedelta(), timedelta(days=1), timedelta(days=-1))
+"""By how much their clocks are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What stays the same throughout a script of this family.
+
+    Attributes:
+        partitions: Of the topic.
+        formats: Those that sinks write, by names of `FORMATS`.
+        directories: Where they put objects, by names of `DIRECTORIES`.
+        groups: Those of sinks.
+        hours: Over how many hours records' times are spread.
+        is_connected: Whether a connector writes to the same directory.
+        has_locks: Whether runs take locks.
+        is_meddled: Whether people change objects and the ledger.
+    """
+
+    partitions: int
+    formats: tuple[str, ...]
+    directories: tuple[str, ...]
+    groups: tuple[str, ...]
+    hours: int
+    is_connected: bool
+    has_locks: bool
+    is_meddled: bool
+
+
+STEPS: Final = {
+    "produce": 24, "abort": 3, "open": 2, "close": 3, "sink": 30, "died": 8, "restore": 6,
+    "again": 3, "verify": 3, "two at once": 3, "set back": 4, "set ahead": 3, "put back": 3,
+    "forget": 3, "hang": 1, "grow": 2, "later": 1,
+}  # fmt: skip
+MEDDLING: Final = {
+    "lose ledger": 3, "lose metadata": 3, "move copy": 2, "delete": 2, "recreate": 1, "expire": 1,
+    "accept": 1, "mend": 4, "refused": 2,
+}  # fmt: skip
+
+
+def mixture_of(seed: int) -> tuple[Mixture, list[Step]]:
+    """The script that a number stands for."""
+    rng = Random(f"mixture {seed}")
+    mixture = Mixture(
+        rng.choice((1, 1, 2)),
+        tuple(rng.sample([*FORMATS], rng.choice((1, 2, 2, 3)))),
+        ("partition",) if rng.random() < 0.7 else tuple(rng.sample([*DIRECTORIES], 2)),
+        ("a", "b")[: rng.choice((1, 2, 2))],
+        rng.choice((1, 1, 3)),
+        rng.random() < 0.3,
+        rng.random() < 0.3,
+        rng.random() < 0.5,
+    )
+    weights = STEPS | (MEDDLING if mixture.is_meddled else {})
+    kinds = rng.choices([*weights], [*weights.values()], k=rng.randint(3, 9))
+    first = ["produce", "connect" if mixture.is_connected else "sink"]
+    steps = [Step(kind, rng.randrange(10**6)) for kind in [*first, *kinds, "final"]]
+    for _ in range(2 if mixture.is_connected else 0):
+        at = rng.randint(2, len(steps) - 1)
+        steps.insert(at, Step("connect", rng.randrange(10**6)))
+    return mixture, steps

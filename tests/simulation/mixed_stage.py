@@ -1,0 +1,221 @@
+"""Where a script of the second family is performed, and what others do there."""
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from kbackup.kafka import Position
+from kbackup.records import TopicPartition
+from tests.simulation.bucket import decode
+from tests.simulation.cluster import Log
+from tests.simulation.events import Entered, Note, Row
+from tests.simulation.mixed_script import Mixture
+from tests.simulation.script import Shape
+from tests.simulation.stage import Stage
+from tests.simulation.truth import partition_of
+
+
+class MixedStage(Stage):
+    """What there is, and what others than kbackup do to it.
+
+    Attributes:
+        mixture: What stays the same.
+        broken: What was found wrong.
+        excused: Records that people took away, so that `verify` alone has to name them.
+    """
+
+    def __init__(self, mixture: Mixture) -> None:
+        super().__init__(Shape((("alpha", mixture.partitions),), 5))
+        self.mixture = mixture
+        self.broken: list[str] = []
+        self.excused: set[bytes] = set()
+        self._stored: dict[TopicPartition, dict[int, bytes]] = {}
+        self._entered: set[str] = set()
+        self._connected: dict[TopicPartition, int] = {}
+        self._is_recreated = False
+        self._past: list[tuple[str, TopicPartition, Position]] = []
+        self.kafka.sink_groups.update(mixture.groups)
+
+    # what is true
+
+    def _check(self, number: int) -> None:
+        """The first family's promises are not asked for here."""
+
+    def _break(self, what: str) -> None:
+        self.broken.append(what)
+
+    def _held(self) -> dict[TopicPartition, dict[int, bytes]]:
+        """The records of all objects that are in the bucket, by their offsets."""
+        found: dict[TopicPartition, dict[int, bytes]] = {}
+        for key in self.bucket.data_keys():
+            rows = decode(key, self.bucket.objects[key].body)
+            for row in rows or ():
+                found.setdefault(partition_of(key), {})[row.offset] = row.value or b""
+        return found
+
+    def _remember(self) -> None:
+        """Keep what the ledger knows, and where the groups were."""
+        for event in self.history[self._checked :]:
+            if isinstance(event, Entered):
+                self._entered.add(event.key)
+        self._checked = len(self.history)
+        for key in self._entered & self.bucket.objects.keys():
+            for row in decode(key, self.bucket.objects[key].body) or ():
+                self._stored.setdefault(partition_of(key), {})[row.offset] = row.value or b""
+        for group in self.mixture.groups:
+            for where, position in self.kafka.groups.get(group, {}).items():
+                if (group, where, position) not in self._past:
+                    self._past.append((group, where, position))
+
+    # what happens to the topic
+
+    def _log(self, where: TopicPartition) -> Any:
+        return self.kafka.topics[where.topic].logs[where.partition]
+
+    def _rows(self, rng: Random, where: TopicPartition, count: int) -> list[Row]:
+        end, topic_id = self._log(where).end, self.kafka.topics[where.topic].topic_id
+        now = int(self.clock.right.timestamp() * 1000)
+        return [
+            Row(
+                0, now - rng.randrange(self.mixture.hours) * 3_600_000, 1, None,
+                b'"%s/%d/%d/%s"' % (
+                    where.topic.encode(), where.partition, end + at, topic_id.encode()
+                ),
+                (),
+            )
+            for at in range(count)
+        ]  # fmt: skip
+
+    def _produce(self, rng: Random) -> None:
+        for where in self._wheres():
+            self.kafka.produce(where, self._rows(rng, where, rng.randint(1, 20)))
+
+    def _abort(self, rng: Random) -> None:
+        where = rng.choice(self._wheres())
+        self.kafka.abort(where, self._rows(rng, where, rng.randint(1, 3)))
+
+    def _open(self, rng: Random) -> None:
+        where = rng.choice(self._wheres())
+        self._log(where).append(self._rows(rng, where, rng.randint(1, 3)), "left open")
+
+    def _close(self, rng: Random) -> None:
+        self._finish(rng.choice(self._wheres()), rng)
+
+    def _finish(self, where: TopicPartition, rng: Random) -> None:
+        self._log(where).finish("left open", commits=rng.random() < 0.5)
+
+    def _connect(self, rng: Random) -> None:
+        """A connector writes what it has not written: values, without metadata."""
+        size = rng.choice((4, 10, 17))
+        ending = rng.choice((".json", ".bin", ".json.gz"))
+        for where in [] if self._is_recreated else self._wheres():
+            begin = self._connected.get(where, 0)
+            rows = self._log(where).between(begin, self._log(where).stable_end)
+            for at in range(0, len(rows) - size + 1, size):
+                self._put_values(where, rows[at : at + size], ending)
+                self._connected[where] = rows[at + size - 1].offset + 1
+
+    def _put_values(self, where: TopicPartition, rows: Sequence[Row], ending: str) -> None:
+        name = f"{where.topic}+{where.partition}+{rows[0].offset:010d}{ending}"
+        body = b"".join((row.value or b"") + b"\n" for row in rows)
+        if ending.endswith(".gz"):
+            body = gzip.compress(body, mtime=0)
+        key = f"topics/{where.topic}/partition={where.partition}/{name}"
+        self._take_away(key)  # as the connector replaces what it finds
+        self.bucket.put(key, body, {}, by="person")
+
+    def _take_away(self, key: str) -> None:
+        """Ask for the records of an object no more: it is `verify` that names them."""
+        if key in self.bucket.objects:
+            rows = decode(key, self.bucket.objects[key].body) or ()
+            self.excused |= {row.value or b"" for row in rows}
+
+    # what people do
+
+    def _moved(self, rng: Random) -> tuple[str, TopicPartition, Position] | None:
+        group, where = rng.choice(self.mixture.groups), rng.choice(self._wheres())
+        found = self.kafka.groups.get(group, {}).get(where)
+        return None if found is None else (group, where, found)
+
+    def _set(self, rng: Random, low: int, high: int, at: tuple[Any, Any, Position]) -> None:
+        group, where, found = at
+        offset = rng.randint(min(low, high), max(low, high))
+        keeps = rng.random() < 0.4
+        position = replace(found, offset=offset) if keeps else Position(offset)
+        self.history.append(Note(f"{group} is set to {offset}, metadata kept: {keeps}"))
+        self.kafka.groups[group][where] = position
+
+    def _set_back(self, rng: Random) -> None:
+        if found := self._moved(rng):
+            self._set(rng, 0, found[2].offset, found)
+
+    def _set_ahead(self, rng: Random) -> None:
+        if found := self._moved(rng):
+            self._set(rng, found[2].offset, self._log(found[1]).end, found)
+
+    def _put_back(self, rng: Random) -> None:
+        """An earlier position, as it was, metadata and all."""
+        if self._past:
+            group, where, position = rng.choice(self._past)
+            self.kafka.groups.setdefault(group, {})[where] = position
+            self.history.append(Note(f"{group} is put back to {position.offset}"))
+
+    def _forget(self, rng: Random) -> None:
+        self.clock.sleep(8 * 86400)
+        self.kafka.groups.pop(rng.choice(self.mixture.groups), None)
+
+    def _lose_ledger(self, rng: Random) -> None:
+        prefix = rng.choice(("_kbackup/ledger/", "_kbackup/"))
+        for key in [key for key in self.bucket.objects if key.startswith(prefix)]:
+            self.bucket.delete(key, "person")
+        self._stored.clear()
+        self._entered.clear()
+
+    def _lose_metadata(self, rng: Random) -> None:
+        keys = [] if self._is_recreated else self.bucket.data_keys()
+        for key in keys if rng.random() < 0.3 else rng.sample(keys, min(1, len(keys))):
+            self.bucket.put(key, self.bucket.objects[key].body, {}, by="person")
+
+    def _move_copy(self, rng: Random) -> None:
+        """An object is copied into another directory, with its metadata."""
+        keys = self.bucket.data_keys()
+        if keys:
+            key = rng.choice(keys)
+            held = self.bucket.objects[key]
+            *folders, name = key.split("/")
+            is_kept = self._is_recreated or rng.random() < 0.7
+            metadata = held.head.metadata if is_kept else {}
+            self.bucket.put("/".join([*folders, "copied", name]), held.body, metadata, by="person")
+
+    def _delete(self, rng: Random) -> None:
+        keys = self.bucket.data_keys()
+        if keys:
+            key = rng.choice(keys)
+            self._take_away(key)
+            self.bucket.delete(key, "person")
+
+    def _recreate(self, rng: Random) -> None:
+        """Create the topic anew, unless objects do not say which topic they are of."""
+        if not all(self.bucket.objects[key].head.metadata for key in self.bucket.data_keys()):
+            return
+        self._is_recreated = True
+        self.kafka.delete("alpha")
+        self.kafka.create("alpha", self.mixture.partitions, is_source=True)
+        self._produce(rng)
+
+    def _expire(self, rng: Random) -> None:
+        where = rng.choice(self._wheres())
+        self.kafka.expire(where, rng.randint(self._log(where).start, self._log(where).end))
+
+    def _grow(self, rng: Random) -> None:
+        """The topic gets another partition, which may stay empty.
+
+        Of one that only a connector backs up, no ledger says that the topic has it.
+        """
+        logs = self.kafka.topics["alpha"].logs
+        if len(logs) < 4 and not self.mixture.is_connected:
+            logs.append(Log())
+            if rng.random() < 0.5:
+                self._produce(rng)
