@@ -31,9 +31,6 @@ _THREADS: Final = 16
 _LATER_MS: Final = 3_600_000
 """How much younger than its row an object may be before it must have been stored again."""
 
-_SKEW_MS: Final = 900_000
-"""S3 refuses requests whose clock is further off."""
-
 _DO: Final = "if it is right, enter it with kbackup restore verify --rebuild"
 
 
@@ -81,12 +78,11 @@ def altered(
     ]
     if not doubts:
         return
-    newest = max(row.time for row in ledger.objects.values())
     rows = {row.sha256: key for key, row in ledger.objects.items() if row.sha256 is not None}
 
     def judged(doubt: _Doubt) -> Finding | None:
         head = heads.head(doubt.file.key)
-        return None if head is None else _judged(store, doubt, head, identity, newest, rows)
+        return None if head is None else _judged(store, doubt, head, identity, ledger, rows)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         yield from (found for found in pool.map(judged, doubts) if found is not None)
@@ -97,7 +93,7 @@ def _judged(
     doubt: _Doubt,
     head: ObjectHead,
     identity: TopicIdentity,
-    newest: int,
+    ledger: PartitionLedger,
     rows: dict[str, str],
 ) -> Finding | None:
     problem = _by_head(doubt, head, identity)
@@ -113,11 +109,24 @@ def _judged(
     if problem is not None:
         return _finding(doubt, problem)
     text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
-    if head.modified.timestamp() * 1000 + _SKEW_MS < newest:
-        text += f"; runs since then have not entered it: {_DO}"
+    if _was_passed(doubt.row, there.last_offset + 1, ledger):
+        text += f"; runs have gone on behind it and not entered it: {_DO}"
         return _finding(doubt, Problem("count_mismatch", key, text))
     text += "; the run that stored it, or the next one, enters it"
     return _finding(doubt, Problem("count_mismatch", key, text), is_error=False)
+
+
+def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
+    """Whether cuts from *end* on, where an object has grown to, were entered after its *row*.
+
+    The cuts of a partition are entered in order, so who entered them has passed it.
+    """
+    return any(
+        later.cut != row.cut
+        and (later.first if later.cut_start is None else later.cut_start) >= end
+        and (later.counter or 0) >= (row.counter or 0)
+        for later in ledger.objects.values()
+    )
 
 
 def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Problem | None:

@@ -23,6 +23,7 @@ from kbackup.events import Event, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
 from kbackup.restore.planning.plan import PlannedTopic
 from kbackup.restore.planning.resuming import LEFT_OUT
+from kbackup.restore.planning.safety import APPEND_TIME
 from kbackup.runs import wiring
 from kbackup.runs.context import growing_s
 from kbackup.runs.history import NO_TOPIC
@@ -235,6 +236,7 @@ class Remarks:
     def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
         self._summary, self._lock, self._tell = summary, lock, tell
         self._plans: dict[tuple[str, str], TopicPlanned] = {}
+        self._retimed = set[str]()  # targets that replace the timestamps of what is written
 
     def plans(self) -> list[Event]:
         """Return the latest plan of each topic."""
@@ -246,6 +248,9 @@ class Remarks:
         with self._lock:
             before = self._plans.get(place)
             self._plans[place] = event
+            if topic.units and any(code == APPEND_TIME for code, _ in topic.warnings):
+                self._retimed.add(place[1])
+                self._summary.skipped["topics_with_other_timestamps"] = len(self._retimed)
         if before is None or (before.action, before.code) != (event.action, event.code):
             self._tell(event)
         self.odd((place[0], f"plan of {place[1]}"), topic.warnings)

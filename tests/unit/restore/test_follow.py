@@ -334,3 +334,25 @@ def test_what_a_transaction_keeps_from_the_backup_is_said_while_it_does(standby:
 
     assert [(1, {}, 1), (1, {"held_up_offsets": 50}, 1)] == [short, long]
     assert ({}, 0) == over
+
+
+@pytest.mark.parametrize(
+    ("kind", "skipped"),
+    [("LogAppendTime", {"topics_with_other_timestamps": 1}), ("CreateTime", {})],
+)
+def test_a_target_that_replaces_timestamps_is_counted_once(
+    standby: Standby, kind: str, skipped: dict[str, int]
+) -> None:
+    """
+    However often the restore writes to it; what was written stays as it is, so the count does too.
+    """
+    standby.sink("orders", 0, range(10))
+
+    def happens(look: int) -> bool:
+        if look == 2:
+            standby.sink("orders", 0, range(10, 20))
+        return look < 5
+
+    summary = standby.follow(happens, topic_config=[f"message.timestamp.type={kind}"])
+
+    assert (skipped, 20) == (summary["skipped"], summary["records"])
