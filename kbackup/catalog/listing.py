@@ -124,6 +124,18 @@ class FileSet:
         return self.files[0].key
 
     @property
+    def part(self) -> str:
+        """What stands for its records: its `id`, and those of them that are read if not all."""
+        if self.only is None:
+            return self.id
+        return f"{self.id} {self.only.start_offset}-{self.only.end_offset}"
+
+    @property
+    def begin(self) -> int:
+        """The first offset that is read."""
+        return self.start_offset if self.only is None else self.only.start_offset
+
+    @property
     def is_tombstones(self) -> bool:
         """Whether it holds records without a value."""
         return self.main is not None and self.main.view is View.KEY

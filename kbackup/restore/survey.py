@@ -80,7 +80,7 @@ class _Reading:
                 raise StoppedError(f"{unit.source} stopped while its topics were looked for")
             match step:
                 case StoredRows(batch, files):
-                    self._take(unit.window.rows(batch), {one.id for one in files})
+                    self._take(unit.window.rows(batch), {one.part for one in files})
                 case Skipped(_, lost):
                     if unit.window.offset.meets(lost.offset, lost.offset):
                         self._bad_records += lost.records

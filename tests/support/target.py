@@ -18,6 +18,7 @@ from kbackup.plugins import Step, choose_topics
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.pace import Pace
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
@@ -220,12 +221,14 @@ class Restoring:
         cluster: The target.
         properties: What else its configuration says.
         entries: What the ledger says of each topic.
+        pace: How fast it writes.
     """
 
     backup: Backup = field(default_factory=Backup)
     cluster: FakeTarget = field(default_factory=FakeTarget)
     properties: Mapping[str, str] = field(default_factory=dict)
     entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    pace: Pace | None = None
 
     @property
     def store(self) -> Store:
@@ -300,7 +303,7 @@ class Restoring:
             run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), group,
             on_error=on_error, offset_header=offset_header, transforms=transforms, is_renamed=True,
         )  # fmt: skip
-        work = RestorePartitionTask(job, unit, self.store, SilentLine())
+        work = RestorePartitionTask(job, unit, self.store, SilentLine(), self.pace)
         writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
         work.run(writer)
         return work.report

@@ -243,7 +243,7 @@ class FollowedRoutes:
 
     def _news(self, unit: RestoreUnit) -> RestoreUnit | None:
         """Return what of a partition was not read yet, and forget what is gone."""
-        now = {files.id: chain("", [files]) for files in unit.sets}
+        now = {files.part: chain("", [files]) for files in unit.sets}
         known = self._known.setdefault(unit.source, _Known())
         if any(now.get(one, stamp) != stamp for one, stamp in known.seen.items()):
             self._forget_counts(known)
@@ -254,12 +254,12 @@ class FollowedRoutes:
             for name, share in known.shares.items()
         }
         known.shares = with_home({name: share for name, share in left.items() if share.sets})
-        new = tuple(files for files in unit.sets if files.id not in known.seen)
+        new = tuple(files for files in unit.sets if files.part not in known.seen)
         return replace(unit, sets=new) if new else None
 
     def _take(self, unit: RestoreUnit, report: Surveyed) -> None:
         known = self._known[unit.source]
-        known.seen |= {files.id: chain("", [files]) for files in unit.sets}
+        known.seen |= {files.part: chain("", [files]) for files in unit.sets}
         shares = dict(known.shares)
         for name, share in report.shares.items():
             shares[name] = added(shares[name], share) if name in shares else share

@@ -127,10 +127,10 @@ class Inventory:
         return self._covered[where]
 
     def among(self, where: TopicPartition, ids: Collection[str]) -> list[FileSet]:
-        """Return those of the sets to restore that have an id of *ids*, in order."""
+        """Return those of the sets to restore that have a `FileSet.part` of *ids*, in order."""
         kept = self.covered(where).sets
         if where not in self._places:
-            self._places[where] = {files.id: place for place, files in enumerate(kept)}
+            self._places[where] = {files.part: place for place, files in enumerate(kept)}
         places = self._places[where]
         return [kept[place] for place in sorted(places[name] for name in ids if name in places)]
 

@@ -197,6 +197,8 @@ def chain(before: str, sets: Iterable[FileSet]) -> str:
     """
     for files in sets:
         sizes = " ".join(f"{file.key} {file.size} {file.etag}".rstrip() for file in files.files)
+        if files.only is not None:
+            sizes += f" {files.only.start_offset}-{files.only.end_offset}"
         before = digest(f"{before} {sizes}")
     return before
 
@@ -258,7 +260,7 @@ def remaining(
         counted = known if mark.is_all or own is None else known.keys() & own
         entered = [(cuts[key], said) for key, said in known.items() if key in counted]
         refusal = _gained(where, entered, mark.place.offset, mark.total)
-    return Remaining(tuple(files for files in sets if files.id not in done), before, refusal)
+    return Remaining(tuple(files for files in sets if files.part not in done), before, refusal)
 
 
 def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
@@ -304,15 +306,17 @@ def _done_values(
 ) -> tuple[set[str], str, KbackupError | None]:
     """Return the value sets that are done, their chain, and what is wrong with them."""
     has_values = any(not files.is_whole for files in sets)
-    lost = {files.id for files in gone}
+    lost = {files.part for files in gone}
     if gone:
-        sets = sorted((*sets, *gone), key=lambda one: (one.start_offset, one.encoded_partition))
+        sets = sorted((*sets, *gone), key=lambda one: (one.begin, one.encoded_partition))
     if not place.values or not has_values:
         return set(), "", None
-    at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), None)
+    at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), None)
     if at is None:
         why = "its rows carry no offsets, so where to continue is unknown"
         what = f"{where}: the object in which this restore stopped is missing"
+        if any(files.is_whole for files in sets):
+            what += ", or full records have replaced rows of it"
         return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
     done = [files for files in sets[:at] if not files.is_whole]
     before = chain("", done)
@@ -322,9 +326,9 @@ def _done_values(
         return set(), "", RefusedError(what, why, _DO, **_place(where))
     is_named = not (sets[at].is_whole or sets[at].is_generic)
     known = facts_of(sets[at]) if is_named else None
-    if sets[at].id in lost or (known is not None and known.records <= place.rows):
+    if sets[at].part in lost or (known is not None and known.records <= place.rows):
         done, before = [*done, sets[at]], chain(before, [sets[at]])
-    return {files.id for files in done}, before, None
+    return {files.part for files in done}, before, None
 
 
 def _gained(

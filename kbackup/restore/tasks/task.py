@@ -219,14 +219,14 @@ class RestorePartitionTask:
         if any(files.is_whole for files in sets):
             self._positions.check_ids()
         place = self._positions.mark.place
-        at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
-        if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
+        at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), 0)
+        if sets and digest(sets[at].part) == place.values and not sets[at].is_whole:
             self._values, self._begun = sets[at], ResumedValues(sets[at], place)
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
         if self._positions.is_ours and len(left) < len(unit.sets):
             # some were read to their ends after the last commit
-            names = {files.id for files in left}
-            ended = [files for files in unit.sets if files.id not in names]
+            names = {files.part for files in left}
+            ended = [files for files in unit.sets if files.part not in names]
             size = sum(file.size for files in ended for file in files.files)
             count = len(ended) - self._open.done.bad_objects
             self._open.done = replace(self._open.done, objects=count, bytes_read=size)
@@ -301,7 +301,7 @@ class RestorePartitionTask:
             self._before = chain(self._before, [self._values])
         self._values = files
         place = self._open.place
-        place = replace(place, values=digest(files.id), rows=0, before=self._before, content="")
+        place = replace(place, values=digest(files.part), rows=0, before=self._before, content="")
         self._open.place, self._begun = place, ResumedValues(files, place)
 
     def _rows(self, writer: Writer, step: StoredRows) -> None:

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from backup_samples import BYTES, JSON, SIBLINGS, Backup
 
-from kbackup.errors import ConfigurationError, RefusedError
+from kbackup.errors import ConfigurationError, KbackupError, RefusedError
+from kbackup.restore.pace import Pace, Rate
 from kbackup.stores import ObjectHead
 from kbackup.stores.memory import MemoryStore
-from tests.support.target import Restoring, values
+from tests.support.target import CrashError, Restoring, values
 from tests.support.verified import Verified
 
 
@@ -196,3 +198,56 @@ def test_each_object_is_asked_once(
 
     assert dict.fromkeys(keys, 1) == dict(planned)
     assert dict.fromkeys(keys, 1) == dict(store.asked)
+
+
+class FewAtOnce(Pace):
+    """Writes three records at once."""
+
+    def rows(self, count: int, size: int) -> int:
+        """Return how many rows to write at once."""
+        del count, size
+        return 3
+
+
+@pytest.mark.parametrize("crash_at", range(1, 13))
+def test_a_restore_that_died_between_two_parts_of_an_object_goes_on(
+    again: Restoring, monkeypatch: pytest.MonkeyPatch, crash_at: int
+) -> None:
+    """Values before and after full records are parts of one object: each is continued by itself."""
+    monkeypatch.setattr("kbackup.restore.tasks.task.TRANSACTION_RECORDS", 1)
+    again.pace = FewAtOnce(Rate())
+    again.backup.put("orders", 0, range(10), range(10, 30), range(30, 34), views=JSON)
+    again.backup.put("orders", 0, range(15, 22))
+
+    with suppress(CrashError):
+        again.restore(crash_at=crash_at)
+    with suppress(CrashError):
+        again.restore(crash_at=2)
+    again.restore()
+    again.restore()
+
+    assert values(range(34)) == again.cluster.values("copy_of_orders")
+
+
+@pytest.mark.parametrize(
+    ("full", "why"),
+    [
+        pytest.param(range(6, 30), "full records have replaced", id="the last object is left out"),
+        pytest.param(range(14, 30), "full records have replaced", id="a part of it is left out"),
+        pytest.param(
+            range(6, 10), "were added, changed", id="a part of an earlier one is left out"
+        ),
+    ],
+)
+def test_full_records_over_values_that_were_restored_are_refused(
+    again: Restoring, full: range, why: str
+) -> None:
+    """What came in over rows that a restore has passed would be written twice."""
+    again.backup.put("orders", 0, range(10), range(10, 20), views=JSON)
+    again.restore()
+    again.backup.put("orders", 0, full)
+
+    with pytest.raises(KbackupError, match=why):
+        again.restore()
+
+    assert values(range(20)) == again.cluster.values("copy_of_orders")

@@ -440,3 +440,17 @@ def test_a_backup_whose_first_objects_expire_is_restored_further() -> None:
     found.backup.put("orders", 0, cut((4, "b"), (5, "a")))
 
     assert {"a": [0, 2, 5], "b": [1, 3, 4]} == restored(found, run="r2")
+
+
+def test_values_before_and_after_full_records_are_routed() -> None:
+    """
+    Two parts of one object of values are two: none of them is left out of the topics' shares.
+    """
+    found = restoring(BY_VALUE)
+    rows = cut(*((at, "ab"[at % 2]) for at in range(10)))
+    found.backup.put("orders", 0, rows, views=JSON)
+    found.backup.put("orders", 0, rows.slice(4, 2))
+
+    found.restore()
+
+    assert {"a": 5, "b": 5} == {topic: len(rows) for topic, rows in copied(found).items()}
