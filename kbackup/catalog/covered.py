@@ -14,7 +14,7 @@ from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import BAD
 from kbackup.catalog.reading import Window, facts, read
-from kbackup.errors import KbackupError, RefusedError, counted, form
+from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -22,7 +22,6 @@ from kbackup.stores import Heads, Store
 
 _THREADS: Final = 16
 
-_NAMED: Final = 3
 
 _NOTHING_DECIDED: Final = Coverage()
 
@@ -55,7 +54,7 @@ class Covered:
     def findings(self) -> Iterator[Finding]:
         """Yield what is disputed, as errors, and what is left out, as notes."""
         for dispute in self.coverage.disputes:
-            others = f"{_named(dispute.keys[:-1])}: " if dispute.keys[1:] else ""
+            others = f"{some(dispute.keys[:-1], 3)}: " if dispute.keys[1:] else ""
             offsets = dispute.span.start_offset, dispute.span.end_offset - 1
             text = f"{others}{dispute.why}"
             yield Finding("overlap", self.where, dispute.keys[-1], offsets, text)
@@ -82,14 +81,14 @@ class Covered:
             text = (
                 f"{self.where}: {counted(len(copies), 'object')} {form(len(copies), 'is', 'are')} "
             )
-            text += f"left out as a copy of another: {_named([one.holding.key for one in copies])}"
+            text += f"left out as a copy of another: {some([one.holding.key for one in copies], 3)}"
             yield "copy_left_out", text
 
     def refusals(self) -> list[KbackupError]:
         """Return why it cannot be restored: what is disputed."""
         return [
             RefusedError(
-                f"{self.where}: {_named(one.keys)}",
+                f"{self.where}: {some(one.keys, 3)}",
                 f"{one.why} (offsets {one.span.start_offset} to {one.span.end_offset - 1}), so a "
                 "restore would lose records or write them twice",
                 APART,
@@ -98,11 +97,6 @@ class Covered:
             )
             for one in self.coverage.disputes
         ]
-
-
-def _named(keys: Sequence[str]) -> str:
-    rest = len(keys) - _NAMED
-    return ", ".join(keys[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def covered(

@@ -8,7 +8,7 @@ from typing import Final
 from kbackup.config import Settings
 from kbackup.doctor import Check, failed
 from kbackup.doctor.configuration import is_sink
-from kbackup.errors import GroupActiveError, KafkaError, KbackupError
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError, some
 from kbackup.kafka import Cluster, Permissions, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
@@ -114,7 +114,6 @@ def time_span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-_NAMED: Final = 5
 """The most topics that a line names; the others are only counted."""
 
 
@@ -188,17 +187,15 @@ def _cluster(cluster: Cluster, settings: Settings) -> Check:
 def _topics(settings: Settings, names: Sequence[str], topics: Collection[str]) -> Check:
     missing = [name for name in names if name not in topics]
     if missing and is_sink(settings):
-        text = f"{_named(missing)} missing, or hidden from this principal"
+        text = f"{some(missing)} missing, or hidden from this principal"
         do = "correct topics, create them, or allow DESCRIBE"
         return Check("kafka", "topics", "fail", text, do, KafkaError.code)
     if missing:
-        return Check("kafka", "topics", "ok", f"{_named(missing)} missing; a restore creates it")
+        return Check("kafka", "topics", "ok", f"{some(missing)} missing; a restore creates it")
     if settings.topics_regex is not None and not names:
         text = f"no topic matches {settings.topics_regex}"
         return Check("kafka", "topics", "warn", text, "correct topics.regex")
-    text = (
-        f"{_named(names)} there" if _is_chosen(settings) else f"{len(names)} found; none was named"
-    )
+    text = f"{some(names)} there" if _is_chosen(settings) else f"{len(names)} found; none was named"
     return Check("kafka", "topics", "ok", text)
 
 
@@ -217,12 +214,12 @@ def _permissions(settings: Settings, names: Sequence[str]) -> Check:
         denied.append(f"group {group}")
     if denied:
         do = "allow this principal READ and DESCRIBE there"
-        text = f"READ is denied on {_named(denied)}"
+        text = f"READ is denied on {some(denied)}"
         return Check("kafka", "permissions", "fail", text, do, KafkaError.code)
     if unset:
-        text = f"DESCRIBE_CONFIGS is denied on {_named(unset)}: retention cannot be watched"
+        text = f"DESCRIBE_CONFIGS is denied on {some(unset)}: retention cannot be watched"
         return Check("kafka", "permissions", "warn", text, "allow DESCRIBE_CONFIGS on topics")
-    return Check("kafka", "permissions", "ok", f"may read {_named(names)} and use group {group}")
+    return Check("kafka", "permissions", "ok", f"may read {some(names)} and use group {group}")
 
 
 def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Check:
@@ -240,7 +237,7 @@ def _group(settings: Settings, cluster: Cluster) -> Check:
     group = wiring.group(settings, "sink")
     members = cluster.members(group)
     if members:
-        text = f"{group} has live members, so a run would refuse it: {_named(members)}"
+        text = f"{group} has live members, so a run would refuse it: {some(members)}"
         do = "stop the connector that uses it, or choose another --group"
         return Check("kafka", "group", "fail", text, do, GroupActiveError.code)
     return Check("kafka", "group", "ok", f"{group} has no live members")
@@ -279,8 +276,3 @@ def _retention_ms(config: Mapping[str, str]) -> int | None:
         return None
     retention = int(config.get("retention.ms", -1))
     return retention if retention >= 0 else None
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

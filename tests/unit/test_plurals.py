@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.errors import counted, form
+from kbackup.errors import counted, form, some
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,14 @@ def test_one_thing_is_no_plural(number: int, expected: str) -> None:
     found = f"{counted(number, 'value object')} {form(number, 'is', 'are')} missing"
 
     assert expected == found
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c"], "a, b and 1 more")],
+)
+def test_of_many_names_some_are_given(names: list[str], expected: str) -> None:
+    """
+    The first ones are named, and the others counted.
+    """
+    assert expected == some(names, 2)

@@ -22,6 +22,7 @@ from kbackup.errors import (
     KbackupError,
     RefusedError,
     counted,
+    some,
 )
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
@@ -241,8 +242,6 @@ def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition
     return found
 
 
-_NAMED: Final = 3
-
 PARTITIONS_BELIEVED: Final = 10_000
 """A backup without run records may name partitions below this without a question."""
 
@@ -365,16 +364,11 @@ def unconvertible(
             why = f"{name}={given} cannot make records of {form} files again"
             if converters.registers(given):
                 why += ": they keep no schemas"
-            errors.append(ConfigurationError(f"{what} cannot be read: {_few(keys)}", why, do))
+            errors.append(ConfigurationError(f"{what} cannot be read: {some(keys, 3)}", why, do))
         else:
             text = f"{what} that {name}={given} cannot read: {name}={own} is used, {form}'s own"
             warnings.append(("own_converter", text))
     return warnings, errors
-
-
-def _few(keys: Sequence[str]) -> str:
-    rest = len(keys) - _NAMED
-    return ", ".join(keys[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:

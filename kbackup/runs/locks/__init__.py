@@ -50,6 +50,7 @@ from kbackup.errors import (
     StoppedError,
     StoreError,
     TopicsLockedError,
+    some,
 )
 from kbackup.files import user_cache
 from kbackup.naming import Layout
@@ -72,7 +73,6 @@ SETTLE_S: Final = 0.5
 
 _POLL_S: Final = 2.0
 
-_NAMED: Final = 5
 
 CLAIM_S: Final = 30.0
 """Seconds to wait for another run that claims the same topics; one that died meanwhile has them."""
@@ -383,7 +383,7 @@ def all_locked(left: Mapping[str, Holder]) -> TopicsLockedError:
     others = ", ".join(sorted({str(holder) for holder in left.values()}))
     return TopicsLockedError(
         "other runs back up all topics that this one was asked for",
-        f"{others}: {_named(left)}",
+        f"{others}: {some(sorted(left))}",
         "let one configuration name each topic; or wait until they end: --lock-timeout 10m does so",
     )
 
@@ -391,12 +391,7 @@ def all_locked(left: Mapping[str, Holder]) -> TopicsLockedError:
 def left_to_others(left: Mapping[str, Holder]) -> str:
     """Return a sentence about topics that other runs work on."""
     others = ", ".join(sorted({str(holder) for holder in left.values()}))
-    return f"{_named(left)}: left to {others}, which works on the same topics_dir"
-
-
-def _named(topics: Collection[str]) -> str:
-    rest = len(topics) - _NAMED
-    return ", ".join(sorted(topics)[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return f"{some(sorted(left))}: left to {others}, which works on the same topics_dir"
 
 
 def _hash(text: str) -> str:
