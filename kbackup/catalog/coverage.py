@@ -172,7 +172,8 @@ class Coverage:
         reads: What to read, in order, so that each record comes once.
         repeats: What is left out since something else that is read holds the same.
         disputes: What cannot be decided; while there are any, *reads* restores nothing soundly.
-        asks: Objects whose rows have to be counted before all is decided; then ask again.
+        asks: Objects that have to be read before all is decided: values to count their rows, full
+            records to see where they end.  Then ask again.
         ranges: The offsets from 0 to the highest known end, disjoint and in order.
         foreign: Of another topic: no part of this log.
     """
@@ -242,6 +243,8 @@ def cover(
     upper = _bounds(values)
     found.disputes += _begun_inside(known, [one for one in values if one.last is None], upper)
     reads = [Read(one) for one in full]
+    furthest = max((one.least for one in values), default=-1)
+    found.asks += [one for one in full if one.last is None and one.start <= furthest]
     accounted = _accounted(full, said) if full else []
     told = [[one.start for one in known if one.is_tombstones is kind] for kind in (False, True)]
     for one in values:

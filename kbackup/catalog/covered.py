@@ -145,8 +145,7 @@ def covered(
     found = cover(holdings.values(), said, identity)
     if found.asks:
         for ask in found.asks:
-            rows = _rows(store, by_key[ask.key], options, identity)
-            holdings[ask.key] = replace(holdings[ask.key], counted=rows)
+            holdings[ask.key] = _read(store, by_key[ask.key], ask, options, identity)
         found = cover(holdings.values(), said, identity)
     unread = tuple(
         Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")
@@ -262,13 +261,15 @@ def _unsaid(files: FileSet) -> Holding:
     )  # fmt: skip
 
 
-def _rows(
-    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity
-) -> int | None:
-    """Count the rows of values; None where they cannot be read."""
+def _read(
+    store: Store, files: FileSet, ask: Holding, options: ReadOptions, identity: TopicIdentity
+) -> Holding:
+    """Return what is asked for with what its rows show; as it is where they cannot be read."""
+    lone = replace(files, keys=None, headers=None)
+    last, count = None, 0
     try:
-        lone = replace(files, keys=None, headers=None)
-        rows = read(store, lone, replace(options, wants_siblings=False), identity)
-        return sum(len(batch) for batch in rows)
+        for batch in read(store, lone, replace(options, wants_siblings=False), identity):
+            last, count = batch["offset"][-1].as_py(), count + len(batch)
     except BAD:
-        return None
+        return ask
+    return replace(ask, last=last, records=count) if ask.is_full else replace(ask, counted=count)

@@ -47,7 +47,7 @@ def topic_settings(plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]) -> 
 
     Of those that are refused nothing: they are not the topics that were backed up.
     """
-    refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
+    refused = refused_topics(plan)
     return {
         name: {
             "topic_id": topic.topic_id,
@@ -61,6 +61,17 @@ def topic_settings(plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]) -> 
         for name, topic in plan.topics.items()
         if name not in refused
     }
+
+
+def refused_topics(plan: SinkPlan) -> set[str]:
+    """Return the topics of which a run can say nothing: they are others, or no partition goes on.
+
+    A topic of which one partition is refused for what is in the bucket is backed up beside it.
+    """
+    found = {at.where.topic for at in plan.partitions if at.refusal is not None}
+    others = {at.where.topic for at in plan.partitions if isinstance(at.refusal, TopicChangedError)}
+    going = {at.where.topic for at in plan.partitions if at.refusal is None}
+    return others | (found - going)
 
 
 @dataclass(frozen=True, slots=True)

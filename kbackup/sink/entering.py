@@ -16,7 +16,6 @@ from kbackup.catalog.ledger.rows import EARLIER, OBJECTS, SINK, TOPIC, TOPICS, T
 from kbackup.catalog.ledger.stream import FOLD_AT, Stream
 from kbackup.clock import Clock
 from kbackup.config import Settings
-from kbackup.errors import TopicChangedError
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
@@ -74,7 +73,7 @@ class RunLedger:
             StoreError: If it cannot be written.
         """
         known, now = plan.known, self._clock.ms()
-        refused = _refused(plan)
+        refused = accounting.refused_topics(plan)
         names = [name for name in plan.topics if name not in refused]
         if refused and not names:  # what is there is of other topics: this run knows nothing of it
             return
@@ -163,17 +162,6 @@ class RunLedger:
 
     def _stream(self, topic: str) -> Stream:
         return stream.topic_stream(self._store, self._layout, topic, self._clock)
-
-
-def _refused(plan: SinkPlan) -> set[str]:
-    """Return the topics of which a run can say nothing: they are others, or no partition goes on.
-
-    A topic of which one partition is refused for what is in the bucket is backed up beside it.
-    """
-    found = {at.where.topic for at in plan.partitions if at.refusal is not None}
-    others = {at.where.topic for at in plan.partitions if isinstance(at.refusal, TopicChangedError)}
-    going = {at.where.topic for at in plan.partitions if at.refusal is None}
-    return others | (found - going)
 
 
 def _left_out(plan: SinkPlan, topic: str) -> set[str]:

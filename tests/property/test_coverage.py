@@ -28,7 +28,7 @@ def written(draw: st.DrawFn) -> list[Written]:
     for writer in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, END - 1))
         # of two connectors in two directories nothing tells that they are not one
-        kinds = ("full", "stated", "spread", *(("connector",) if not writer else ()))
+        kinds = ("full", "full untold", "stated", "spread", *(("connector",) if not writer else ()))
         kind = draw(st.sampled_from(kinds))
         for number in range(draw(st.integers(1, 4))):
             span = Span(at, min(END, at + draw(st.integers(1, 12))))
@@ -52,8 +52,8 @@ def _objects(kind: str, name: str, writer: int, span: Span, inside: list[int]) -
     found = []
     for number, part in enumerate(parts):
         directory = f"connector-{writer}" if kind == "connector" else f"d{number}"
-        one = Holding(f"{name}-{number}", directory, part[0], is_full=kind == "full")
-        if kind != "connector":
+        one = Holding(f"{name}-{number}", directory, part[0], is_full=kind.startswith("full"))
+        if kind not in ("connector", "full untold"):
             one = replace(one, last=part[-1], records=len(part), sha256=one.key, rotation=rotation)
         found.append(Written(one, tuple(part)))
     return found
@@ -65,7 +65,9 @@ def answered(everything: list[Written]) -> Coverage:
     found = cover(one.holding for one in everything)
     for ask in found.asks:
         one = holdings[ask.key]
-        holdings[ask.key] = replace(one, holding=replace(one.holding, counted=len(one.offsets)))
+        counted = replace(one.holding, counted=len(one.offsets))
+        seen = replace(one.holding, last=one.offsets[-1]) if ask.is_full else counted
+        holdings[ask.key] = replace(one, holding=seen)
     return cover(one.holding for one in holdings.values())
 
 
@@ -92,7 +94,10 @@ def test_each_record_comes_once_or_it_is_said_why_that_is_not_known(
     everything: list[Written],
 ) -> None:
     """What is not disputed is read so that every record of every object comes exactly once."""
-    honest = [one for one in everything if len(one.offsets) == _width(one) or _is_told(one)]
+    honest = [
+        one for one in everything
+        if len(one.offsets) == _width(one) or _is_told(one) or one.holding.is_full
+    ]  # fmt: skip
 
     found = answered(honest)
 
@@ -184,3 +189,20 @@ def test_a_connectors_object_that_reaches_beyond_full_records_is_named() -> None
     assert ["v100"] == [one.key for one in asked.asks]
     assert [("v100",)] == [one.keys for one in cover([*counted, half]).disputes]
     assert () == cover([*counted, whole]).disputes
+
+
+def test_full_records_that_do_not_say_where_they_end_are_read_before_values_beside_them() -> None:
+    """Once it is known where they end, what they hold is not read from values too."""
+    full = Holding("f0", "d", 0, is_full=True)
+    values = [
+        Holding(f"v{start}", "d", start, is_full=False, last=start + 9, records=10)
+        for start in (0, 10, 20)
+    ]
+
+    asked = cover([full, *values])
+    found = cover([replace(full, last=14, records=15), *values])
+
+    assert ["f0"] == [one.key for one in asked.asks]
+    assert [("f0", None), ("v10", Span(15, 20)), ("v20", None)] == [
+        (one.holding.key, one.only) for one in found.reads
+    ]
