@@ -27,6 +27,7 @@ from unittest.mock import patch
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS
 from kbackup.errors import LockedError, NewerVersionError
+from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.context import Stop
@@ -142,7 +143,7 @@ class MixedPlay(MixedStage):
         """A sink names each partition that an open transaction holds up."""
         if ended is not None and ended.code in (0, 3):
             for where in self._wheres():
-                at = self._log(where).stable_end
+                at = max(self._log(where).stable_end, self._log(where).start)
                 if (
                     at < self._log(where).end
                     and f"{where} is held up at offset {at}" not in ended.text
@@ -167,15 +168,17 @@ class MixedPlay(MixedStage):
         Of several directories, and of a connector's objects, a start does not know all: `verify`
         names what is there twice.
         """
-        is_told = len(self.mixture.directories) == 1 and not self.mixture.is_connected
-        for event in self.history[since:] if is_told else ():
-            if isinstance(event, Stored) and event.by == "kbackup":
-                rows = [row for row in event.rows or () if row.timestamp_type == NO_TYPE]
-                twice = [row.offset for row in rows
-                         if before.get(row.value or b"", event.key) != event.key]  # fmt: skip
-                if twice:
-                    other = before[next(row.value or b"" for row in rows if row.offset == twice[0])]
-                    self._break(f"twice: {event.key} holds {twice[:9]}, which are in {other}")
+        if self.mixture.is_connected or len(self.mixture.directories) > 1:
+            return
+        for event in self.history[since:]:
+            rows = event.rows or () if isinstance(event, Stored) and event.by == "kbackup" else ()
+            key = event.key if isinstance(event, Stored) else ""
+            for row in rows:
+                if row.timestamp_type == NO_TYPE:
+                    other = before.setdefault(row.value or b"", key)
+                    if other != key:
+                        self._break(f"twice: {key} holds {row.offset}, which is in {other}")
+                        return
 
     def _died(self, rng: Random) -> None:
         kind = rng.choice(("kafka commit", "PUT", "any"))
@@ -183,6 +186,7 @@ class MixedPlay(MixedStage):
         self._sink(rng, Script(dies_at=at, dies_before="" if kind == "any" else kind))
 
     def _two_at_once(self, rng: Random) -> None:
+        self._produce(rng)
         works = {}
         for _ in range(2):
             own = Random(rng.random())
@@ -268,6 +272,16 @@ class MixedPlay(MixedStage):
 
     # what takes several runs to show
 
+    def _go_over(self, rng: Random) -> None:
+        """A sink of full records goes over what a connector has written, and may die."""
+        for where in self._wheres():
+            offset = rng.choice((0, rng.randint(0, self._log(where).end)))
+            self.kafka.groups.setdefault("a", {})[where] = Position(offset)
+        at = rng.choice((0, rng.randint(10, 60)))
+        process = self._host(rng, Script(dies_at=at))
+        self.sink(process, topics="alpha", group="a", flush_size="5", **self._locking)
+        self._restore(rng)
+
     def _hang(self, rng: Random) -> None:
         """A transaction is open for longer than one may be."""
         self._open(rng)
@@ -347,7 +361,8 @@ class MixedPlay(MixedStage):
         first = rows[0].offset
         kind = next((name for name, ending in _ENDINGS.items() if key.endswith(ending)), "full")
         directory = "partition" if "/partition=" in key else "hour"
-        options = {**self._options(rng), **FORMATS[kind], **DIRECTORIES[directory]}
+        options = self._options(rng) | {"s3_compression_type": "none"}
+        options |= FORMATS[kind] | DIRECTORIES[directory]
         settings = self._settings("sink", repair=f"alpha:{where.partition}:{first}", **options)
         process, told = self._host(rng), list[Any]()
         summary = self._survive(
@@ -358,7 +373,7 @@ class MixedPlay(MixedStage):
         self.history.append(Note(f"repair of {key} ended with {ended and ended.code}"))
         found = self.bucket.objects.get(key)
         there = () if found is None else decode(key, found.body) or ()
-        if {row.value for row in there} - {row.value for row in rows}:
+        if {_topic_id(row) for row in there} - {_topic_id(row) for row in rows}:
             self._break(f"untrue: a repair stored {there[:2]} in place of {rows[:2]}")
 
     def _later(self, rng: Random) -> None:
@@ -394,6 +409,10 @@ class MixedPlay(MixedStage):
         yield "a sink", lambda: self.sink(self._host(rng), **self._options(rng))
         yield "verify", lambda: self.verify(self._host(rng), deep=False)
         yield "a restore", lambda: self._restored(self._host(rng), "later-$0")
+
+
+def _topic_id(row: Row) -> bytes:
+    return (row.value or b"").split(b"/")[-1]
 
 
 _VERSION: Final = b"kbackup.ledger"

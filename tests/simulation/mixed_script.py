@@ -51,12 +51,12 @@ class Mixture:
 
 STEPS: Final = {
     "produce": 24, "abort": 3, "open": 2, "close": 3, "sink": 30, "died": 8, "restore": 6,
-    "again": 3, "verify": 3, "two at once": 3, "set back": 4, "set ahead": 3, "put back": 3,
+    "again": 3, "verify": 3, "two at once": 5, "set back": 4, "set ahead": 3, "put back": 3,
     "forget": 3, "hang": 1, "grow": 2, "later": 1,
 }  # fmt: skip
 MEDDLING: Final = {
     "lose ledger": 3, "lose metadata": 3, "move copy": 2, "delete": 2, "recreate": 1, "expire": 1,
-    "accept": 1, "mend": 4, "refused": 2,
+    "accept": 1, "mend": 6, "refused": 2,
 }  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def mixture_of(seed: int) -> tuple[Mixture, list[Step]]:
         ("a", "b")[: rng.choice((1, 2, 2))],
         rng.choice((1, 1, 3)),
         rng.random() < 0.3,
-        rng.random() < 0.3,
+        rng.random() < 0.4,
         rng.random() < 0.5,
     )
     weights = STEPS | (MEDDLING if mixture.is_meddled else {})
@@ -79,5 +79,5 @@ def mixture_of(seed: int) -> tuple[Mixture, list[Step]]:
     steps = [Step(kind, rng.randrange(10**6)) for kind in [*first, *kinds, "final"]]
     for _ in range(2 if mixture.is_connected else 0):
         at = rng.randint(2, len(steps) - 1)
-        steps.insert(at, Step("connect", rng.randrange(10**6)))
+        steps.insert(at, Step(rng.choice(("connect", "go over")), rng.randrange(10**6)))
     return mixture, steps

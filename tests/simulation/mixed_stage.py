@@ -167,8 +167,11 @@ class MixedStage(Stage):
         self.kafka.groups.pop(rng.choice(self.mixture.groups), None)
 
     def _lose_ledger(self, rng: Random) -> None:
-        prefix = rng.choice(("_kbackup/ledger/", "_kbackup/"))
-        for key in [key for key in self.bucket.objects if key.startswith(prefix)]:
+        self._lose(rng.choice(("/ledger/", "/ledger/", "", "/topics/")))
+
+    def _lose(self, part: str) -> None:
+        """Remove what kbackup says of the backup, as far as its name has *part*."""
+        for key in [key for key in self.bucket.keys("_kbackup/") if part in key]:
             self.bucket.delete(key, "person")
         self._stored.clear()
         self._entered.clear()

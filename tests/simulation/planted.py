@@ -4,24 +4,33 @@ Each is named as the list of defects names it.  They show that the simulation wo
 them, and would find them again.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow.compute as pc
 
-from kbackup.catalog.ledger import stream
+from kbackup.catalog import coverage, covered
+from kbackup.catalog.ledger import objects, stream
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import FileSet
+from kbackup.errors import CorruptObjectError, NewerVersionError
+from kbackup.kafka import Position
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Span
 from kbackup.restore.planning import resuming
 from kbackup.restore.planning import resuming as left
 from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
-from kbackup.runs.position import BackupSource, CommitMetadata, Mark
-from kbackup.sink import keep, run
+from kbackup.runs import known, wiring
+from kbackup.runs.locks import RunLock
+from kbackup.runs.position import BackupSource, CommitMetadata, LastObject, Mark
+from kbackup.runs.report import HeldUp
+from kbackup.sink import accounting, evidence, keep, repair, run, start
 from kbackup.sink.plan import make_plan
+from kbackup.sink.start import Evidence, Start, decide
 from kbackup.stores import ObjectHead, Store
 
 Planted = Callable[[], AbstractContextManager[Any]]
@@ -32,13 +41,9 @@ def a1() -> AbstractContextManager[Any]:
     remaining = left.remaining
 
     def without_grown(
-        facts_of: Any,
-        sets: Sequence[FileSet],
-        mark: Mark | None,
-        cut_of: Any = None,
-        own: Any = None,
+        facts_of: Any, sets: Sequence[FileSet], mark: Mark | None, *more: Any
     ) -> Remaining:
-        found = remaining(facts_of, sets, mark, cut_of, own)
+        found = remaining(facts_of, sets, mark, *more)
         offset = 0 if mark is None else mark.place.offset
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
@@ -100,3 +105,139 @@ def a8() -> AbstractContextManager[Any]:
 
 
 PLANTED: dict[str, Planted] = {"A1": a1, "A2": a2, "A3": a3, "A6": a6, "A7": a7, "A8": a8}
+
+
+def ends_unasked() -> AbstractContextManager[Any]:
+    """Values that do not say where they end are taken to end among the full records around them."""
+    read = covered._read
+
+    def one_row(*given: Any) -> coverage.Holding:
+        found = read(*given)
+        return found if found.is_full else replace(found, counted=1)
+
+    return patch.object(covered, "_read", one_row)
+
+
+def values_uncut() -> AbstractContextManager[Any]:
+    """Values are read whole where full records hold a part of them."""
+
+    def whole(self: Any, one: coverage.Holding, accounted: Any) -> Iterator[coverage.Read]:
+        yield coverage.Read(one)
+
+    return patch.object(coverage._Found, "_stated", whole)
+
+
+def locks_apart() -> AbstractContextManager[Any]:
+    """Two sinks that are asked for the same topics in other words do not see each other."""
+    return patch.object(RunLock, "_others", lambda *_: [])
+
+
+@contextmanager
+def position_alone() -> Iterator[None]:
+    """A position is believed although objects lie behind it."""
+    following = evidence._following
+
+    def nothing_more(*given: Any) -> Any:
+        return replace(following(*given), has_more=False, is_spread=False)
+
+    with (
+        patch.object(evidence, "_following", nothing_more),
+        patch.object(PartitionLedger, "reached", lambda _: None),
+    ):
+        yield
+
+
+def ledger_alone() -> AbstractContextManager[Any]:
+    """Objects are judged by what the ledger says of them alone."""
+    return patch.object(covered, "_asked", lambda *_: None)
+
+
+@contextmanager
+def repairs_any_topic() -> Iterator[None]:
+    """A repair does not know which topic the objects are of, and does not ask them."""
+    of = repair._Planner._of
+
+    def nameless(self: Any, name: str) -> Any:
+        said, found = of(self, name)
+        topics = {at: replace(row, cluster_id="", topic_id="") for at, row in said.topics.items()}
+        return replace(said, topics=topics), found
+
+    with (
+        patch.object(repair._Planner, "_of", nameless),
+        patch.object(repair._Planner, "_identities", lambda *_: ()),
+    ):
+        yield
+
+
+@contextmanager
+def refused_believed() -> Iterator[None]:
+    """A run that refuses a topic says what it is now, and is believed."""
+    with (
+        patch.object(accounting, "refused_topics", lambda _: set()),
+        patch.object(known, "_is_believed", lambda _: True),
+    ):
+        yield
+
+
+@contextmanager
+def formats_apart() -> Iterator[None]:
+    """A start does not see values of another format."""
+
+    def alike(where: Any, seen: Evidence, **named: Any) -> Start:
+        same = tuple(cut for cut in seen.held if cut.is_same or not cut.is_values)
+        return decide(where, replace(seen, held=same), **named)
+
+    with (
+        patch("kbackup.sink.plan.decide", alike),
+        patch.object(start, "_past_held", lambda _where, _seen, found: found),
+    ):
+        yield
+
+
+def format_narrows() -> AbstractContextManager[Any]:
+    """A sink's format narrows what a restore reads."""
+    return patch.object(wiring, "only_format", lambda settings: settings.format_class)
+
+
+def offset_uncompared() -> AbstractContextManager[Any]:
+    """A position's metadata is believed wherever the position was moved to."""
+    confirm = evidence.confirm
+
+    def trusting(store: Any, layout: Any, where: Any, position: Position) -> Any:
+        found = LastObject.read(position.metadata)
+        at = position.offset if found is None or found.at is None else found.at
+        return confirm(store, layout, where, replace(position, offset=at))
+
+    return patch.object(evidence, "confirm", trusting)
+
+
+def open_unseen() -> AbstractContextManager[Any]:
+    """What is behind an open transaction is not looked for."""
+    return patch.object(HeldUp, "of", lambda *_: None)
+
+
+def accepts_by_time() -> AbstractContextManager[Any]:
+    """An acceptance covers what was entered before it by the clocks of two hosts."""
+
+    def by_time(one: Entry, entry: Entry) -> bool:
+        return one.time >= entry.time and (one.key is not None or one.span == entry.span)
+
+    return patch.object(objects, "_accepts", by_time)
+
+
+def later_is_damage() -> AbstractContextManager[Any]:
+    """A file of the ledger that a later version wrote is taken for damaged."""
+
+    def damage(what: str, *_: Any, **__: Any) -> CorruptObjectError:
+        return CorruptObjectError(what, "it is damaged")
+
+    return patch.object(NewerVersionError, "of", damage)
+
+
+MIXED: dict[str, Planted] = {
+    "1": ends_unasked, "2": values_uncut, "3": locks_apart, "4": position_alone,
+    "5": ledger_alone, "6": repairs_any_topic, "7": refused_believed, "8": formats_apart,
+    "9": format_narrows, "10": offset_uncompared, "25": open_unseen, "26": accepts_by_time,
+    "28": later_is_damage,
+}  # fmt: skip
+"""Those that mixtures of layouts, formats, groups and hosts show."""

@@ -4,9 +4,12 @@ from random import Random
 
 import pytest
 
-from tests.simulation.planted import PLANTED
+from tests.simulation.mixed_play import MixedPlay
+from tests.simulation.mixed_script import mixture_of
+from tests.simulation.planted import MIXED, PLANTED
 from tests.simulation.play import Play
 from tests.simulation.script import Shape, Step
+from tests.simulation.test_mixtures import GATE
 
 TOPICS = dict.fromkeys(("A2", "A8"), (("alpha", 1), ("beta", 1)))
 STEPS = {
@@ -40,3 +43,21 @@ def test_a_defect_that_is_put_back_is_found(name: str) -> None:
 
     assert found is not None
     assert not finds(name, found)
+
+
+def breaks(number: int) -> bool:
+    """Whether a mixture shows something wrong."""
+    mixture, steps = mixture_of(number)
+    return bool(MixedPlay(mixture).run(steps).broken)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_defect_of_mixtures_that_is_put_back_is_found(name: str) -> None:
+    """
+    Each known defect of two layouts, formats, groups or hosts is found by the mixtures of the gate.
+    """
+    with MIXED[name]():
+        found = next((number for number in range(GATE) if breaks(number)), None)
+
+    assert found is not None
+    assert not breaks(found)
