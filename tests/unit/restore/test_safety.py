@@ -13,6 +13,7 @@ from kbackup.restore.planning.safety import (
     small_messages,
     warnings,
 )
+from tests.support.target import Restoring
 
 COPY = Intent("orders", "copy_of_orders", 3, is_same_cluster=True)
 SAME = Intent("orders", "orders", 3, is_same_cluster=True)
@@ -229,3 +230,16 @@ def test_only_a_copy_grows(target: Target, *, follows: bool, creates: bool, expe
     Partitions are added to a copy of the restore's own, and never to a topic in others' use.
     """
     assert expected == grows(COPY, target, follows=follows, creates=creates)
+
+
+def test_a_plan_knows_the_names_that_the_cluster_has() -> None:
+    """
+    Kafka would refuse to create the topic, so the plan does.
+    """
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(5))
+    restoring.cluster.create_topic("copy.of.orders", 1, 1, {})
+
+    found = restoring.plan().refusals
+
+    assert ["illegal_topic_name"] == [error.code for error in found]
