@@ -35,11 +35,12 @@ def tool(session: nox.Session, name: str, *arguments: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types and the direction of imports."""
+    """Style, types, the direction of imports, and how large the house is, which stops nothing."""
     tool(session, "ruff", "check", ".")
     tool(session, "ruff", "format", "--check", ".")
     tool(session, "mypy")
     tool(session, "lint-imports")
+    session.run(PYTHON, "tools/size.py", external=True)
 
 
 @nox.session
