@@ -237,7 +237,11 @@ def cover(
     ordered = [one for one in everything if one not in foreign] if foreign else everything
     values, copies = _without_copies([one for one in ordered if not one.is_full])
     full = [one for one in ordered if one.is_full]
-    found = _Found(list(copies), list(_crowded(values)))
+    whole = joined(of.span for of, files in _by_rotation(values).items() if len(files) == of.files)
+    partial = _unfinished(full) if values else []
+    redone = {one.key: one for one in partial if _is_within(one.accounted, whole)}
+    full = [one for one in full if one.key not in redone]
+    found = _Found([*copies, *map(Repeat, redone.values())], list(_crowded(values)))
     known = [one for one in values if one.last is not None]
     found.disputes += _overlapping(known)
     upper = _bounds(values)
@@ -245,7 +249,10 @@ def cover(
     reads = [Read(one) for one in full]
     furthest = max((one.least for one in values), default=-1)
     found.asks += [one for one in full if one.last is None and one.start <= furthest]
-    accounted = _accounted(full, said) if full else []
+    vague = {one.key: one for one in partial if one.key not in redone and not one.is_dense}
+    found.disputes += _beside_unfinished(values, [*vague.values()])
+    told_of = [one for one in full if one.key not in vague]
+    accounted = _accounted(told_of, said) if told_of else []
     told = [[one.start for one in known if one.is_tombstones is kind] for kind in (False, True)]
     for one in values:
         reads += found.beside(one, accounted, told[one.is_tombstones], upper.get(one.key))
@@ -346,6 +353,31 @@ def _crowded(values: Sequence[Holding]) -> Iterator[Dispute]:
         if len(files) > rotation.files:
             why = f"they say that they are of one rotation, of {rotation.files}"
             yield Dispute(tuple(one.key for one in files), rotation.span, why)
+
+
+def _unfinished(full: Sequence[Holding]) -> list[Holding]:
+    """Return full records of rotations of which there are fewer files than were to be."""
+    return [
+        one
+        for rotation, files in _by_rotation(full).items()
+        if len(files) < rotation.files
+        for one in files
+    ]
+
+
+def _is_within(span: Span, wholes: Sequence[Span]) -> bool:
+    """Whether one of *wholes*, disjoint and in order, has all of a span."""
+    place = _place(wholes, span.start_offset)
+    return place < len(wholes) and not without(span, wholes[place : place + 1])
+
+
+def _beside_unfinished(values: Sequence[Holding], vague: Sequence[Holding]) -> Iterator[Dispute]:
+    """Name values beside full records of a rotation that was not finished, and has holes."""
+    for one in vague:
+        for other in values:
+            if other.start < one.span.end_offset and one.start <= other.least:
+                why = "full records that a run has left unfinished hold a part of these offsets"
+                yield Dispute((one.key, other.key), one.span, why)
 
 
 def _by_rotation(values: Iterable[Holding]) -> Mapping[Rotation, Sequence[Holding]]:

@@ -84,6 +84,16 @@ def confirm(
     return replace(said, is_confirmed=is_there, identities=identities)
 
 
+def _is_changed(position: Position, values: str | None) -> bool:
+    """Whether values are written now in another format than what was committed last.
+
+    A run that died may have left a part of the next cut, in directories that no one listing shows.
+    """
+    bookmark = LastObject.read(position.metadata)
+    key = None if bookmark is None else bookmark.of.key
+    return values is not None and (key is None or not key.endswith(values))
+
+
 def _head(store: Store, key: str) -> ObjectHead | None:
     try:
         return store.head(key)
@@ -181,6 +191,11 @@ def gather(
             if not confirmed.get(where, UNCONFIRMED).is_confirmed
             or committed[where].offset < log.start_offset  # what expired may be in the bucket
             or confirmed[where].is_behind
+            or (
+                confirmed[where].is_spread
+                and committed[where].offset < log.end_offset
+                and _is_changed(committed[where], values)
+            )
         ]
         known = _with_spread(known, store, layout, clock, confirmed, logs, committed)
         for where in logs.keys() - set(doubtful):

@@ -251,3 +251,30 @@ def test_full_records_over_values_that_were_restored_are_refused(
         again.restore()
 
     assert values(range(20)) == again.cluster.values("copy_of_orders")
+
+
+def unfinished(backup: Backup) -> None:
+    """Store one of three files of a cut of full records."""
+    (part,) = backup.put("orders", 0, [0, 3, 6, 9])
+    head = backup.store.head(part)
+    assert head is not None
+    backup.replace(part, backup.body(part), {**head.metadata, "cut-files": "3"})
+
+
+def test_values_beside_full_records_of_an_unfinished_cut_are_kept(again: Restoring) -> None:
+    """A part of a cut in several directories accounts for none of the records of the others."""
+    unfinished(again.backup)
+    again.backup.put("orders", 0, range(15), views=JSON)
+
+    again.restore()
+
+    assert values(range(15)) == again.cluster.values("copy_of_orders")
+
+
+def test_values_that_have_a_part_of_an_unfinished_cut_are_refused(again: Restoring) -> None:
+    """Which of the records both have is not known."""
+    unfinished(again.backup)
+    again.backup.put("orders", 0, range(5), views=JSON)
+
+    with pytest.raises(RefusedError, match="a run has left unfinished"):
+        again.restore()

@@ -1,6 +1,7 @@
 """A group that somebody has set back, over objects of values, which do not store offsets."""
 
 import io
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
@@ -8,9 +9,14 @@ from typing import Any, Final
 import pytest
 
 from kbackup.clock import SystemClock
+from kbackup.errors import StoreError
+from kbackup.inspect.peek import peek
 from kbackup.naming import Layout
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span
+from kbackup.runs import known
 from kbackup.runs.known import read_topics
+from kbackup.stores.memory import MemoryStore
 from tests.support.bench import WHERE, Bench
 
 
@@ -339,3 +345,66 @@ def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
     if not is_same:
         assert before == bench.rows()
         assert "several directories" in summary["errors"][0]["why"]
+
+
+def shown(bench: Bench) -> list[int]:
+    """The numbers of the records that a restore would write, in order of numbers."""
+    said = known.read(bench.store, Layout(), SystemClock(), ["orders"])
+    found = peek(bench.store, Layout(), ReadOptions(), "orders", count=1000, known=said)
+    return sorted(json.loads(str(one["payload"]))["n"] for one in found)
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["ledger", "no ledger"])
+@pytest.mark.parametrize("keeps_group", [True, False], ids=["group", "no group"])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(JSON, GZIP), (GZIP, JSON), (JSON, RECORD), (RECORD, JSON)],
+    ids=["gzip", "plain", "to full records", "from full records"],
+)
+def test_a_format_may_change_where_a_run_died_within_a_cut_of_several_directories(
+    before: dict[str, Any],
+    now: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    keeps_group: bool,
+    is_lost: bool,
+) -> None:
+    """
+    Wherever the run died: each record is backed up once, or the sink refuses until it runs with
+    the format that the cut was begun in.
+    """
+    codes = set()
+    for stored in range(1, 12):
+        bench = Bench(35)
+        die_after(monkeypatch, stored)
+        bench.sink(10, partitioner_class="modulo", **before)
+        monkeypatch.undo()
+        bench.kafka.append(WHERE, 8)
+        if is_lost:
+            for one in [*bench.store.list("_kbackup/")]:
+                bench.store.delete(one.key)
+        if not keeps_group:
+            bench.kafka.positions_.clear()
+
+        summary = bench.sink(10, partitioner_class="modulo", **now)
+        codes.add(summary["exit_code"])
+        if summary["exit_code"]:
+            summary = bench.sink(10, partitioner_class="modulo", **before)
+        again = bench.sink(10, partitioner_class="modulo", **now)
+
+        assert (0, 0) == (summary["exit_code"], again["exit_code"]), stored
+        assert [*range(43)] == shown(bench), stored
+    assert codes <= {0, 4}
+
+
+def die_after(monkeypatch: pytest.MonkeyPatch, objects: int) -> None:
+    """Let a store take so many objects, and nothing after them."""
+    put, left = MemoryStore.put, [objects]
+
+    def limited(store: MemoryStore, key: str, *given: Any, **named: Any) -> bool:
+        if left[0] <= 0:
+            raise StoreError(f"{key} cannot be stored")
+        left[0] -= key.startswith("topics/")
+        return put(store, key, *given, **named)
+
+    monkeypatch.setattr(MemoryStore, "put", limited)
