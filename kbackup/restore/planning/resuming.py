@@ -297,6 +297,12 @@ def facts_of_begun(store: Store, files: FileSet) -> Facts | None:
     return facts(store, files.main) or extent(store, files.main)
 
 
+def _is_replaced(sets: Sequence[FileSet], place: Cursor) -> bool:
+    """Whether full records have, of values that are done, what full records are not done of."""
+    begun = any(files.is_whole and files.start_offset < place.reached for files in sets)
+    return begun and place.reached > place.offset
+
+
 def _done_values(
     facts_of: FactsOf,
     where: TopicPartition,
@@ -309,7 +315,7 @@ def _done_values(
     lost = {files.part for files in gone}
     if gone:
         sets = sorted((*sets, *gone), key=lambda one: (one.begin, one.encoded_partition))
-    if not place.values or not has_values:
+    if not place.values or not (has_values or _is_replaced(sets, place)):
         return set(), "", None
     at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), None)
     if at is None:

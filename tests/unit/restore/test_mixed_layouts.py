@@ -234,6 +234,7 @@ def test_a_restore_that_died_between_two_parts_of_an_object_goes_on(
     [
         pytest.param(range(6, 30), "full records have replaced", id="the last object is left out"),
         pytest.param(range(14, 30), "full records have replaced", id="a part of it is left out"),
+        pytest.param(range(30), "full records have replaced", id="all are left out"),
         pytest.param(
             range(6, 10), "were added, changed", id="a part of an earlier one is left out"
         ),
