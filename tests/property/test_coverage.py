@@ -206,3 +206,15 @@ def test_full_records_that_do_not_say_where_they_end_are_read_before_values_besi
     assert [("f0", None), ("v10", Span(15, 20)), ("v20", None)] == [
         (one.holding.key, one.only) for one in found.reads
     ]
+
+
+def test_full_records_are_asked_for_while_it_is_not_known_how_far_values_reach() -> None:
+    """What counting the rows of values brings to light needs no second question."""
+    values = Holding("v0", "d", 0, is_full=False)
+    full = [Holding(f"f{start}", "e", start, is_full=True) for start in (0, 1)]
+
+    asked = cover([values, *full])
+    found = cover([replace(values, counted=2), *(replace(one, last=one.start) for one in full)])
+
+    assert {"f0", "f1", "v0"} >= {one.key for one in asked.asks} >= {"f0", "f1"}
+    assert () == found.asks
