@@ -159,6 +159,27 @@ def covered(
     return Covered(where, [files for _, files in chosen], found)
 
 
+def disputed(
+    sets: Sequence[FileSet], ledger: PartitionLedger, identity: TopicIdentity = UNKNOWN
+) -> Sequence[Dispute]:
+    """Return what cannot be restored, as far as the ledger shows it: nothing is asked.
+
+    Args:
+        sets: The sets of a partition, by start offset.
+        ledger: What is known of it.
+        identity: Which topic it is of, as far as that is known.
+    """
+    if all(files.is_whole for files in sets):
+        return ()
+    rotations = _rotations(ledger)
+    known = [
+        _entered(files, ledger, rotations)
+        for files in sets
+        if files.main is not None and not files.is_generic
+    ]
+    return cover(filter(None, known), identity=identity).disputes
+
+
 def within(
     store: Store,
     sets: Sequence[FileSet],

@@ -23,7 +23,7 @@ _MARGIN: Final = 6
 
 _SIGNS: Final = {
     MapState.STORED: "\u2588", MapState.NAMED: "\u2593", PART: "\u2592", MapState.EXPIRED: "\u2591",
-    MapState.REMOVED: "-", MapState.MISSING: "X", NOTHING: "\u00b7",
+    MapState.REMOVED: "-", MapState.MISSING: "X", MapState.DISPUTED: "?", NOTHING: "\u00b7",
 }  # fmt: skip
 
 MEANINGS: Final = {
@@ -33,6 +33,7 @@ MEANINGS: Final = {
     MapState.EXPIRED: "expired before it was backed up",
     MapState.REMOVED: "removed on purpose",
     MapState.MISSING: "MISSING",
+    MapState.DISPUTED: "in several objects: a restore is refused",
     NOTHING: "nothing known",
 }
 """What each kind of cell is called."""
@@ -152,7 +153,7 @@ _HEIGHT: Final = 14
 _COLOURS: Final = {
     MapState.STORED: "#2e7d32", MapState.NAMED: "#7cb342", PART: "#c0ca33",
     MapState.EXPIRED: "#9e9e9e", MapState.REMOVED: "#64b5f6",
-    MapState.MISSING: "#d50000", NOTHING: "none",
+    MapState.MISSING: "#d50000", MapState.DISPUTED: "#ff6d00", NOTHING: "none",
 }  # fmt: skip
 
 _STYLE: Final = """

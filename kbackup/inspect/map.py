@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from kbackup.catalog.covered import disputed
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
@@ -19,6 +20,9 @@ class MapState(StrEnum):
 
     MISSING = "missing"
     """It was stored and is gone, and nobody declared that this was on purpose."""
+
+    DISPUTED = "disputed"
+    """Several objects hold it, and nothing shows how to restore each record once: it is refused."""
 
     STORED = "stored"
     """It is in an object whose extent is known."""
@@ -101,8 +105,9 @@ def cells(stretches: Sequence[Stretch], low: int, high: int, width: int) -> list
 def _cell(states: set[MapState], *, is_full: bool) -> str:
     if not states:
         return NOTHING
-    if MapState.MISSING in states:
-        return MapState.MISSING
+    for alarming in (MapState.MISSING, MapState.DISPUTED):
+        if alarming in states:
+            return alarming
     if states <= {*_NOT_THERE}:
         return next(state for state in _NOT_THERE if state in states)
     if not is_full or states & {*_NOT_THERE}:
@@ -169,6 +174,10 @@ def coverage(
         as_of_ms: Nothing that was stored later is missing; None for now.
     """
     offsets = [*_stored(sets, ledger)]
+    offsets += [
+        Stretch(MapState.DISPUTED, one.span.start_offset, one.span.end_offset - 1)
+        for one in disputed(sets, ledger)
+    ]
     offsets += [Stretch(MapState.EXPIRED, gap.start_offset, gap.end_offset - 1) for gap in gaps]
     there = (ledger.objects.get(file.key) for file in _mains(sets))
     days = [*_days(MapState.STORED, there)]

@@ -1,5 +1,6 @@
 """Which offsets and days are in the bucket, and which are not."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,12 @@ def files(start: int, directory: str = "partition=0") -> FileSet:
     key = f"topics/orders/{directory}/orders+0+{start:010}.rec.parquet"
     file = BackupFile(key, View.RECORD, ".parquet", "parquet", 1, 0.0)
     return FileSet(ORDERS, start, directory, main=file)
+
+
+def values(start: int) -> BackupFile:
+    """An object of values."""
+    key = f"topics/orders/partition=0/orders+0+{start:010}.json"
+    return BackupFile(key, View.VALUE, ".json", "json", 1, 0.0)
 
 
 def entry(first: int, last: int, directory: str = "partition=0", **more: Any) -> Entry:
@@ -103,6 +110,23 @@ def test_what_was_removed_on_purpose_is_not_missing() -> None:
     assert [(MapState.REMOVED, 0, 9), (STORED, 10, 19)] == shown(
         [files(10)], ledger(gone, entry(10, 19), accepted=(accepted,))
     )
+
+
+def test_what_a_restore_refuses_is_disputed() -> None:
+    """
+    Values that hold the same offsets are seen in the map, by what the ledger says of them.
+    """
+    sets = [replace(files(at), main=values(at)) for at in (0, 6, 20)]
+    said = ledger(
+        *(
+            replace(entry(at, at + 9), key=values(at).key, view="value", bytes=1)
+            for at in (0, 6, 20)
+        )
+    )
+
+    assert [
+        (STORED, 0, 5), (MapState.DISPUTED, 6, 9), (STORED, 10, 15), (STORED, 20, 29)
+    ] == shown(sets, said)  # fmt: skip
 
 
 def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
