@@ -1,6 +1,6 @@
 """A backup as a Spark data source: ``spark.read.format("kbackup")``.
 
-from kbackup.query.source import BackupSource
+from kbackup.inspect.source import BackupSource
 
     spark.dataSource.register(BackupSource)
     orders = (

@@ -1,4 +1,4 @@
-"""What `kbackup.partitioners.Partitioner` and `kbackup.extractors` promise, as tests."""
+"""What `Partitioner` and `kbackup.partitioners.extractors` promise, as tests."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
