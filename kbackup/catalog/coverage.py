@@ -429,12 +429,19 @@ def _lanes(
 
 
 def _bounds(values: Sequence[Holding]) -> dict[str, int]:
-    """Return, of values whose end is not stated, the offset before which each must end."""
+    """Return, of values whose end is not stated, the offset before which each must end.
+
+    One writer gives it, that writes a directory's objects one after the other: a name whose end is
+    stated is another writer's, and says nothing of the end of these.
+    """
     return {
         one.key: following.start
-        for lane in _lanes(values, lambda one: (one.is_tombstones, one.directory))
+        for lane in _lanes(
+            [one for one in values if one.last is None],
+            lambda one: (one.is_tombstones, one.directory),
+        )
         for one, following in pairwise(lane)
-        if one.last is None and following.start > one.start
+        if following.start > one.start
     }
 
 

@@ -218,3 +218,16 @@ def test_full_records_are_asked_for_while_it_is_not_known_how_far_values_reach()
 
     assert {"f0", "f1", "v0"} >= {one.key for one in asked.asks} >= {"f0", "f1"}
     assert () == found.asks
+
+
+def test_what_another_writer_began_says_nothing_of_where_a_connectors_object_ends() -> None:
+    """A connector's rows are counted, though a name follows in its directory: it is not its own."""
+    connectors = Holding("v0", "d", 0, is_full=False)
+    half = Holding("f0", "d", 0, is_full=True, last=9, records=10)
+    others = Holding("v5", "d", 5, is_full=False, last=9, records=5)
+
+    asked = cover([connectors, half, others])
+    found = cover([replace(connectors, counted=17), half, others])
+
+    assert ["v0"] == [one.key for one in asked.asks]
+    assert ["v0"] == [one.keys[0] for one in found.disputes]
