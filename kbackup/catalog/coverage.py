@@ -6,8 +6,8 @@ they are merged by offset as they are read.  Values cannot be: where two of them
 record, or full records hold a part of one, it has to be known exactly which offsets each has.
 
 A stated end is exact.  One that is not stated is at least the start, and at most what the next name
-in the same directory leaves: a connector writes a directory's objects one after the other.  A count
-of rows gives a lower bound alone: a connector that drops records has fewer rows than offsets.
+without one leaves in its directory: a connector writes the objects there one after the other.  A
+count of rows gives a lower bound alone: a connector that drops records has fewer rows than offsets.
 """
 
 from bisect import bisect_right

@@ -37,11 +37,11 @@ from kbackup.verify.mending import Acceptance, Mending
 from tests.simulation.bucket import SimStoreSettings, decode
 from tests.simulation.determinism import deterministic
 from tests.simulation.events import NO_TYPE, Ended, Note, Row, Stored
-from tests.simulation.mixed_script import DIRECTORIES, FORMATS, HOSTS, Mixture
+from tests.simulation.mixed_script import DIRECTORIES, FORMATS, Mixture
 from tests.simulation.mixed_stage import MixedStage
 from tests.simulation.process import Process, Script, Together
 from tests.simulation.promises import CODES
-from tests.simulation.script import Step
+from tests.simulation.script import HOSTS, Step
 from tests.simulation.truth import partition_of
 
 

@@ -1,7 +1,6 @@
 """A script of the second family, made from a number."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
@@ -20,8 +19,6 @@ DIRECTORIES: Final[dict[str, dict[str, Any]]] = {
         "timezone": "UTC",
     },
 }  # fmt: skip
-HOSTS: Final = (timedelta(), timedelta(days=1), timedelta(days=-1))
-"""By how much their clocks are wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,7 +311,8 @@ class Play(Stage):
         if self._troubles or not self.bucket.data_keys():
             return
         stuck = [found for found in ended[:1] if found is not None and self._checker.excuses(found)]
-        for found in ended[:-1] if stuck else ended:  # status says that a partition stands still
+        # status says that a partition stands still, and calls that run the last that says so
+        for found in ended[:-1] if stuck or self.shape.is_apart else ended:
             if found is not None and found.code not in (0, 3) and not self._checker.excuses(found):
                 text = f"a clean {found.kind} ends with {found.code}: {found.text[-600:]}"
                 self.violations.append((-1, Violation("P6", text, len(self.history))))

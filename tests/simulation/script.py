@@ -5,7 +5,9 @@ are: that is how a history that breaks a promise is made small.
 """
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import Random
+from typing import Final
 
 TOPICS = ("alpha", "beta")
 
@@ -42,6 +44,7 @@ class Shape:
         has_letters: Whether records without a value are dead letters; only with *values_only*.
         every: The offsets at whose multiples files end, and tasks divide a partition; None: as
             users have it, which is out of reach here.
+        is_apart: Whether the clocks of hosts are a day apart; what is said of times is not judged.
     """
 
     topics: tuple[tuple[str, int], ...]
@@ -58,7 +61,11 @@ class Shape:
     is_routed: bool = False
     has_letters: bool = False
     every: int | None = None
+    is_apart: bool = False
 
+
+HOSTS: Final = (timedelta(), timedelta(days=1), timedelta(days=-1))
+"""By how much their clocks are wrong."""
 
 WEIGHTS = {
     "produce": 26, "sink": 24, "sink unsaid": 2, "sink slow": 2, "restore": 12, "verify": 5,
@@ -105,6 +112,7 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         is_keyed=chances.random() < 0.06 and not (shape.is_mapped or shape.values_only),
         has_letters=chances.random() < 0.4 and shape.values_only,
     )
+    shape = replace(shape, is_apart=Random(f"clocks of script {seed}").random() < 0.25)
     spans = Random(f"spans of script {seed}")
     if spans.random() < 0.12:
         shape = replace(shape, every=spans.choice((3, 5, 8)), flush_size=spans.choice((2, 3, 5)))

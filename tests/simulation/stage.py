@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from kbackup import config
 from kbackup.config import Settings
@@ -30,7 +30,7 @@ from tests.simulation.determinism import Clock
 from tests.simulation.events import Ended, Event, Keyed, Note, Ruled, StandsBy, Vouched
 from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
 from tests.simulation.promises import CANARY, Checker, Violation
-from tests.simulation.script import Shape
+from tests.simulation.script import HOSTS, Shape
 from tests.simulation.truth import ROUTED, source_name
 
 COPY = "copy-$0"
@@ -112,6 +112,8 @@ class Stage:
     def _process(self, rng: Random, script: Script) -> Process:
         process = Process(f"run {next(self._names)}", rng, self.clock, script)
         process.on_request = lambda: self.bucket.land(process.rng, 0.02)
+        if self.shape.is_apart:
+            process.apart = Random(f"host of {process.name}").choice(HOSTS)
         return process
 
     def _settings(self, command: config.Command, **options: Any) -> Settings:
@@ -236,7 +238,7 @@ class Stage:
                 store, self._layout, max_age_s=None, now=self.clock.now(), names=names
             ),
         )  # fmt: skip
-        if summary is not None and summary["last_success"] is not None:
+        if self._is_dated(summary):
             until = datetime.fromisoformat(summary["last_success"]).timestamp() * 1000
             topics = {where: self.kafka.topics[where.topic].topic_id for where in self._wheres()}
             self.history.append(Vouched(int(until), topics, self._may_leave()))
@@ -291,7 +293,7 @@ class Stage:
             for where in self._wheres()
         }
         self._check(-1)
-        if summary is not None and summary.get("last_success") is not None:
+        if self._is_dated(summary):
             until = datetime.fromisoformat(summary["last_success"]).timestamp() * 1000
             self.history.append(StandsBy(int(until), targets))
         return self._end("standby", process, summary, told, targets)
@@ -334,6 +336,10 @@ class Stage:
             notes=Notes(said, locks.holders(store, layout, "sink")),
             read=read if deep else None,
         )  # fmt: skip
+
+    def _is_dated(self, summary: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+        """Whether a summary says since when all is well, by a clock that is right."""
+        return bool(summary and summary.get("last_success")) and not self.shape.is_apart
 
     def _survive(
         self, process: Process, work: Callable[[], dict[str, Any]]
