@@ -10,7 +10,7 @@ without one leaves in its directory: a connector writes the objects there one af
 count of rows gives a lower bound alone: a connector that drops records has fewer rows than offsets.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -469,17 +469,22 @@ def _begun_inside(
 def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:
     """Return the offsets of which full records, or the ledger's word, have all there was.
 
+    That there was nothing before the first full records is not believed here: values that begin
+    there say otherwise.
+
     Args:
         full: Holdings of full records, at least one.
         said: What the ledger says of the offsets between them.
     """
     own = [one.accounted for one in full]
     nothing = [*said.gone, *said.empty]
-    return [
-        span
-        for span in joined([*own, *nothing])
-        if any(span.start_offset <= one.start_offset < span.end_offset for one in own)
-    ]
+    starts = sorted(one.start_offset for one in own)
+    found = []
+    for span in joined([*own, *nothing]):
+        first = bisect_left(starts, span.start_offset)
+        if first < len(starts) and starts[first] < span.end_offset:
+            found.append(Span(starts[first], span.end_offset))
+    return found
 
 
 def _ranges(

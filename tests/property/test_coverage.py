@@ -231,3 +231,18 @@ def test_what_another_writer_began_says_nothing_of_where_a_connectors_object_end
 
     assert ["v0"] == [one.key for one in asked.asks]
     assert ["v0"] == [one.keys[0] for one in found.disputes]
+
+
+def test_values_are_read_that_the_ledger_says_had_expired() -> None:
+    """A run that found them expired in the log did not look at what another tool had stored."""
+    values = Holding("v0", "d", 0, is_full=False)
+    full = Holding("f3", "d", 3, is_full=True, last=10, records=8)
+    said = Said(gone=[Span(0, 3)])
+
+    found = cover([replace(values, last=9, records=10), full], said)
+    counted = cover([replace(values, counted=10), full], said)
+
+    assert [("v0", Span(0, 3)), ("f3", None)] == [
+        (one.holding.key, one.only) for one in found.reads
+    ]
+    assert ["v0"] == [one.keys[0] for one in counted.disputes]
