@@ -156,7 +156,7 @@ MEETS_JAVA_OR_A_TERMINAL = (
     "tests/unit/cli/test_live.py", "tests/unit/cli/test_look.py", "tests/unit/cli/test_output.py",
     "tests/unit/cli/test_screens.py", "tests/unit/cli/test_plan_screens.py",
     "tests/unit/cli/test_truthful_screens.py", "tests/unit/cli/test_streams.py",
-    "tests/unit/engine", "tests/unit/local", "tests/unit/doctor",
+    "tests/unit/spark", "tests/unit/local", "tests/unit/doctor",
     "tests/integration/test_doctor.py::test_everything_in_order",
     "tests/integration/test_doctor.py::test_the_doctor_makes_the_archive_that_lets_spark_start_faster",
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """The gate: what a machine lacks is named, and hides no test."""
 
 import importlib.util
+import re
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,20 @@ def test_a_bare_machine_has_neither_java_nor_a_compiler(gate: Any) -> None:
 
     assert set() == there & {"cc", "gcc", "clang", "c++", "java", "javac", "mvn", "docker"}
     assert "python3" in there
+
+
+def test_each_test_that_the_gate_names_exists() -> None:
+    """A file, folder or test that ``noxfile.py`` names is there: a move cannot leave one behind."""
+    named = re.findall(r'"(tests/[^":]+)(?:::(\w+))?"', (ROOT / "noxfile.py").read_text())
+    missing = [
+        (path, test)
+        for path, test in named
+        if not (ROOT / path).exists() or f"def {test}" not in _text(ROOT / path)
+    ]
+
+    assert named
+    assert [] == missing
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.is_file() else "def "
