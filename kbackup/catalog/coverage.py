@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
-from math import inf
 from typing import Final
 
 from kbackup.records import UNKNOWN, Span, TopicIdentity, joined, without
@@ -248,10 +247,7 @@ def cover(
     upper = _bounds(values)
     found.disputes += _begun_inside(known, [one for one in values if one.last is None], upper)
     reads = [Read(one) for one in full]
-    if any(one.last is None and one.counted is None for one in values):
-        furthest: float = inf  # once its rows are counted, it may reach any of them
-    else:
-        furthest = max((one.least for one in values), default=-1)
+    furthest = max((one.least for one in values), default=-1)
     found.asks += [one for one in full if one.last is None and one.start <= furthest]
     vague = {one.key: one for one in partial if one.key not in redone and not one.is_dense}
     found.disputes += _beside_unfinished(values, [*vague.values()])

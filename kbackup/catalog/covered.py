@@ -143,9 +143,11 @@ def covered(
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
     said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
     found = cover(holdings.values(), said, identity)
-    if found.asks:
-        for ask in found.asks:
+    read_already: set[str] = set()
+    while asks := [one for one in found.asks if one.key not in read_already]:  # an answer may ask
+        for ask in asks:
             holdings[ask.key] = _read(store, by_key[ask.key], ask, options, identity)
+            read_already.add(ask.key)
         found = cover(holdings.values(), said, identity)
     unread = tuple(
         Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")

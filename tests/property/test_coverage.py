@@ -63,12 +63,15 @@ def answered(everything: list[Written]) -> Coverage:
     """The coverage, after what it asks for was counted."""
     holdings = {one.holding.key: one for one in everything}
     found = cover(one.holding for one in everything)
-    for ask in found.asks:
-        one = holdings[ask.key]
-        counted = replace(one.holding, counted=len(one.offsets))
-        seen = replace(one.holding, last=one.offsets[-1]) if ask.is_full else counted
-        holdings[ask.key] = replace(one, holding=seen)
-    return cover(one.holding for one in holdings.values())
+    while found.asks:
+        for ask in found.asks:
+            one = holdings[ask.key]
+            counted = replace(one.holding, counted=len(one.offsets))
+            seen = replace(one.holding, last=one.offsets[-1]) if ask.is_full else counted
+            assert one.holding != seen, "asked twice"
+            holdings[ask.key] = replace(one, holding=seen)
+        found = cover(one.holding for one in holdings.values())
+    return found
 
 
 def delivered(everything: list[Written], found: Coverage) -> Counter[int]:
@@ -208,16 +211,20 @@ def test_full_records_that_do_not_say_where_they_end_are_read_before_values_besi
     ]
 
 
-def test_full_records_are_asked_for_while_it_is_not_known_how_far_values_reach() -> None:
-    """What counting the rows of values brings to light needs no second question."""
-    values = Holding("v0", "d", 0, is_full=False)
-    full = [Holding(f"f{start}", "e", start, is_full=True) for start in (0, 1)]
+def test_an_answer_may_ask_again() -> None:
+    """Where full records end may show values that begin inside them, whose rows then decide."""
+    values = [Holding(f"v{start}", "d", start, is_full=False) for start in (27, 32)]
+    full = [Holding(f"f{start}", "e", start, is_full=True) for start in (0, 27)]
 
-    asked = cover([values, *full])
-    found = cover([replace(values, counted=2), *(replace(one, last=one.start) for one in full)])
+    asked = cover([*values, *full])
+    ended = [replace(full[0], last=0), replace(full[1], last=32)]
+    again = cover([*values, *ended])
+    found = cover([values[0], replace(values[1], counted=1), *ended])
 
-    assert {"f0", "f1", "v0"} >= {one.key for one in asked.asks} >= {"f0", "f1"}
-    assert () == found.asks
+    assert {"f0", "f27"} <= {one.key for one in asked.asks}
+    assert ["v32"] == [one.key for one in again.asks]
+    assert ((), ()) == (found.asks, found.disputes)
+    assert ["f0", "f27"] == [one.holding.key for one in found.reads]
 
 
 def test_what_another_writer_began_says_nothing_of_where_a_connectors_object_ends() -> None:
