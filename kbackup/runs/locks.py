@@ -30,23 +30,32 @@ heartbeat that it lost (`RunLock.is_lost`).  Until then two may run; no record i
 safety does not rest on the lock.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
+from uuid import uuid4
 
+import orjson
+
+from kbackup import clock
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
+    CorruptObjectError,
     KbackupError,
     LockedError,
+    ObjectNotFoundError,
     StoppedError,
     StoreError,
     TopicsLockedError,
@@ -54,11 +63,7 @@ from kbackup.errors import (
 )
 from kbackup.files import user_cache
 from kbackup.naming import Layout
-from kbackup.runs.locks.file import LockFile
-from kbackup.runs.locks.object import Holder, LockObject, holders, prefix
-from kbackup.stores import Store
-
-__all__ = ["STALE_S", "Holder", "RunLock", "holders"]
+from kbackup.stores import Store, put_json
 
 _log: Final = logging.getLogger(__name__)
 
@@ -76,6 +81,208 @@ _POLL_S: Final = 2.0
 
 CLAIM_S: Final = 30.0
 """Seconds to wait for another run that claims the same topics; one that died meanwhile has them."""
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""What a lock object is called, and what its lock file holds first."""
+
+
+class LockFile:
+    """The half of the lock that is on this host: a file held with flock.
+
+    It holds an id of 32 hexadecimal digits, given to it once, and a line that says who holds it.
+    Nothing of the lock survives the process: the kernel gives it back.  The file is never removed:
+    another process may have opened it and wait for it.
+
+    Attributes:
+        id: The file's own, once it is held; a file made anew has another one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self.id = ""
+
+    def take(self, who: str) -> bool:
+        """Hold the file if nobody does, and note *who* in it; whether that was done.
+
+        Raises:
+            ConfigurationError: If there can be no such file, or no lock on it.
+        """
+        try:
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._path, flags, 0o666)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.id = _identified(self._file)
+            os.ftruncate(self._file, len(self.id))
+            os.pwrite(self._file, f"\n{who}\n".encode(), len(self.id))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ConfigurationError(
+                f"the lock file {self._path} cannot be used",
+                error.strerror or str(error),
+                "set KBACKUP_LOCK_DIR to a folder on this host that can be written to",
+            ) from error
+        return True
+
+    def is_free(self, known: str) -> bool:
+        """Whether this is the file with the id *known*, and nobody holds it; changes nothing."""
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            if os.pread(file, 32, 0).decode(errors="replace") != known:
+                return False
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    def holder(self) -> str:
+        """Return who noted themselves in the file, empty where that cannot be told."""
+        if self._file is None:
+            return ""
+        return os.pread(self._file, 300, 0)[32:].decode(errors="replace").strip()
+
+    def release(self) -> None:
+        """Let the file go, held or not."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _identified(file: int) -> str:
+    """Return the id in a file that is held, after giving it one if it has none."""
+    found = os.pread(file, 32, 0)
+    if _ID.fullmatch(found.decode(errors="replace")) is None:
+        found = uuid4().hex.encode()
+        os.pwrite(file, found, 0)
+    return found.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a lock object says of its holder.
+
+    Attributes:
+        modified: Its last heartbeat, by the store's clock.
+        body: ``run host pid started beat purpose topics_dir names``, the id of the lock ``file``
+            its host holds, and a ``token`` of the holder's own; once they are known, the ``topics``
+            that it works on, and whether it ``claims`` them still.  Empty where it cannot be read.
+        key: The object.
+    """
+
+    modified: datetime
+    body: Mapping[str, Any]
+    key: str = ""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that it works on, or claims."""
+        found = self.body.get("topics")
+        return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+
+    def __str__(self) -> str:
+        run, host, pid = (self.body.get(name, "?") for name in ("run", "host", "pid"))
+        return f"run {run} on {host} (pid {pid})"
+
+
+def prefix(layout: Layout) -> str:
+    """Return the folder of lock objects."""
+    return f"{layout.records_prefix()}locks/"
+
+
+def holders(store: Store, layout: Layout, purpose: str) -> Iterator[Holder]:
+    """Yield who holds locks for *purpose* in this ``topics.dir``, fresh or stale.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    for entry in store.list(prefix(layout)):
+        if _ID.fullmatch(entry.key.removeprefix(prefix(layout))) is None:
+            continue
+        found = _read(store, entry.key)
+        if found is not None and (
+            found.body.get("purpose") == purpose
+            and found.body.get("topics_dir") == layout.topics_dir
+        ):
+            yield found
+
+
+def _read(store: Store, key: str) -> Holder | None:
+    """Return the lock object under *key*, None where there is none."""
+    head = store.head(key)
+    if head is None:
+        return None
+    try:
+        with store.open(key) as file:
+            body = orjson.loads(file.read())
+    except ObjectNotFoundError:
+        return None
+    except (CorruptObjectError, ValueError):
+        body = None
+    return Holder(head.modified, body if isinstance(body, dict) else {}, key)
+
+
+class LockObject:
+    """The half of the lock that is in the store, as one of those who want it sees it.
+
+    Attributes:
+        key: Its key.
+        body: What to write, besides the times; may grow until the first write.
+    """
+
+    def __init__(
+        self, store: Store, key: str, body: dict[str, Any], now: Callable[[], datetime]
+    ) -> None:
+        self._store, self.key, self._now = store, key, now
+        self._token = uuid4().hex
+        self.body = {**body, "started": clock.rfc3339(now()), "token": self._token}
+
+    def create(self) -> bool:
+        """Write it if it is not there; whether it is ours now."""
+        return put_json(self._store, self.key, self._beat(), if_absent=True)
+
+    def replace(self) -> None:
+        """Write it, whatever is there."""
+        put_json(self._store, self.key, self._beat())
+
+    def read(self) -> Holder | None:
+        """Return who holds it, None where nobody does."""
+        return _read(self._store, self.key)
+
+    def is_ours(self, found: Holder) -> bool:
+        """Whether *found* was written here."""
+        return found.body.get("token") == self._token
+
+    def give_back(self) -> None:
+        """Delete it if it is ours.  A failure is only logged: left alone, it goes stale."""
+        try:
+            found = self.read()
+            if found is not None and self.is_ours(found):
+                self._store.delete(self.key)
+        except StoreError as error:
+            _log.warning("run lock %s could not be removed: %s", self.key, error)
+
+    def store_clock(self) -> datetime:
+        """Return the store's time: that of a probe, written and deleted again."""
+        key = f"{self.key}.{self._token}"
+        put_json(self._store, key, {})
+        try:
+            head = self._store.head(key)
+        finally:
+            self._store.delete(key)
+        if head is None:
+            raise StoreError(f"{key} is missing", "it was written just before", "run again")
+        return head.modified
+
+    def _beat(self) -> dict[str, Any]:
+        return {**self.body, "beat": clock.rfc3339(self._now())}
 
 
 class RunLock:
