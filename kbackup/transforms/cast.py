@@ -1,9 +1,10 @@
 """``Cast``: fields, or the whole key or value, as another type, as Java's boxed types do it.
 
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``.
+Text is as Connect writes it into headers, too.
 
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``; ``java.lang.Number``,
-``Long.parseLong`` and ``Double.parseDouble`` of Java 17.
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast`` and
+``org.apache.kafka.connect.data.Values.convertToString``; ``java.lang.Number``, ``Long.parseLong``
+and ``Double.parseDouble`` of Java 17.
 """
 
 import math
@@ -15,15 +16,18 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup.connect import json_values
 from kbackup.connect.json_values import default_of
-from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
+from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
-from kbackup.options import Option, boolean, names
+from kbackup.java.simple_date_format import DAY_MS, SimpleDateFormat
+from kbackup.options import Option, names
 from kbackup.records import Bad
 from kbackup.transforms.data import (
+    REPLACE_NULL,
     Data,
     Records,
     json_kind,
@@ -33,7 +37,54 @@ from kbackup.transforms.data import (
     refused,
     structs,
 )
-from kbackup.transforms.texts import as_text, decimal, text_of
+
+_FORMATS: Final = {
+    DATE: SimpleDateFormat("yyyy-MM-dd"),
+    TIME: SimpleDateFormat("HH:mm:ss.SSS'Z'"),
+    TIMESTAMP: SimpleDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"),
+}
+_QUOTED: Final = (Type.BYTES, Type.FLOAT32, Type.FLOAT64)
+"""Types whose JSON may have quotes that are not part of the text."""
+
+
+def as_text(values: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
+    """Return the text of each value in UTF-8, null for null."""
+    if schema.type is Type.STRING:
+        return values.cast(pa.binary())
+    if schema.logical == DECIMAL:
+        texts = [None if each is None else str(decimal(each, schema.scale))
+                 for each in values.to_pylist()]  # fmt: skip
+        return pa.array(texts, pa.string()).cast(pa.binary())
+    if schema.logical in _FORMATS:
+        ms = values.cast(pa.int64())
+        ms = pc.multiply(ms, DAY_MS) if schema.logical == DATE else ms
+        return _FORMATS[schema.logical].texts(ms).cast(pa.binary())
+    found = json_values.encode_json(values, replace(schema, default=None))
+    if schema.type in _QUOTED:
+        found = pc.utf8_trim(found, '"')
+    none = pa.scalar(None, pa.string())
+    return pc.if_else(values.is_valid(), found, none).cast(pa.binary())
+
+
+def text_of(value: Any) -> bytes | None:
+    """Return the text of a JSON value without a schema."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int):
+        return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
+    if isinstance(value, float):
+        return jackson.java_double(value).encode()
+    text: str = jackson.write([value])[0].as_py()
+    return text.encode()
+
+
+def decimal(value: bytes, scale: int) -> Decimal:
+    """Return the number in a Decimal's bytes."""
+    number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
+    return Decimal((number.sign, number.digits, -scale))
+
 
 _BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -106,11 +157,6 @@ SPEC: Final = names(
     "spec", "field:type for each field, or one type for the whole: int8, int16, int32, int64, "
     "float32, float64, boolean or string.", is_required=True,
 )  # fmt: skip
-REPLACE_NULL: Final = boolean(
-    "replace.null.with.default",
-    "Replace null fields with their default, where they have one.",
-    True,
-)
 _TYPES: Final = {
     "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64,
     "float32": Type.FLOAT32, "float64": Type.FLOAT64, "boolean": Type.BOOLEAN,

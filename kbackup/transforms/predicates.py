@@ -1,8 +1,6 @@
 """Kafka's three predicates, and ``Filter``, which drops the records that match one.
 
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.predicates``.
-
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Filter``.
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.predicates`` and ``Filter``.
 """
 
 from collections.abc import Mapping
@@ -13,8 +11,8 @@ import pyarrow as pa
 from kbackup.errors import ConfigurationError
 from kbackup.java.regex import PatternError, translate
 from kbackup.options import Option, text
-from kbackup.transforms import data
 from kbackup.transforms.data import Records
+from kbackup.transforms.headers import has_header
 
 PATTERN: Final = text("pattern", "Java regular expression for the whole name.", is_required=True)
 NAME: Final = text("name", "Name of the header.", is_required=True)
@@ -70,7 +68,7 @@ class HasHeaderKey:
 
     def test(self, records: Records) -> pa.BooleanArray:
         """Return whether each record has such a header."""
-        return data.has_header(records.headers, self._name)
+        return has_header(records.headers, self._name)
 
 
 class RecordIsTombstone:

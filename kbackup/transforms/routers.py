@@ -1,10 +1,7 @@
 """Transforms that choose the topic: ``TimestampRouter``, ``RegexRouter``, ``ExtractTopic``.
 
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.TimestampRouter``.
-
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.RegexRouter``.
-
-Source: the reference of Confluent's ``io.confluent.connect.transforms.ExtractTopic``.
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms``; the reference of Confluent's
+``io.confluent.connect.transforms.ExtractTopic``.
 """
 
 import re
@@ -17,11 +14,12 @@ import pyarrow.compute as pc
 
 from kbackup.connect.schema import Type
 from kbackup.errors import ConfigurationError
+from kbackup.java.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
 from kbackup.naming.renaming import Rename
 from kbackup.options import Option, boolean, text, words
 from kbackup.records import Bad
-from kbackup.transforms.data import Data, Records, json_kind, last_header, no_fields, parse_json
-from kbackup.transforms.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
+from kbackup.transforms.data import Data, Records, json_kind, no_fields, parse_json
+from kbackup.transforms.headers import last_header
 
 TOPIC_FORMAT: Final = text(
     "topic.format",

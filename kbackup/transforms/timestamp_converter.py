@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 
 from kbackup.connect.schema import DATE, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
-from kbackup.options import Option, boolean, text, words
+from kbackup.java.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, SimpleDateFormat
+from kbackup.options import Option, text, words
 from kbackup.records import Bad
 from kbackup.transforms.data import (
+    REPLACE_NULL,
     Data,
     Records,
     fields_of,
@@ -25,7 +27,6 @@ from kbackup.transforms.data import (
     structs,
     write_json,
 )
-from kbackup.transforms.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, SimpleDateFormat
 
 FIELD: Final = text("field", "The field with the time; empty: the whole value is one.")
 TARGET: Final = words(
@@ -39,11 +40,6 @@ PRECISION: Final = words(
     "unix.precision", "Unit of a time as a number, for writing and reading.",
     ("seconds", "milliseconds", "microseconds", "nanoseconds"), "milliseconds",
 )  # fmt: skip
-REPLACE_NULL: Final = boolean(
-    "replace.null.with.default",
-    "Replace null fields with their default, where they have one.",
-    True,
-)
 
 _PER_MS: Final = {"milliseconds": 1, "microseconds": 1000, "nanoseconds": 1_000_000}
 _SCHEMAS: Final = {

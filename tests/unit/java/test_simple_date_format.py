@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from kbackup.transforms.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
+from kbackup.java.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
 
 T = 1_700_000_000_123  # Tuesday, 14 November 2023, 22:13:20.123 UTC
 
