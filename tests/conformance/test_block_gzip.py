@@ -10,15 +10,20 @@ from uuid import uuid4
 import pytest
 from record_samples import OPTIONS
 
-from kbackup.catalog import listing
-from kbackup.catalog.merging import records
-from kbackup.formats.block_gzip import BlockGzipFormat
-from kbackup.formats.json_lines import JsonFormat
-from kbackup.inspect.peek import peek
-from kbackup.naming import Layout, View
-from kbackup.pipeline.views import ReadOptions
-from kbackup.records import TopicPartition
-from kbackup.stores import Store, StoreSettings, open_store
+from tests.conformance.product import (
+    BlockGzipFormat,
+    JsonFormat,
+    Layout,
+    ReadOptions,
+    Store,
+    StoreSettings,
+    TopicPartition,
+    View,
+    listing,
+    open_store,
+    peek,
+    records,
+)
 
 FOLDER: Final = Path(__file__).parent / "block_gzip"
 FILES: Final = sorted(FOLDER.glob("*.gz"))

@@ -15,14 +15,23 @@ import pytest
 from connect_flow import Outcome, Player, records, schema_of, settings
 from record_samples import batch_of
 
-from kbackup import config, partitioners
-from kbackup.connect import fields, projection
-from kbackup.java import joda
-from kbackup.naming import Layout, ObjectKey, View
-from kbackup.partitioners import extractors
-from kbackup.pipeline.convert import Compatibility, Verdict, judge, needs_version
-from kbackup.pipeline.rotate import Schedule
-from kbackup.records import TopicPartition
+from tests.conformance.product import (
+    Compatibility,
+    Layout,
+    ObjectKey,
+    Schedule,
+    TopicPartition,
+    Verdict,
+    View,
+    config,
+    extractors,
+    fields,
+    joda,
+    judge,
+    needs_version,
+    partitioners,
+    projection,
+)
 
 FILE: Final = "connect_cases"
 SCHEMAS: Final = case_files.document(FILE).get("schemas", {})

@@ -13,12 +13,19 @@ import pyarrow as pa
 import pytest
 import scenario_files
 
-from kbackup import converters, formats, plugins
-from kbackup.converters import Converter
-from kbackup.formats import Format, FormatOptions
-from kbackup.formats.json_lines import HEADERS
-from kbackup.naming import Layout, ObjectKey, View
-from kbackup.testing import decoded
+from tests.conformance.product import (
+    HEADERS,
+    Converter,
+    Format,
+    FormatOptions,
+    Layout,
+    ObjectKey,
+    View,
+    converters,
+    decoded,
+    formats,
+    plugins,
+)
 
 SCENARIOS = scenario_files.COPIES
 NAMES = [

@@ -16,15 +16,22 @@ import pytest
 import scenario_files
 from record_samples import batch_of
 
-from kbackup import config, partitioners
-from kbackup.errors import ConfigurationError
-from kbackup.partitioners import extractors
-from kbackup.pipeline.convert import Conversion, convert
-from kbackup.pipeline.rotate import Cut, cut
-from kbackup.pipeline.route import route
-from kbackup.pipeline.write import ClosedFile, OpenFiles
-from kbackup.records import Span, TopicPartition
-from kbackup.runs import wiring
+from tests.conformance.product import (
+    ClosedFile,
+    ConfigurationError,
+    Conversion,
+    Cut,
+    OpenFiles,
+    Span,
+    TopicPartition,
+    config,
+    convert,
+    cut,
+    extractors,
+    partitioners,
+    route,
+    wiring,
+)
 
 SCENARIOS: Final = scenario_files.COPIES
 NAMES: Final = [

@@ -8,8 +8,7 @@ import pytest
 from case_files import cases
 from record_samples import batch_of
 
-from kbackup.partitioners.field import FieldPartitioner
-from kbackup.records import TopicPartition
+from tests.conformance.product import FieldPartitioner, TopicPartition
 
 TYPES: Final = {"byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "float": pa.float32()}
 """Arrow types of the fields that are named for their type."""

@@ -9,9 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from record_samples import OPTIONS
 
-from kbackup.errors import CorruptObjectError
-from kbackup.formats.parquet import ParquetFormat
-from kbackup.naming import View
+from tests.conformance.product import CorruptObjectError, ParquetFormat, View
 
 INTEROP = Path(__file__).parents[2] / "../shared/interop"
 FILES = sorted(INTEROP.rglob("*.parquet"))

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup import config
-from kbackup.config import files
-from kbackup.config.property import variable
-from kbackup.errors import ConfigurationError
+from tests.conformance.product import ConfigurationError, config, files, variable
 
 OURS = sorted((Path(__file__).parent / "configs").iterdir())
 FOLDER = Path(__file__).parents[2] / ".." / "shared" / "interop" / "configs"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kbackup.java import jackson
+from tests.conformance.product import jackson
 
 VECTORS = json.loads((Path(__file__).parent / "cases" / "jackson_vectors.json").read_bytes())
 

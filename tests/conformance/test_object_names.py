@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 from case_files import cases
 
-from kbackup import formats
-from kbackup.errors import ObjectKeyError
-from kbackup.formats import FormatOptions
-from kbackup.naming import Layout, ObjectKey, View
+from tests.conformance.product import (
+    FormatOptions,
+    Layout,
+    ObjectKey,
+    ObjectKeyError,
+    View,
+    formats,
+)
 
 VIEWS = {View.VALUE: "value", View.KEY: "keys", View.HEADERS: "headers"}
 

@@ -6,10 +6,13 @@ import pyarrow as pa
 import pytest
 from case_files import document
 
-from kbackup.errors import ConfigurationError
-from kbackup.java import joda
-from kbackup.java.joda import Pattern
-from kbackup.partitioners.time_based import Buckets, TimeBasedPartitioner
+from tests.conformance.product import (
+    Buckets,
+    ConfigurationError,
+    Pattern,
+    TimeBasedPartitioner,
+    joda,
+)
 
 CASES: Final = document("path_format").get("cases", [])
 

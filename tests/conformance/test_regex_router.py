@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from case_files import document
 
-from kbackup.errors import ConfigurationError
-from kbackup.naming.renaming import Rename
+from tests.conformance.product import ConfigurationError, Rename
 
 ROUTER = document("regex_router").get("cases", [])
 VECTORS = {"accepted": [], "refused": {}} | document("java_regex")

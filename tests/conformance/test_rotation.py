@@ -12,10 +12,20 @@ from case_files import cases
 from flow_samples import offsets_by_directory, routed
 from record_samples import batch_of
 
-from kbackup.pipeline.convert import Compatibility, Verdict, judge, needs_version
-from kbackup.pipeline.rotate import Append, Cut, Rule, Schedule, cut
-from kbackup.pipeline.rows import Rows
-from kbackup.records import Schema, TopicPartition
+from tests.conformance.product import (
+    Append,
+    Compatibility,
+    Cut,
+    Rows,
+    Rule,
+    Schedule,
+    Schema,
+    TopicPartition,
+    Verdict,
+    cut,
+    judge,
+    needs_version,
+)
 
 LOS_ANGELES: Final = ZoneInfo("America/Los_Angeles")
 START: Final = datetime(2017, 3, 2, 10, tzinfo=LOS_ANGELES)

@@ -16,19 +16,28 @@ import pytest
 import scenario_files
 from object_content import content
 
-from kbackup import config, converters, formats
-from kbackup.formats import FormatOptions
-from kbackup.naming import Layout
-from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.partitioners.extractors.record import RecordExtractor
-from kbackup.pipeline.convert import Conversion, convert
-from kbackup.pipeline.rotate import Append, cut
-from kbackup.pipeline.route import route
-from kbackup.pipeline.views import COLUMNS
-from kbackup.pipeline.write import OpenFiles
-from kbackup.records import SCHEMA, Span, TopicPartition, schema_of
-from kbackup.runs import wiring
-from kbackup.testing import encoded
+from tests.conformance.product import (
+    COLUMNS,
+    SCHEMA,
+    Append,
+    Conversion,
+    DefaultPartitioner,
+    FormatOptions,
+    Layout,
+    OpenFiles,
+    RecordExtractor,
+    Span,
+    TopicPartition,
+    config,
+    convert,
+    converters,
+    cut,
+    encoded,
+    formats,
+    route,
+    schema_of,
+    wiring,
+)
 
 SCENARIOS = scenario_files.COPIES
 NAMES = [

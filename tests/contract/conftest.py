@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbackup.local.s3 import LocalS3
+from tests.contract.product import LocalS3
 from tests.support.other_s3 import OtherS3
 
 

@@ -2,11 +2,16 @@
 
 import pytest
 
-from kbackup.errors import ObjectNotFoundError, StoreError
-from kbackup.local.s3 import LocalS3
-from kbackup.stores import StoreSettings, open_store
-from kbackup.stores.abilities import Archive, Thaw
-from kbackup.stores.s3.bucket import read
+from tests.contract.product import (
+    Archive,
+    LocalS3,
+    ObjectNotFoundError,
+    StoreError,
+    StoreSettings,
+    Thaw,
+    open_store,
+    read,
+)
 from tests.support.truth import client_of
 
 BUCKET = "archived"

@@ -6,14 +6,18 @@ import struct
 import pyarrow as pa
 import pytest
 
-from kbackup import converters, plugins
-from kbackup.connect import json_values
-from kbackup.connect import schema as connect
-from kbackup.connect.protobuf_plan import planned
-from kbackup.converters import Converter
-from kbackup.converters.json_text import JsonConverter
-from kbackup.converters.registered import RequestedSchemas
-from kbackup.testing import decoded, encoded
+from tests.contract.product import (
+    Converter,
+    JsonConverter,
+    RequestedSchemas,
+    connect,
+    converters,
+    decoded,
+    encoded,
+    json_values,
+    planned,
+    plugins,
+)
 from tests.support.registry import FakeRegistry
 
 PROPERTIES = {

@@ -8,10 +8,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as At
 
-from kbackup.kafka import KafkaSettings
-from kbackup.kafka import cluster as clusters
-from kbackup.kafka.cluster import Cluster
-from kbackup.records import Span, TopicPartition
+from tests.contract.product import PATIENCE_S, Cluster, KafkaSettings, Span, TopicPartition
 from tests.support.cluster import varied
 from tests.support.mock_kafka import MockKafka
 
@@ -104,6 +101,6 @@ def test_an_end_that_stays_too_old_is_told_in_the_end(
     """
     A log that was cut back is not waited for without end.
     """
-    monkeypatch.setattr(clusters, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(*PATIENCE_S, 0.1)
 
     assert {where: Span(0, 10)} == cluster.settled_spans([where], {where: 11})

@@ -9,12 +9,18 @@ import pyarrow as pa
 import pytest
 from record_samples import COLUMNS, OPTIONS, batch_of, cut_up, read, write
 
-from kbackup import converters, formats, plugins
-from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import Format, FormatOptions
-from kbackup.formats.json_lines import HEADERS
-from kbackup.naming import View
-from kbackup.testing import decoded
+from tests.contract.product import (
+    HEADERS,
+    ConfigurationError,
+    CorruptObjectError,
+    Format,
+    FormatOptions,
+    View,
+    converters,
+    decoded,
+    formats,
+    plugins,
+)
 
 FORMATS = [plugin.name for plugin in plugins.installed("formats")]
 COMPRESSED = FormatOptions({"parquet.codec": "gzip", "s3.compression.type": "gzip"})

@@ -4,13 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Final
 
-import kbackup
-from kbackup import plugins
-
-_ROOT: Final = Path(kbackup.__file__).parent
+from tests.contract.product import ROOT, plugins
 
 _KNOWN: Final = {
     # as an operator writes them, without a prefix
@@ -91,7 +87,7 @@ def imports(tree: ast.Module) -> Iterator[str]:
 @cache
 def elsewhere() -> dict[str, ast.Module]:
     """Return the modules outside the seams, by their path."""
-    paths = {path.relative_to(_ROOT): path for path in sorted(_ROOT.rglob("*.py"))}
+    paths = {path.relative_to(ROOT): path for path in sorted(ROOT.rglob("*.py"))}
     return {
         str(place): ast.parse(path.read_text())
         for place, path in paths.items()

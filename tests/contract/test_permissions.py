@@ -9,23 +9,32 @@ from uuid import uuid4
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.catalog.findings import Finding
-from kbackup.clock import SystemClock
-from kbackup.doctor.store import checks
-from kbackup.inspect.source import Found, Reader
-from kbackup.local.s3 import LocalS3
-from kbackup.naming import Layout
-from kbackup.pipeline.views import ReadOptions
-from kbackup.restore.run import RestoreRun
-from kbackup.runs import known
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
-from kbackup.runs.summary import Summary
-from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings, open_store
-from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
-from kbackup.verify.run import Notes, verify
-from kbackup.verify.task import VerifyJob, verify_task
+from tests.contract.product import (
+    BUCKET,
+    NEEDS,
+    OBJECTS,
+    RECORDS,
+    Environment,
+    Finding,
+    Found,
+    Layout,
+    LocalS3,
+    Notes,
+    ReadOptions,
+    RestoreRun,
+    SinkRun,
+    Stop,
+    StoreSettings,
+    Summary,
+    SystemClock,
+    VerifyJob,
+    checks,
+    known,
+    open_store,
+    verify,
+    verify_task,
+)
+from tests.contract.product import BackupReader as Reader
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine

@@ -6,23 +6,27 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from kbackup import converters, formats, partitioners, plugins
-from kbackup.connect import schema as connect
-from kbackup.connect.protobuf_plan import planned
-from kbackup.converters import Converter
-from kbackup.converters.numbers import BooleanConverter
-from kbackup.formats import Format
-from kbackup.partitioners import Partitioner, extractors
-from kbackup.partitioners.extractors import TimestampExtractor
-from kbackup.testing import (
+from tests.contract.product import (
+    VALUES,
+    BooleanConverter,
+    Converter,
     ConverterContract,
     ExtractorContract,
+    Format,
     FormatContract,
+    Partitioner,
     PartitionerContract,
+    TimestampExtractor,
+    Transform,
     TransformContract,
+    connect,
+    converters,
+    extractors,
+    formats,
+    partitioners,
+    planned,
+    plugins,
 )
-from kbackup.testing.converters import VALUES
-from kbackup.transforms import Transform
 from tests.support.registry import FakeRegistry
 
 OPTIONS: Final = {

@@ -6,10 +6,16 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.errors import CorruptObjectError, KbackupError, ObjectNotFoundError
-from kbackup.local.s3 import LocalS3
-from kbackup.stores import Store, StoreSettings, open_store
-from kbackup.stores.abilities import Ranges
+from tests.contract.product import (
+    CorruptObjectError,
+    KbackupError,
+    LocalS3,
+    ObjectNotFoundError,
+    Ranges,
+    Store,
+    StoreSettings,
+    open_store,
+)
 
 BODY = bytes(range(256)) * 40
 

@@ -13,14 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.errors import BadRecordError, KbackupError, TopicChangedError
-from kbackup.kafka import KafkaSettings
-from kbackup.kafka.native import choose
-from kbackup.kafka.reader import Reader
-from kbackup.kafka.reader_source import BATCH_BYTES
-from kbackup.kafka.transport import LogStartMovedError
-from kbackup.kafka.writer import Writer
-from kbackup.records import HEADER, SCHEMA, Span, TopicPartition
+from tests.contract.product import (
+    BATCH_BYTES,
+    CAUGHT_UP_S,
+    HEADER,
+    SCHEMA,
+    BadRecordError,
+    KafkaSettings,
+    KbackupError,
+    LogStartMovedError,
+    Reader,
+    Span,
+    TopicChangedError,
+    TopicPartition,
+    Writer,
+    choose,
+)
 from tests.support.cluster import Record, varied
 from tests.support.mock_kafka import MockKafka
 
@@ -295,7 +303,7 @@ def test_a_log_that_ends_early_was_changed(
     """
     If the log ends early, what it still holds is read before the error is raised.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.CAUGHT_UP_S", 0.5)
+    monkeypatch.setattr(*CAUGHT_UP_S, 0.5)
     mock_kafka.write(where.topic, varied(10))
     offsets: list[int] = []
 

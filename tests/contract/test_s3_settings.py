@@ -11,10 +11,15 @@ import pytest
 from mypy_boto3_s3 import S3Client
 from s3fault import Fault, S3Faults
 
-from kbackup.errors import StoreError
-from kbackup.local.s3 import LocalS3
-from kbackup.stores import Store, StoreSettings, open_store
-from kbackup.testing import open_bytes, put_bytes
+from tests.contract.product import (
+    LocalS3,
+    Store,
+    StoreError,
+    StoreSettings,
+    open_bytes,
+    open_store,
+    put_bytes,
+)
 from tests.support.truth import client_of
 
 FACTS = {"first-offset": "10", "last-offset": "19", "records": "7"}

@@ -9,10 +9,16 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import plugins
-from kbackup.local.s3 import LocalS3
-from kbackup.stores import Store, StoreSettings, open_store
-from kbackup.testing import PART_BYTES, StoreContract, put_bytes
+from tests.contract.product import (
+    PART_BYTES,
+    LocalS3,
+    Store,
+    StoreContract,
+    StoreSettings,
+    open_store,
+    plugins,
+    put_bytes,
+)
 
 _BUCKETS = count()
 

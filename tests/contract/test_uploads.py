@@ -2,9 +2,7 @@
 
 import pytest
 
-from kbackup.local.s3 import LocalS3
-from kbackup.stores import StoreSettings, open_store
-from kbackup.stores.abilities import Uploads
+from tests.contract.product import LocalS3, StoreSettings, Uploads, open_store
 from tests.support.truth import client_of
 
 BUCKET = "unfinished"

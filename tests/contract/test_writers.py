@@ -13,10 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_samples import batch_of, cut_up, record_batches
 
-from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import KafkaSettings, Position
-from kbackup.kafka.writer import OVERHEAD_BYTES, Writer
-from kbackup.records import HEADER, SCHEMA, TopicPartition
+from tests.contract.product import (
+    BATCHES,
+    COMMIT_S,
+    HEADER,
+    OVERDUE_S,
+    OVERHEAD_BYTES,
+    SCHEMA,
+    KafkaError,
+    KafkaSettings,
+    KbackupError,
+    Position,
+    TopicPartition,
+    Writer,
+)
 from tests.support.mock_kafka import MockKafka
 
 _COUNT = itertools.count()
@@ -162,7 +172,7 @@ def test_a_record_that_is_larger_than_the_queue_is_written(
     """
     The client has room for whatever the topic takes: it would wait for more for ever.
     """
-    monkeypatch.setattr("kbackup.kafka.writer.BATCHES", 0)
+    monkeypatch.setattr(*BATCHES, 0)
     rows = batch_of([{"value": b"small"}, {"value": b"x" * 90_000}, {"value": b"small"}])
     kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     writer = Writer(kafka, target, "group", exactly_once=False, max_message_bytes=100_000)
@@ -244,8 +254,8 @@ def test_a_commit_that_never_ends_is_given_up(
     first.write(batch_of([{"value": b"first"}]))
     first.commit(Position(1))
     first.write(batch_of([{"value": b"lost"}]))
-    monkeypatch.setattr("kbackup.kafka.writer._COMMIT_S", 0.1)
-    monkeypatch.setattr("kbackup.kafka.writer._OVERDUE_S", 0.1)
+    monkeypatch.setattr(*COMMIT_S, 0.1)
+    monkeypatch.setattr(*OVERDUE_S, 0.1)
     monkeypatch.setattr(first, "_producer", Stuck(first._producer, released))
 
     with pytest.raises(KafkaError, match="sending its position: no answer"):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from s3fault import S3Faults
 
-from kbackup.local import LocalS3
+from tests.integration.product import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import TestCluster
 from tests.support.large import Large, back_up_large

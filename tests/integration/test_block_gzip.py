@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.local import LocalS3
-from kbackup.stores import Store
+from tests.integration.product import LocalS3, Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 

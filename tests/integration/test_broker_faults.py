@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.local import LocalS3, start_kafka
-from kbackup.local.process import free_ports
+from tests.integration.product import LocalS3, free_ports, start_kafka
 from tests.support.backup import Backup
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup

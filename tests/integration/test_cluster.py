@@ -4,9 +4,7 @@ import threading
 
 import pytest
 
-from kbackup.kafka import KafkaSettings
-from kbackup.kafka.cluster import Cluster
-from kbackup.records import Span, TopicPartition
+from tests.integration.product import Cluster, KafkaSettings, Span, TopicPartition
 from tests.support.cluster import TestCluster, send, varied
 
 pytestmark = pytest.mark.integration

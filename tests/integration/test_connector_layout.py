@@ -11,8 +11,7 @@ import pytest
 import scenario_files
 from object_content import stored
 
-from kbackup.local import LocalS3
-from kbackup.stores import Store
+from tests.integration.product import LocalS3, Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from kbackup.errors import AuditError
-from kbackup.kafka import KafkaSettings
-from kbackup.local import LocalKafka
-from kbackup.local.compare import compare_topics
-from kbackup.records import TopicPartition
+from tests.integration.product import (
+    AuditError,
+    KafkaSettings,
+    LocalKafka,
+    TopicPartition,
+    compare_topics,
+)
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
 

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from kbackup.stores import Store
+from tests.integration.product import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kbackup.local import LocalKafka, LocalS3
+from tests.integration.product import LocalKafka, LocalS3
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup, Result
 

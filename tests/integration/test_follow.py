@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from s3fault import Fault, S3Faults
 
-from kbackup.local import LocalS3, start_kafka
+from tests.integration.product import LocalS3, start_kafka
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup

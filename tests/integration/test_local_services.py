@@ -12,10 +12,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kbackup.errors import LocalServiceError
-from kbackup.local import LocalKafka, LocalS3, find_java
-from kbackup.local.ivy import ivy_jar
-from kbackup.local.java import trust_store_options
+from tests.integration.product import (
+    LocalKafka,
+    LocalS3,
+    LocalServiceError,
+    find_java,
+    ivy_jar,
+    trust_store_options,
+)
 
 pytestmark = pytest.mark.integration
 

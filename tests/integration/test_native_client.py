@@ -12,12 +12,21 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from record_samples import batch_of
 
-from kbackup.errors import KbackupError, RecordTooLargeError
-from kbackup.kafka import KafkaSettings, Position, TakenOverError
-from kbackup.kafka.reader import Reader
-from kbackup.kafka.writer import Writer
-from kbackup.local import LocalKafka, start_kafka
-from kbackup.records import SCHEMA, Span, TopicPartition
+from tests.integration.product import (
+    PATIENCE,
+    SCHEMA,
+    KafkaSettings,
+    KbackupError,
+    LocalKafka,
+    Position,
+    Reader,
+    RecordTooLargeError,
+    Span,
+    TakenOverError,
+    TopicPartition,
+    Writer,
+    start_kafka,
+)
 from tests.support.brokers import AnotherBroker, LargeKafka, SecureKafka, limit_consumers
 from tests.support.cluster import Record, TestCluster, send, varied
 from tests.support.mock_kafka import objects_batch
@@ -216,7 +225,7 @@ def test_what_is_not_there_is_said_and_ends_no_process(
     """
     A missing partition is reported as an error and does not end the process.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 3.0)
+    monkeypatch.setattr(*PATIENCE, lambda *_: 3.0)
     if partition:
         cluster.create(topic)
     reader = Reader(KafkaSettings(cluster.servers, client="native"), "native-client")
@@ -233,7 +242,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_said(
     If a topic is deleted while it is read, the records fetched so far are returned before the
     error.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 5.0)
+    monkeypatch.setattr(*PATIENCE, lambda *_: 5.0)
     cluster.create(topic)
     cluster.write(topic, [Record(None, b"x" * 1000)] * 20_000)
     reader = Reader(_in_small_steps(cluster.servers), "native-client")
@@ -297,7 +306,7 @@ def test_a_wrong_password_is_said(
     """
     A broker's refusal is reported in the broker's words.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 2.0)
+    monkeypatch.setattr(*PATIENCE, lambda *_: 2.0)
     properties = {**secure.properties("scram"), "sasl.password": "wrong"}
     kafka = KafkaSettings(secure.scram, consumer=properties, timeout_s=1.0, client="native")
 

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 from backup_samples import JSON, SIBLINGS, Backup
 
-from kbackup import config
-from kbackup.cli.running import find_jvm
-from kbackup.errors import ConfigurationError
-from kbackup.inspect.ddl import statements
-from kbackup.inspect.query import check_reads
-from kbackup.inspect.source import BackupSource
-from kbackup.naming import Layout
-from kbackup.spark.settings import EngineSettings
-from kbackup.spark.sql import session
+from tests.integration.product import (
+    BackupSource,
+    ConfigurationError,
+    EngineSettings,
+    Layout,
+    check_reads,
+    config,
+    find_jvm,
+    session,
+    statements,
+)
 from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.local import LocalS3
+from tests.integration.product import LocalS3
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
 from tests.support.large import Large

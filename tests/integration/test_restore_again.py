@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from backup_samples import TIME, Backup
 
-from kbackup.restore.partition_map import partitions_of
+from tests.integration.product import partitions_of
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 

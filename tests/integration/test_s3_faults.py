@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.local import LocalS3
+from tests.integration.product import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup

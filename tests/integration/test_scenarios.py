@@ -17,9 +17,7 @@ import scenario_files
 from object_content import content, stored
 from scenario_files import Scenario
 
-from kbackup.errors import ConfigurationError
-from kbackup.local import LocalS3
-from kbackup.stores import Store
+from tests.integration.product import ConfigurationError, LocalS3, Store
 from tests.support.cluster import TestCluster
 from tests.support.scenario_runs import Bench, Same
 

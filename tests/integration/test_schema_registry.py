@@ -11,17 +11,25 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kbackup import converters
-from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings, connect
-from kbackup.connect.registry.framing import head_of
-from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
-from kbackup.errors import RegistryError
-from kbackup.local import LocalRegistry
-from kbackup.restore.run import RestoreRun
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
-from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings
+from tests.integration.product import (
+    AVRO,
+    DATE,
+    DECIMAL,
+    ConnectSchema,
+    Environment,
+    LocalRegistry,
+    RegisteredSchema,
+    RegistryError,
+    RegistrySettings,
+    RestoreRun,
+    SinkRun,
+    Stop,
+    StoreSettings,
+    Type,
+    connect,
+    converters,
+    head_of,
+)
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.configurations import load

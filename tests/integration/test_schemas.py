@@ -6,7 +6,7 @@ import json
 import fastavro
 import pytest
 
-from kbackup.stores import Store
+from tests.integration.product import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 

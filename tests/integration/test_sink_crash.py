@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.local import LocalS3
-from kbackup.local.kafka import LocalKafka
+from tests.integration.product import LocalKafka, LocalS3
 from tests.support.backup import Backup, StoredFile
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup

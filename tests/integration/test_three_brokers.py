@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kbackup.local import LocalS3
+from tests.integration.product import LocalS3
 from tests.support.brokers import three_brokers
 from tests.support.cluster import KEEP, TestCluster
 from tests.support.command import Kbackup

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.local import LocalS3
+from tests.integration.product import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup

@@ -16,9 +16,6 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbackup.errors import ObjectNotFoundError, StoreError
-from kbackup.records import TopicPartition
-from kbackup.stores import ObjectHead, Store, StoredObject
 from tests.simulation.clients import leave_behind, to_rows
 from tests.simulation.cluster import Kafka
 from tests.simulation.determinism import Clock
@@ -34,6 +31,14 @@ from tests.simulation.events import (
     Touched,
 )
 from tests.simulation.process import KilledError, Process
+from tests.simulation.product import (
+    ObjectHead,
+    ObjectNotFoundError,
+    Store,
+    StoredObject,
+    StoreError,
+    TopicPartition,
+)
 from tests.simulation.truth import partition_of, source_name
 
 PAGE = 40

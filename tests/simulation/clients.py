@@ -6,18 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import (
-    NO_ENDS,
-    NO_OTHERS,
-    LogStartMovedError,
-    NewTopic,
-    OffsetMovedError,
-    Position,
-    TakenOverError,
-    Topic,
-)
-from kbackup.records import SCHEMA, Span, TopicPartition
 from tests.simulation.cluster import Kafka, Log, show
 from tests.simulation.events import (
     Begun,
@@ -26,6 +14,22 @@ from tests.simulation.events import (
     Touched,
 )
 from tests.simulation.process import Process
+from tests.simulation.product import (
+    NO_ENDS,
+    NO_OTHERS,
+    SCHEMA,
+    KafkaError,
+    KbackupError,
+    LogStartMovedError,
+    NewTopic,
+    OffsetMovedError,
+    Position,
+    Span,
+    TakenOverError,
+    Topic,
+    TopicChangedError,
+    TopicPartition,
+)
 from tests.support.creating import each_created
 
 _HEADERS = SCHEMA.field("headers").type

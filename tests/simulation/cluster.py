@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kbackup.records import TopicPartition
 from tests.simulation.events import (
     Event,
     Gone,
@@ -14,9 +13,10 @@ from tests.simulation.events import (
     TargetShows,
     Unfit,
 )
+from tests.simulation.product import TopicPartition
 
 if TYPE_CHECKING:
-    from kbackup.kafka import Position
+    from tests.simulation.product import Position
 
 
 @dataclass

@@ -17,11 +17,15 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 
-from kbackup.catalog.ledger.stream import parsed
-from kbackup.errors import CorruptObjectError
-from kbackup.formats.record_reading import read_records
-from kbackup.restore.tasks.task import Prefetch
-from kbackup.runs.context import BEAT_S, Periodic, linked
+from tests.simulation.product import (
+    BEAT_S,
+    CorruptObjectError,
+    Periodic,
+    Prefetch,
+    linked,
+    parsed,
+    read_records,
+)
 
 _LEFT_ALONE = "kbackup.spark"
 

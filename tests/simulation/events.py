@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbackup.records import TopicPartition
+from tests.simulation.product import TopicPartition
 
 NO_TYPE = 0
 """The timestamp type of a record of which only the value is kept."""

@@ -22,24 +22,33 @@ from os import getpid
 from pathlib import Path
 from random import Random
 from typing import Any, Final
-from unittest.mock import patch
 
-from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.rows import OBJECTS, TOPICS
-from kbackup.errors import LockedError, NewerVersionError
-from kbackup.kafka import Position
-from kbackup.records import Span, TopicPartition
-from kbackup.runs import wiring
-from kbackup.runs.context import Stop
-from kbackup.runs.summary import Summary
-from kbackup.sink.repair import RepairRun
-from kbackup.verify.mending import Acceptance, Mending
 from tests.simulation.bucket import SimStoreSettings, decode
 from tests.simulation.determinism import deterministic
 from tests.simulation.events import NO_TYPE, Ended, Note, Row, Stored
 from tests.simulation.mixed_script import DIRECTORIES, FORMATS, Mixture
 from tests.simulation.mixed_stage import MixedStage
 from tests.simulation.process import Process, Script, Together
+from tests.simulation.product import (
+    OBJECTS,
+    TOPICS,
+    Acceptance,
+    LockedError,
+    Mending,
+    NewerVersionError,
+    Position,
+    RepairRun,
+    Span,
+    Stop,
+    Summary,
+    TopicPartition,
+    encoded,
+    layout_of,
+    original,
+    parsed,
+    reading_of,
+    replaced,
+)
 from tests.simulation.promises import CODES
 from tests.simulation.script import HOSTS, Step
 from tests.simulation.truth import partition_of
@@ -59,7 +68,7 @@ class MixedPlay(MixedStage):
 
     def run(self, steps: Sequence[Step]) -> "MixedPlay":
         """Perform *steps*; stop at the first that shows something wrong."""
-        settling = patch("kbackup.runs.locks.SETTLE_S", 0.0)  # nobody writes while a run waits
+        settling = replaced("settle", 0.0)  # nobody writes while a run waits
         with deterministic(Random("ids"), self.clock), settling:
             for number, step in enumerate(steps):
                 self.history.append(Note(f"--- {number}: {step}"))
@@ -346,9 +355,9 @@ class MixedPlay(MixedStage):
         """What is missing is accepted; nothing has to name it any more."""
         process = self._host(rng)
         settings = self._settings("verify")
-        store, layout = SimStoreSettings(self.bucket, process).open(), wiring.layout(settings)
+        store, layout = SimStoreSettings(self.bucket, process).open(), layout_of(settings)
         summary = Summary("verify", "restore verify")
-        mending = Mending(store, layout, wiring.reading(settings), summary, self.clock)
+        mending = Mending(store, layout, reading_of(settings), summary, self.clock)
         everything = Acceptance([(where, Span(0, 10**9)) for where in self._wheres()])
         self._survive(process, lambda: {"told": list(mending.accept(everything))})
         held = self._held()
@@ -387,10 +396,10 @@ class MixedPlay(MixedStage):
             before[keys[0]] = self.bucket.objects[keys[0]]
         for key, held in before.items():
             schema = (TOPICS if "/topics/" in key else OBJECTS).schema
-            rows, metadata = stream.parsed(key, held.body, schema)
+            rows, metadata = parsed(key, held.body, schema)
             more = {name: text.decode() for name, text in metadata.items() if name != _VERSION}
-            with patch.object(stream, "VERSION", stream.VERSION + 1):
-                self.bucket.put(key, stream.encoded(rows, schema, more), {}, by="person")
+            with replaced("ledger version", original("ledger version") + 1):
+                self.bucket.put(key, encoded(rows, schema, more), {}, by="person")
         there = self._written()
         for name, run in self._commands(rng):
             ended = run()

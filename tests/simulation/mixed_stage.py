@@ -6,12 +6,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from kbackup.kafka import Position
-from kbackup.records import TopicPartition
 from tests.simulation.bucket import decode
 from tests.simulation.cluster import Log
 from tests.simulation.events import Entered, Note, Row
 from tests.simulation.mixed_script import Mixture
+from tests.simulation.product import Position, TopicPartition
 from tests.simulation.script import Shape
 from tests.simulation.stage import Stage
 from tests.simulation.truth import partition_of

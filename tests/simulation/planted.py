@@ -8,37 +8,43 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.compute as pc
 
-from kbackup.catalog import coverage, covered
-from kbackup.catalog.ledger import objects, stream
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import Entry
-from kbackup.catalog.listing import FileSet
-from kbackup.errors import CorruptObjectError, NewerVersionError
-from kbackup.kafka import Position
-from kbackup.pipeline.write import ClosedFile
-from kbackup.records import Span
-from kbackup.restore.planning import resuming
-from kbackup.restore.planning import resuming as left
-from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
-from kbackup.runs import known, wiring
-from kbackup.runs.locks import RunLock
-from kbackup.runs.position import BackupSource, CommitMetadata, LastObject, Mark
-from kbackup.runs.report import HeldUp
-from kbackup.sink import accounting, evidence, keep, repair, run, start
-from kbackup.sink.plan import make_plan
-from kbackup.sink.start import Evidence, Start, decide
-from kbackup.stores import ObjectHead, Store
+from tests.simulation.product import (
+    BackupSource,
+    ClosedFile,
+    CommitMetadata,
+    Contents,
+    CorruptObjectError,
+    Entry,
+    Evidence,
+    FileSet,
+    Holding,
+    HoldingRead,
+    LastObject,
+    Log,
+    Mark,
+    ObjectHead,
+    Position,
+    Remaining,
+    ResumeState,
+    Span,
+    Start,
+    Store,
+    Stream,
+    decide,
+    make_plan,
+    original,
+    replaced,
+)
 
 Planted = Callable[[], AbstractContextManager[Any]]
 
 
 def a1() -> AbstractContextManager[Any]:
     """A restore that is run again takes every object that begins below its position for done."""
-    remaining = left.remaining
+    remaining = original("remaining")
 
     def without_grown(
         facts_of: Any, sets: Sequence[FileSet], mark: Mark | None, *more: Any
@@ -48,7 +54,7 @@ def a1() -> AbstractContextManager[Any]:
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
 
-    return patch("kbackup.restore.planning.plan.remaining", without_grown)
+    return replaced("remaining", without_grown)
 
 
 def a2() -> AbstractContextManager[Any]:
@@ -57,7 +63,7 @@ def a2() -> AbstractContextManager[Any]:
     def never(self: BackupSource, other: BackupSource) -> bool:
         return False
 
-    return patch.object(BackupSource, "conflicts", never)
+    return replaced("conflicts", never)
 
 
 def a3() -> AbstractContextManager[Any]:
@@ -66,7 +72,7 @@ def a3() -> AbstractContextManager[Any]:
     def trusting(bookmark: CommitMetadata[Mark], stood: Span, log: Log) -> ResumeState:
         return ResumeState(bookmark)
 
-    return patch.object(resuming, "_in_log", trusting)
+    return replaced("in log", trusting)
 
 
 def a6() -> AbstractContextManager[Any]:
@@ -79,7 +85,7 @@ def a6() -> AbstractContextManager[Any]:
             if_absent=replaced is None,
         )  # fmt: skip
 
-    return patch.object(keep, "_put", unconditional)
+    return replaced("put", unconditional)
 
 
 def a7() -> AbstractContextManager[Any]:
@@ -89,19 +95,19 @@ def a7() -> AbstractContextManager[Any]:
     def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
         return make(*given[:4], **named)
 
-    return patch.object(run, "make_plan", forgetful)
+    return replaced("make plan", forgetful)
 
 
 def a8() -> AbstractContextManager[Any]:
     """What was stored more than ten days ago is no longer known."""
-    read = stream.Stream.read
+    read = original("read ledger")
 
-    def forgetful(self: stream.Stream, *given: Any, **named: Any) -> stream.Contents:
-        found = read(self, *given, **named)
+    def forgetful(self: Stream, *given: Any, **named: Any) -> Contents:
+        found: Contents = read(self, *given, **named)
         oldest = self.clock.ms() - 10 * 86_400_000
         return replace(found, rows=found.rows.filter(pc.field("time") > oldest))
 
-    return patch.object(stream.Stream, "read", forgetful)
+    return replaced("read ledger", forgetful)
 
 
 PLANTED: dict[str, Planted] = {"A1": a1, "A2": a2, "A3": a3, "A6": a6, "A7": a7, "A8": a8}
@@ -109,53 +115,53 @@ PLANTED: dict[str, Planted] = {"A1": a1, "A2": a2, "A3": a3, "A6": a6, "A7": a7,
 
 def ends_unasked() -> AbstractContextManager[Any]:
     """Values that do not say where they end are taken to end among the full records around them."""
-    read = covered._read
+    read = original("read holding")
 
-    def one_row(*given: Any) -> coverage.Holding:
-        found = read(*given)
+    def one_row(*given: Any) -> Holding:
+        found: Holding = read(*given)
         return found if found.is_full else replace(found, counted=1)
 
-    return patch.object(covered, "_read", one_row)
+    return replaced("read holding", one_row)
 
 
 def values_uncut() -> AbstractContextManager[Any]:
     """Values are read whole where full records hold a part of them."""
 
-    def whole(self: Any, one: coverage.Holding, accounted: Any) -> Iterator[coverage.Read]:
-        yield coverage.Read(one)
+    def whole(self: Any, one: Holding, accounted: Any) -> Iterator[HoldingRead]:
+        yield HoldingRead(one)
 
-    return patch.object(coverage._Found, "_stated", whole)
+    return replaced("stated", whole)
 
 
 def locks_apart() -> AbstractContextManager[Any]:
     """Two sinks that are asked for the same topics in other words do not see each other."""
-    return patch.object(RunLock, "_others", lambda *_: [])
+    return replaced("other locks", lambda *_: [])
 
 
 @contextmanager
 def position_alone() -> Iterator[None]:
     """A position is believed although objects lie behind it."""
-    following = evidence._following
+    following = original("following")
 
     def nothing_more(*given: Any) -> Any:
         return replace(following(*given), has_more=False, is_spread=False)
 
     with (
-        patch.object(evidence, "_following", nothing_more),
-        patch.object(PartitionLedger, "reached", lambda _: None),
+        replaced("following", nothing_more),
+        replaced("reached", lambda _: None),
     ):
         yield
 
 
 def ledger_alone() -> AbstractContextManager[Any]:
     """Objects are judged by what the ledger says of them alone."""
-    return patch.object(covered, "_asked", lambda *_: None)
+    return replaced("asked", lambda *_: None)
 
 
 @contextmanager
 def repairs_any_topic() -> Iterator[None]:
     """A repair does not know which topic the objects are of, and does not ask them."""
-    of = repair._Planner._of
+    of = original("repaired topic")
 
     def nameless(self: Any, name: str) -> Any:
         said, found = of(self, name)
@@ -163,8 +169,8 @@ def repairs_any_topic() -> Iterator[None]:
         return replace(said, topics=topics), found
 
     with (
-        patch.object(repair._Planner, "_of", nameless),
-        patch.object(repair._Planner, "_identities", lambda *_: ()),
+        replaced("repaired topic", nameless),
+        replaced("repaired identities", lambda *_: ()),
     ):
         yield
 
@@ -173,8 +179,8 @@ def repairs_any_topic() -> Iterator[None]:
 def refused_believed() -> Iterator[None]:
     """A run that refuses a topic says what it is now, and is believed."""
     with (
-        patch.object(accounting, "refused_topics", lambda _: set()),
-        patch.object(known, "_is_believed", lambda _: True),
+        replaced("refused topics", lambda _: set()),
+        replaced("is believed", lambda _: True),
     ):
         yield
 
@@ -188,32 +194,32 @@ def formats_apart() -> Iterator[None]:
         return decide(where, replace(seen, held=same), **named)
 
     with (
-        patch("kbackup.sink.plan.decide", alike),
-        patch.object(start, "_past_held", lambda _where, _seen, found: found),
+        replaced("decide", alike),
+        replaced("past held", lambda _where, _seen, found: found),
     ):
         yield
 
 
 def format_narrows() -> AbstractContextManager[Any]:
     """A sink's format narrows what a restore reads."""
-    return patch.object(wiring, "only_format", lambda settings: settings.format_class)
+    return replaced("only format", lambda settings: settings.format_class)
 
 
 def offset_uncompared() -> AbstractContextManager[Any]:
     """A position's metadata is believed wherever the position was moved to."""
-    confirm = evidence.confirm
+    confirm = original("confirm")
 
     def trusting(store: Any, layout: Any, where: Any, position: Position) -> Any:
         found = LastObject.read(position.metadata)
         at = position.offset if found is None or found.at is None else found.at
         return confirm(store, layout, where, replace(position, offset=at))
 
-    return patch.object(evidence, "confirm", trusting)
+    return replaced("confirm", trusting)
 
 
 def open_unseen() -> AbstractContextManager[Any]:
     """What is behind an open transaction is not looked for."""
-    return patch.object(HeldUp, "of", lambda *_: None)
+    return replaced("held up", lambda *_: None)
 
 
 def accepts_by_time() -> AbstractContextManager[Any]:
@@ -222,7 +228,7 @@ def accepts_by_time() -> AbstractContextManager[Any]:
     def by_time(one: Entry, entry: Entry) -> bool:
         return one.time >= entry.time and (one.key is not None or one.span == entry.span)
 
-    return patch.object(objects, "_accepts", by_time)
+    return replaced("accepts", by_time)
 
 
 def later_is_damage() -> AbstractContextManager[Any]:
@@ -231,7 +237,7 @@ def later_is_damage() -> AbstractContextManager[Any]:
     def damage(what: str, *_: Any, **__: Any) -> CorruptObjectError:
         return CorruptObjectError(what, "it is damaged")
 
-    return patch.object(NewerVersionError, "of", damage)
+    return replaced("newer version", damage)
 
 
 MIXED: dict[str, Planted] = {

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from kbackup.kafka import Position
-from kbackup.records import TopicPartition
 from tests.simulation.cluster import Log, show
 from tests.simulation.determinism import deterministic
 from tests.simulation.events import Moved, Note, Row
 from tests.simulation.process import Script, Together
+from tests.simulation.product import Position, TopicPartition
 from tests.simulation.promises import Violation
 from tests.simulation.script import Step
 from tests.simulation.stage import Stage

@@ -10,11 +10,8 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from kbackup.events import Event, Plain
-from kbackup.sink.spans.scheduler import SpanWorker
-from kbackup.spark.channel import Line
-from kbackup.spark.engine import ReportingDesk, deal
 from tests.simulation.determinism import Clock, SerialBeats
+from tests.simulation.product import Event, Line, Plain, ReportingDesk, SpanWorker, deal
 
 REQUESTS_MAX = 20_000
 """A run that asks more often than this goes round in circles."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbackup.records import TopicPartition
 from tests.simulation.events import (
     NO_TYPE,
     Begun,
@@ -34,6 +33,7 @@ from tests.simulation.events import (
     Unfit,
     Vouched,
 )
+from tests.simulation.product import TopicPartition
 from tests.simulation.restored import Broken, Restored
 from tests.simulation.truth import Truth, partition_of
 

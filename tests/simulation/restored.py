@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from kbackup.records import TopicPartition
 from tests.simulation.events import NO_TYPE, Ended, Row, StandsBy, TargetShows
+from tests.simulation.product import TopicPartition
 from tests.simulation.truth import Truth
 
 Broken = Iterator[tuple[str, str]]

@@ -8,27 +8,37 @@ from functools import lru_cache
 from random import Random
 from typing import Any, TypeGuard, cast
 
-from kbackup import config
-from kbackup.config import Settings
-from kbackup.errors import KbackupError
-from kbackup.events import Plain
-from kbackup.records import TopicPartition
-from kbackup.restore.run import RestoreRun
-from kbackup.runs import known, locks, wiring
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
-from kbackup.runs.status import status
-from kbackup.runs.summary import Summary
-from kbackup.sink.run import SinkRun
-from kbackup.sink.spans.scheduler import EVERY
-from kbackup.verify.run import Notes, verify
-from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings
 from tests.simulation.clients import SimConnection
 from tests.simulation.cluster import Kafka
 from tests.simulation.determinism import Clock
 from tests.simulation.events import Ended, Event, Keyed, Note, Ruled, StandsBy, Vouched
 from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
+from tests.simulation.product import (
+    EVERY,
+    Command,
+    Environment,
+    KbackupError,
+    Notes,
+    Plain,
+    RestoreRun,
+    Settings,
+    SinkRun,
+    Stop,
+    Summary,
+    TopicPartition,
+    VerifyJob,
+    VerifyUnit,
+    group_of,
+    layout_of,
+    load,
+    lock_holders,
+    read_known,
+    reading_of,
+    status,
+    verify,
+    verify_task,
+)
 from tests.simulation.promises import CANARY, Checker, Violation
 from tests.simulation.script import HOSTS, Shape
 from tests.simulation.truth import ROUTED, source_name
@@ -97,8 +107,8 @@ class Stage:
         if not shape.flush_on_stop and not shape.hours:
             self.history.append(Ruled(shape.flush_size, self._every))
         settings = self._settings("sink", topics="alpha", flush_size="1")
-        self._layout = wiring.layout(settings)
-        self._sink_group = wiring.group(settings, "sink")
+        self._layout = layout_of(settings)
+        self._sink_group = group_of(settings, "sink")
         self.kafka.sink_groups.add(self._sink_group)
 
     def _check(self, number: int) -> None:
@@ -116,7 +126,7 @@ class Stage:
             process.apart = Random(f"host of {process.name}").choice(HOSTS)
         return process
 
-    def _settings(self, command: config.Command, **options: Any) -> Settings:
+    def _settings(self, command: Command, **options: Any) -> Settings:
         given = {
             "bootstrap_servers": "nowhere:9092",
             "s3_bucket_name": "lake",
@@ -319,9 +329,9 @@ class Stage:
         self, settings: Settings, process: Process, summary: Summary, *, deep: bool
     ) -> Iterator[Plain]:
         place = SimStoreSettings(self.bucket, process)
-        store, layout = place.open(), wiring.layout(settings)
-        said = known.read(store, layout, self.clock, settings.topics, settings.topics_regex)
-        job = VerifyJob(place, wiring.reading(settings))  # type: ignore[arg-type]
+        store, layout = place.open(), layout_of(settings)
+        said = read_known(store, layout, self.clock, settings.topics, settings.topics_regex)
+        job = VerifyJob(place, reading_of(settings))  # type: ignore[arg-type]
 
         def read(units: Sequence[VerifyUnit]) -> list[Any]:
             return Tasks(process)(
@@ -332,8 +342,8 @@ class Stage:
             pass
 
         yield from verify(
-            store, layout, wiring.reading(settings), summary, now=self.clock.now(),
-            notes=Notes(said, locks.holders(store, layout, "sink")),
+            store, layout, reading_of(settings), summary, now=self.clock.now(),
+            notes=Notes(said, lock_holders(store, layout, "sink")),
             read=read if deep else None,
         )  # fmt: skip
 
@@ -359,7 +369,7 @@ class Stage:
 
 
 @lru_cache(1_000)
-def _load(command: config.Command, extra: tuple[str, ...], **given: Any) -> Settings:
+def _load(command: Command, extra: tuple[str, ...], **given: Any) -> Settings:
     """The same options make the same settings, which nobody changes."""
-    settings = config.load(command, options=given, files=(), environ={}, extra=extra).settings
+    settings = load(command, options=given, files=(), environ={}, extra=extra).settings
     return settings.model_copy(update={"kafka_admin": {"sasl.password": CANARY}})

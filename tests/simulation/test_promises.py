@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kbackup.records import TopicPartition
 from tests.simulation.events import (
     NO_TYPE,
     Begun,
@@ -28,6 +27,7 @@ from tests.simulation.events import (
     Unfit,
     Vouched,
 )
+from tests.simulation.product import TopicPartition
 from tests.simulation.promises import CANARY, Checker, check
 
 WHERE, COPY = TopicPartition("alpha", 0), TopicPartition("copy-alpha", 0)

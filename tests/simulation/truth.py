@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from kbackup.naming import Layout
-from kbackup.records import TopicPartition
 from tests.simulation.events import (
     Row,
 )
+from tests.simulation.product import Layout, TopicPartition
 
 LAYOUT = Layout()
 ROUTED = "routed-"

@@ -16,16 +16,18 @@ from typing import Any, Final, NamedTuple
 from object_content import Line, content
 from scenario_files import BYTES, STRING, Given, Scenario, each_value, is_decimal, plain, raw
 
-from kbackup import config
-from kbackup.clock import SystemClock
-from kbackup.config import Settings
-from kbackup.events import Event
-from kbackup.local import LocalS3
-from kbackup.restore.run import RestoreRun
-from kbackup.runs import wiring
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
-from kbackup.sink.run import SinkRun
+from tests.integration.product import (
+    Environment,
+    Event,
+    LocalS3,
+    RestoreRun,
+    Settings,
+    SinkRun,
+    Stop,
+    SystemClock,
+    config,
+    wiring,
+)
 from tests.support.cluster import Record, TestCluster
 from tests.support.in_turn import InTurn
 from tests.support.placing import place

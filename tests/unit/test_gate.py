@@ -112,3 +112,14 @@ def test_each_test_that_the_gate_names_exists() -> None:
 
 def _text(path: Path) -> str:
     return path.read_text() if path.is_file() else "def "
+
+
+@pytest.mark.parametrize("folder", ["simulation", "conformance", "contract", "integration"])
+def test_the_net_reaches_kbackup_through_one_module(folder: str) -> None:
+    """What moves in kbackup is followed in one file of each folder that proves it."""
+    reaching = re.compile(r"^ *(?:from|import) kbackup\b", re.MULTILINE)
+
+    found = [path.name for path in (ROOT / "tests" / folder).glob("*.py")
+             if reaching.search(path.read_text())]  # fmt: skip
+
+    assert ["product.py"] == found

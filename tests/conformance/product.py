@@ -1,0 +1,107 @@
+"""All that the conformance tests take from kbackup: what moves there is followed here alone."""
+
+from kbackup import config, converters, formats, partitioners, plugins
+from kbackup.catalog import listing
+from kbackup.catalog.merging import records
+from kbackup.config import files
+from kbackup.config.property import variable
+from kbackup.connect import fields, projection
+from kbackup.converters import Converter
+from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
+from kbackup.formats import Format, FormatOptions
+from kbackup.formats.block_gzip import BlockGzipFormat
+from kbackup.formats.json_lines import HEADERS, JsonFormat
+from kbackup.formats.parquet import ParquetFormat
+from kbackup.inspect.peek import peek
+from kbackup.java import jackson, joda
+from kbackup.java.joda import Pattern
+from kbackup.naming import Layout, ObjectKey, View
+from kbackup.naming.renaming import Rename
+from kbackup.partitioners import extractors
+from kbackup.partitioners.default import DefaultPartitioner
+from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.field import FieldPartitioner
+from kbackup.partitioners.time_based import Buckets, TimeBasedPartitioner
+from kbackup.pipeline.convert import (
+    Compatibility,
+    Conversion,
+    Verdict,
+    convert,
+    judge,
+    needs_version,
+)
+from kbackup.pipeline.rotate import Append, Cut, Rule, Schedule, cut
+from kbackup.pipeline.route import route
+from kbackup.pipeline.rows import Rows
+from kbackup.pipeline.views import COLUMNS, ReadOptions
+from kbackup.pipeline.write import ClosedFile, OpenFiles
+from kbackup.records import SCHEMA, Schema, Span, TopicPartition, schema_of
+from kbackup.runs import wiring
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.testing import decoded, encoded
+
+__all__ = [
+    "COLUMNS",
+    "HEADERS",
+    "SCHEMA",
+    "Append",
+    "BlockGzipFormat",
+    "Buckets",
+    "ClosedFile",
+    "Compatibility",
+    "ConfigurationError",
+    "Conversion",
+    "Converter",
+    "CorruptObjectError",
+    "Cut",
+    "DefaultPartitioner",
+    "FieldPartitioner",
+    "Format",
+    "FormatOptions",
+    "JsonFormat",
+    "Layout",
+    "ObjectKey",
+    "ObjectKeyError",
+    "OpenFiles",
+    "ParquetFormat",
+    "Pattern",
+    "ReadOptions",
+    "RecordExtractor",
+    "Rename",
+    "Rows",
+    "Rule",
+    "Schedule",
+    "Schema",
+    "Span",
+    "Store",
+    "StoreSettings",
+    "TimeBasedPartitioner",
+    "TopicPartition",
+    "Verdict",
+    "View",
+    "config",
+    "convert",
+    "converters",
+    "cut",
+    "decoded",
+    "encoded",
+    "extractors",
+    "fields",
+    "files",
+    "formats",
+    "jackson",
+    "joda",
+    "judge",
+    "listing",
+    "needs_version",
+    "open_store",
+    "partitioners",
+    "peek",
+    "plugins",
+    "projection",
+    "records",
+    "route",
+    "schema_of",
+    "variable",
+    "wiring",
+]

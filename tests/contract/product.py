@@ -1,0 +1,171 @@
+"""All that the contract suites take from kbackup: what moves there is followed here alone."""
+
+from pathlib import Path
+
+import kbackup
+from kbackup import converters, formats, partitioners, plugins
+from kbackup.catalog.findings import Finding
+from kbackup.clock import SystemClock
+from kbackup.connect import json_values
+from kbackup.connect import schema as connect
+from kbackup.connect.protobuf_plan import planned
+from kbackup.converters import Converter
+from kbackup.converters.json_text import JsonConverter
+from kbackup.converters.numbers import BooleanConverter
+from kbackup.converters.registered import RequestedSchemas
+from kbackup.doctor.store import checks
+from kbackup.errors import (
+    BadRecordError,
+    ConfigurationError,
+    CorruptObjectError,
+    KafkaError,
+    KbackupError,
+    ObjectNotFoundError,
+    StoreError,
+    TopicChangedError,
+)
+from kbackup.formats import Format, FormatOptions
+from kbackup.formats.json_lines import HEADERS
+from kbackup.inspect.source import Found
+from kbackup.inspect.source import Reader as BackupReader
+from kbackup.kafka import KafkaSettings, Position, reader, writer
+from kbackup.kafka import cluster as clusters
+from kbackup.kafka.cluster import Cluster
+from kbackup.kafka.native import choose
+from kbackup.kafka.reader import Reader
+from kbackup.kafka.reader_source import BATCH_BYTES
+from kbackup.kafka.transport import LogStartMovedError
+from kbackup.kafka.writer import OVERHEAD_BYTES, Writer
+from kbackup.local.s3 import LocalS3
+from kbackup.naming import Layout, View
+from kbackup.partitioners import Partitioner, extractors
+from kbackup.partitioners.extractors import TimestampExtractor
+from kbackup.pipeline.views import ReadOptions
+from kbackup.records import HEADER, SCHEMA, Span, TopicPartition
+from kbackup.restore.run import RestoreRun
+from kbackup.runs import known
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
+from kbackup.runs.summary import Summary
+from kbackup.sink.run import SinkRun
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores.abilities import Archive, Ranges, Thaw, Uploads
+from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS, read
+from kbackup.testing import (
+    PART_BYTES,
+    ConverterContract,
+    ExtractorContract,
+    FormatContract,
+    PartitionerContract,
+    StoreContract,
+    TransformContract,
+    decoded,
+    encoded,
+    open_bytes,
+    put_bytes,
+)
+from kbackup.testing.converters import VALUES
+from kbackup.transforms import Transform
+from kbackup.verify.run import Notes, verify
+from kbackup.verify.task import VerifyJob, verify_task
+
+__all__ = [
+    "BATCHES",
+    "BATCH_BYTES",
+    "BUCKET",
+    "CAUGHT_UP_S",
+    "COMMIT_S",
+    "HEADER",
+    "HEADERS",
+    "NEEDS",
+    "OBJECTS",
+    "OVERDUE_S",
+    "OVERHEAD_BYTES",
+    "PART_BYTES",
+    "PATIENCE_S",
+    "RECORDS",
+    "ROOT",
+    "SCHEMA",
+    "VALUES",
+    "Archive",
+    "BackupReader",
+    "BadRecordError",
+    "BooleanConverter",
+    "Cluster",
+    "ConfigurationError",
+    "Converter",
+    "ConverterContract",
+    "CorruptObjectError",
+    "Environment",
+    "ExtractorContract",
+    "Finding",
+    "Format",
+    "FormatContract",
+    "FormatOptions",
+    "Found",
+    "JsonConverter",
+    "KafkaError",
+    "KafkaSettings",
+    "KbackupError",
+    "Layout",
+    "LocalS3",
+    "LogStartMovedError",
+    "Notes",
+    "ObjectNotFoundError",
+    "Partitioner",
+    "PartitionerContract",
+    "Position",
+    "Ranges",
+    "ReadOptions",
+    "Reader",
+    "RequestedSchemas",
+    "RestoreRun",
+    "SinkRun",
+    "Span",
+    "Stop",
+    "Store",
+    "StoreContract",
+    "StoreError",
+    "StoreSettings",
+    "Summary",
+    "SystemClock",
+    "Thaw",
+    "TimestampExtractor",
+    "TopicChangedError",
+    "TopicPartition",
+    "Transform",
+    "TransformContract",
+    "Uploads",
+    "VerifyJob",
+    "View",
+    "Writer",
+    "checks",
+    "choose",
+    "clusters",
+    "connect",
+    "converters",
+    "decoded",
+    "encoded",
+    "extractors",
+    "formats",
+    "json_values",
+    "known",
+    "open_bytes",
+    "open_store",
+    "partitioners",
+    "planned",
+    "plugins",
+    "put_bytes",
+    "read",
+    "verify",
+    "verify_task",
+]
+
+ROOT = Path(kbackup.__file__).parent
+
+BATCHES = (writer, "BATCHES")
+COMMIT_S = (writer, "_COMMIT_S")
+OVERDUE_S = (writer, "_OVERDUE_S")
+CAUGHT_UP_S = (reader, "CAUGHT_UP_S")
+PATIENCE_S = (clusters, "PATIENCE_S")
+"""What tests replace: its owner, and its name there."""

@@ -1,0 +1,101 @@
+"""All that the integration tests take from kbackup: what moves there is followed here alone."""
+
+from kbackup import config, converters
+from kbackup.cli.running import find_jvm
+from kbackup.clock import SystemClock
+from kbackup.config import Settings
+from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings, connect
+from kbackup.connect.registry.framing import head_of
+from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
+from kbackup.errors import (
+    AuditError,
+    ConfigurationError,
+    KbackupError,
+    LocalServiceError,
+    RecordTooLargeError,
+    RegistryError,
+)
+from kbackup.events import Event
+from kbackup.inspect.ddl import statements
+from kbackup.inspect.query import check_reads
+from kbackup.inspect.source import BackupSource
+from kbackup.kafka import KafkaSettings, Position, TakenOverError, reader
+from kbackup.kafka.cluster import Cluster
+from kbackup.kafka.reader import Reader
+from kbackup.kafka.writer import Writer
+from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
+from kbackup.local.compare import compare_topics
+from kbackup.local.ivy import ivy_jar
+from kbackup.local.java import trust_store_options
+from kbackup.local.process import free_ports
+from kbackup.naming import Layout
+from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.restore.partition_map import partitions_of
+from kbackup.restore.run import RestoreRun
+from kbackup.runs import wiring
+from kbackup.runs.context import Stop
+from kbackup.runs.environment import Environment
+from kbackup.sink.run import SinkRun
+from kbackup.spark.settings import EngineSettings
+from kbackup.spark.sql import session
+from kbackup.stores import Store, StoreSettings
+
+__all__ = [
+    "AVRO",
+    "DATE",
+    "DECIMAL",
+    "PATIENCE",
+    "SCHEMA",
+    "AuditError",
+    "BackupSource",
+    "Cluster",
+    "ConfigurationError",
+    "ConnectSchema",
+    "EngineSettings",
+    "Environment",
+    "Event",
+    "KafkaSettings",
+    "KbackupError",
+    "Layout",
+    "LocalKafka",
+    "LocalRegistry",
+    "LocalS3",
+    "LocalServiceError",
+    "Position",
+    "Reader",
+    "RecordTooLargeError",
+    "RegisteredSchema",
+    "RegistryError",
+    "RegistrySettings",
+    "RestoreRun",
+    "Settings",
+    "SinkRun",
+    "Span",
+    "Stop",
+    "Store",
+    "StoreSettings",
+    "SystemClock",
+    "TakenOverError",
+    "TopicPartition",
+    "Type",
+    "Writer",
+    "check_reads",
+    "compare_topics",
+    "config",
+    "connect",
+    "converters",
+    "find_java",
+    "find_jvm",
+    "free_ports",
+    "head_of",
+    "ivy_jar",
+    "partitions_of",
+    "session",
+    "start_kafka",
+    "statements",
+    "trust_store_options",
+    "wiring",
+]
+
+PATIENCE = (reader, "patience_s")
+"""How long a reader waits: its owner, and its name there."""

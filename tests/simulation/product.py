@@ -1,0 +1,203 @@
+"""All that the simulation takes from kbackup: what moves there is followed here, and only here.
+
+A defect is planted by replacing a function, which has a name of ours in `_PLACES`.  A place that
+is gone raises: a plant never becomes one that changes nothing.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from kbackup.catalog import coverage, covered
+from kbackup.catalog.coverage import Holding
+from kbackup.catalog.coverage import Read as HoldingRead
+from kbackup.catalog.ledger import objects, stream
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry
+from kbackup.catalog.ledger.stream import Contents, Stream, encoded, parsed
+from kbackup.catalog.listing import FileSet
+from kbackup.config import Command, Settings, load
+from kbackup.errors import (
+    CorruptObjectError,
+    KafkaError,
+    KbackupError,
+    LockedError,
+    NewerVersionError,
+    ObjectNotFoundError,
+    StoreError,
+    TopicChangedError,
+)
+from kbackup.events import Event, Plain
+from kbackup.formats.record_reading import read_records
+from kbackup.kafka import (
+    NO_ENDS,
+    NO_OTHERS,
+    LogStartMovedError,
+    NewTopic,
+    OffsetMovedError,
+    Position,
+    TakenOverError,
+    Topic,
+)
+from kbackup.naming import Layout
+from kbackup.pipeline.write import ClosedFile
+from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.restore.planning import plan as restore_plan
+from kbackup.restore.planning import resuming
+from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
+from kbackup.restore.run import RestoreRun
+from kbackup.restore.tasks.task import Prefetch
+from kbackup.runs import known, locks, wiring
+from kbackup.runs.context import BEAT_S, Periodic, Stop, linked
+from kbackup.runs.environment import Environment
+from kbackup.runs.known import read as read_known
+from kbackup.runs.locks import RunLock
+from kbackup.runs.locks import holders as lock_holders
+from kbackup.runs.position import BackupSource, CommitMetadata, LastObject, Mark
+from kbackup.runs.report import HeldUp
+from kbackup.runs.status import status
+from kbackup.runs.summary import Summary
+from kbackup.runs.wiring import group as group_of
+from kbackup.runs.wiring import layout as layout_of
+from kbackup.runs.wiring import reading as reading_of
+from kbackup.sink import accounting, evidence, keep, repair, start
+from kbackup.sink import plan as sink_plan
+from kbackup.sink import run as sink_run
+from kbackup.sink.plan import make_plan
+from kbackup.sink.repair import RepairRun
+from kbackup.sink.run import SinkRun
+from kbackup.sink.spans.scheduler import EVERY, SpanWorker
+from kbackup.sink.start import Evidence, Start, decide
+from kbackup.spark.channel import Line
+from kbackup.spark.engine import ReportingDesk, deal
+from kbackup.stores import ObjectHead, Store, StoredObject
+from kbackup.verify.mending import Acceptance, Mending
+from kbackup.verify.run import Notes, verify
+from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
+
+__all__ = [
+    "BEAT_S",
+    "EVERY",
+    "NO_ENDS",
+    "NO_OTHERS",
+    "OBJECTS",
+    "SCHEMA",
+    "TOPICS",
+    "Acceptance",
+    "BackupSource",
+    "ClosedFile",
+    "Command",
+    "CommitMetadata",
+    "Contents",
+    "CorruptObjectError",
+    "Entry",
+    "Environment",
+    "Event",
+    "Evidence",
+    "FileSet",
+    "Holding",
+    "HoldingRead",
+    "KafkaError",
+    "KbackupError",
+    "LastObject",
+    "Layout",
+    "Line",
+    "LockedError",
+    "Log",
+    "LogStartMovedError",
+    "Mark",
+    "Mending",
+    "NewTopic",
+    "NewerVersionError",
+    "Notes",
+    "ObjectHead",
+    "ObjectNotFoundError",
+    "OffsetMovedError",
+    "Periodic",
+    "Plain",
+    "Position",
+    "Prefetch",
+    "Remaining",
+    "RepairRun",
+    "ReportingDesk",
+    "RestoreRun",
+    "ResumeState",
+    "Settings",
+    "SinkRun",
+    "Span",
+    "SpanWorker",
+    "Start",
+    "Stop",
+    "Store",
+    "StoreError",
+    "StoredObject",
+    "Stream",
+    "Summary",
+    "TakenOverError",
+    "Topic",
+    "TopicChangedError",
+    "TopicPartition",
+    "VerifyJob",
+    "VerifyUnit",
+    "deal",
+    "decide",
+    "encoded",
+    "group_of",
+    "layout_of",
+    "linked",
+    "load",
+    "lock_holders",
+    "make_plan",
+    "original",
+    "parsed",
+    "read_known",
+    "read_records",
+    "reading_of",
+    "replaced",
+    "status",
+    "verify",
+    "verify_task",
+]
+
+_PLACES: dict[str, tuple[Any, str]] = {
+    "remaining": (restore_plan, "remaining"),
+    "conflicts": (BackupSource, "conflicts"),
+    "in log": (resuming, "_in_log"),
+    "put": (keep, "_put"),
+    "make plan": (sink_run, "make_plan"),
+    "read ledger": (Stream, "read"),
+    "read holding": (covered, "_read"),
+    "stated": (coverage._Found, "_stated"),
+    "other locks": (RunLock, "_others"),
+    "following": (evidence, "_following"),
+    "reached": (PartitionLedger, "reached"),
+    "asked": (covered, "_asked"),
+    "repaired topic": (repair._Planner, "_of"),
+    "repaired identities": (repair._Planner, "_identities"),
+    "refused topics": (accounting, "refused_topics"),
+    "is believed": (known, "_is_believed"),
+    "decide": (sink_plan, "decide"),
+    "past held": (start, "_past_held"),
+    "only format": (wiring, "only_format"),
+    "confirm": (evidence, "confirm"),
+    "held up": (HeldUp, "of"),
+    "accepts": (objects, "_accepts"),
+    "newer version": (NewerVersionError, "of"),
+    "settle": (locks, "SETTLE_S"),
+    "ledger version": (stream, "VERSION"),
+}
+"""What is replaced: its owner, and its name there."""
+
+
+def original(place: str) -> Any:
+    """Return what is there."""
+    return getattr(*_PLACES[place])
+
+
+def replaced(place: str, by: Any) -> AbstractContextManager[Any]:
+    """Put something else in its place for a while.
+
+    Raises:
+        AttributeError: If kbackup has no such place any more.
+    """
+    return patch.object(*_PLACES[place], by)
