@@ -24,7 +24,7 @@ RUN = "kbackup.sink.run"
 
 TASKS = {
     "sink": "kbackup/sink/task.py:back_up",
-    "restore": "kbackup/restore/tasks/task.py:put_back",
+    "restore": "kbackup/restore/task.py:put_back",
 }
 """Where the work of a task begins."""
 

@@ -11,23 +11,18 @@ from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
-from kbackup.restore import audit, beginning, pace
-from kbackup.restore.account import SKIPPED_MOST, RestoreProgress, SkipList
-from kbackup.restore.beginning import begin
-from kbackup.restore.follow.following import Following
-from kbackup.restore.follow.watch import skipped
-from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.planning import target
-from kbackup.restore.planning.inventory import Inventory
-from kbackup.restore.planning.plan import RestorePlan, confirm
-from kbackup.restore.planning.planner import Planner
-from kbackup.restore.planning.resuming import LEFT_OUT
-from kbackup.restore.planning.routing import Shares, Surveyed, check_archived, to_survey
-from kbackup.restore.planning.safety import APPEND_TIME
-from kbackup.restore.planning.target import asked
+from kbackup.restore import target, transaction
+from kbackup.restore.checks import APPEND_TIME
+from kbackup.restore.follow import Following
+from kbackup.restore.inventory import Inventory
+from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
+from kbackup.restore.plan import Planner, RestorePlan, confirm
+from kbackup.restore.progress import RestoreProgress, SkipList, skipped, tell_start
+from kbackup.restore.resume import LEFT_OUT
+from kbackup.restore.routing import Shares, Surveyed, check_archived, survey, to_survey
 from kbackup.restore.schemas import TargetSchemas
-from kbackup.restore.survey import survey
-from kbackup.restore.tasks.task import put_back
+from kbackup.restore.target import asked, begin
+from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import RunContext, Show, Stop
 from kbackup.runs.environment import Environment
@@ -38,6 +33,7 @@ from kbackup.spark.settings import NotBegun
 from kbackup.stores import Store
 
 _log = logging.getLogger(__name__)
+
 
 Agree = Callable[[str], bool]
 """Asks a person a question."""
@@ -250,7 +246,7 @@ class RestoreRun:
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]
-        beginning.tell_start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
+        tell_start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
         self._summary.facts["plan"] = [topic.event().to_dict() for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())
@@ -282,7 +278,7 @@ class RestoreRun:
         task = functools.partial(put_back, job)
         if begun.first and self._has_failed(frame.tasks(task, begun.first, self._hear)):
             return
-        reports = frame.begun(frame.tasks(task, begun.units, self._hear, **pace.manner(job)))
+        reports = frame.begun(frame.tasks(task, begun.units, self._hear, **transaction.manner(job)))
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
@@ -338,27 +334,27 @@ class RestoreRun:
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
     ) -> None:
         exactly_once = self._frame.settings.exactly_once
-        written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
+        written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
         doubtful = [entry for entry in written if entry.is_seen and not entry.is_plain]
         if self._frame.stop.is_set():
             self._summary.facts["audit"] = "not made"
             return
         self._summary.facts["audit"] = "counted" if doubtful else "plain"
-        for error in audit.unseen(written):
+        for error in target.unseen(written):
             self._summary.fail(error)
             self._summary.facts["audit"] = "not made"
         if not doubtful:
             return
-        task = functools.partial(audit.count, self._frame.world.kafka, plan.group)
-        counted, failures = audit.counts(self._frame.tasks(task, doubtful, self._hear))
+        task = functools.partial(target.count, self._frame.world.kafka, plan.group)
+        counted, failures = target.counts(self._frame.tasks(task, doubtful, self._hear))
         if len(counted) + len(failures) < len(doubtful):  # the run was stopped meanwhile
             self._summary.facts["audit"] = "not made"
         for failure in failures:
             self._summary.fail(failure)
-        for error in audit.differences(doubtful, counted, exactly_once=exactly_once):
+        for error in target.differences(doubtful, counted, exactly_once=exactly_once):
             self._summary.fail(error)
         if not exactly_once:
-            for where, records in audit.repeats(doubtful, counted):
+            for where, records in target.repeats(doubtful, counted):
                 text = f"{where}: {errors.counted(records, 'record')} "
                 text += f"{errors.form(records, 'was', 'were')} written again, or by someone else"
                 self._frame.tell(self._summary.warn("repeated", text))

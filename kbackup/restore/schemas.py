@@ -27,7 +27,7 @@ from kbackup.connect.registry import (
 from kbackup.errors import RefusedError, RegistryError
 from kbackup.events import Event, Tell
 from kbackup.naming import Layout
-from kbackup.restore.planning.plan import RestorePlan
+from kbackup.restore.plan import RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store

@@ -36,7 +36,7 @@ _ARCHIVES: Final = (".zip", ".jar")
 _NEEDED: Final = ("pyspark", "py4j")
 
 _USED_BY_TASKS: Final = (
-    "kbackup.restore.tasks.task",
+    "kbackup.restore.task",
     "kbackup.sink.task",
     "pyspark.daemon",
     "pyspark.worker",

@@ -23,8 +23,8 @@ from kbackup.config.issues import REFUSALS
 from kbackup.formats import record_reading
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader_source import BATCH_BYTES, FETCH_BYTES
-from kbackup.restore.tasks import task
-from kbackup.restore.tasks.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
+from kbackup.restore import task
+from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob
 
 CHECKOUT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ from kbackup.local.java import trust_store_options
 from kbackup.local.process import free_ports
 from kbackup.naming import Layout
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.restore.partition_map import partitions_of
+from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import wiring
 from kbackup.runs.context import Stop

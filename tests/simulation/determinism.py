@@ -81,7 +81,7 @@ class SerialPool(Executor):
 
 
 class SerialAhead:
-    """`restore.tasks.task.Prefetch` that does not read ahead."""
+    """`restore.task.Prefetch` that does not read ahead."""
 
     def __init__(self, source: Iterable[Any], depth: int = 0) -> None:
         self._source = source

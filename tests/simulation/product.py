@@ -42,11 +42,11 @@ from kbackup.kafka import (
 from kbackup.naming import Layout
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.restore.planning import plan as restore_plan
-from kbackup.restore.planning import resuming
-from kbackup.restore.planning.resuming import Log, Remaining, ResumeState
+from kbackup.restore import plan as restore_plan
+from kbackup.restore import resume as resuming
+from kbackup.restore.resume import Log, Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
-from kbackup.restore.tasks.task import Prefetch
+from kbackup.restore.task import Prefetch
 from kbackup.runs import known, locks, wiring
 from kbackup.runs.context import BEAT_S, Periodic, Stop, linked
 from kbackup.runs.environment import Environment

@@ -16,15 +16,13 @@ from kbackup.kafka import NO_OTHERS, KafkaSettings, NewTopic, Position, Topic
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step, choose_topics
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.beginning import begin
+from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.pace import Pace
-from kbackup.restore.planning.inventory import Inventory
-from kbackup.restore.planning.plan import RestorePlan
-from kbackup.restore.planning.planner import Planner
-from kbackup.restore.planning.routing import Shares, to_survey
-from kbackup.restore.survey import survey
-from kbackup.restore.tasks.task import RestorePartitionTask
+from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.restore.routing import Shares, survey, to_survey
+from kbackup.restore.target import begin
+from kbackup.restore.task import RestorePartitionTask
+from kbackup.restore.transaction import Pace
 from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
 from kbackup.runs.report import OfRestore, PartitionReport

@@ -10,8 +10,8 @@ from kbackup.catalog.listing import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.account import RestoreProgress, SkipList
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.progress import RestoreProgress, SkipList
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.runs.summary import Summary

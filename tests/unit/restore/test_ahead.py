@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbackup.restore.tasks.task import Prefetch
+from kbackup.restore.task import Prefetch
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])

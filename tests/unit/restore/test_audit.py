@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.audit import Written, differences, repeats, unseen
+from kbackup.restore.target import Written, differences, repeats, unseen
 
 WHERE = TopicPartition("copy", 0)
 

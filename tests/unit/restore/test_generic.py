@@ -18,7 +18,7 @@ from kbackup import config
 from kbackup.catalog import listing
 from kbackup.errors import CorruptObjectError, RefusedError
 from kbackup.records import TopicPartition
-from kbackup.restore.follow.watch import Ready
+from kbackup.restore.watch import Ready
 from kbackup.runs import wiring
 from kbackup.runs.known import NOTHING
 from tests.support.target import MARKER, CrashError, Restoring

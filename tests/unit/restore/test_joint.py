@@ -12,10 +12,9 @@ from kbackup.events import PROGRESS
 from kbackup.kafka import NO_OTHERS, Position, TakenOverError
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.restore import pace
-from kbackup.restore.beginning import begin
+from kbackup.restore import task, transaction
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.tasks import task, transaction
+from kbackup.restore.target import begin
 from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
@@ -108,7 +107,7 @@ def restored(kafka: Cluster, **options: Any) -> dict[int, PartitionReport[OfRest
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group, **options,  # type: ignore[arg-type]
     )  # fmt: skip
-    (share,) = pace.manner(job)["deal"](units, 1)
+    (share,) = transaction.manner(job)["deal"](units, 1)
     return {report.where.partition: report for report in task.put_back(job, share, kafka.line)}
 
 
@@ -355,7 +354,7 @@ def test_each_writer_is_one_tasks() -> None:
         "r1", kafka, kafka.restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
 
-    shares = pace.manner(job)["deal"](plan.units(), 8)
+    shares = transaction.manner(job)["deal"](plan.units(), 8)
 
     assert [{0}, {1}] == [{unit.target.partition % FENCES for unit in share} for share in shares]
     assert PARTITIONS == sum(map(len, shares))

@@ -10,8 +10,8 @@ from record_samples import batch_of
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import TopicPartition
-from kbackup.restore.beginning import begin
-from kbackup.restore.planning.routing import NOTHING, Shares
+from kbackup.restore.routing import NOTHING, Shares
+from kbackup.restore.target import begin
 from tests.support.target import FakeTarget, Restoring
 
 BY_HEADER = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.records import SCHEMA, TopicPartition
-from kbackup.restore.tasks.record_filter import with_offset
+from kbackup.restore.transform import with_offset
 from tests.support.target import MARKER, Restoring
 
 AT = [3, 7, 9]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from kbackup.kafka import KafkaSettings
 from kbackup.pipeline.views import ReadOptions, ViewSpec
-from kbackup.restore import pace
+from kbackup.restore import transaction
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.pace import Pace, Rate
-from kbackup.restore.tasks.task import RestorePartitionTask
+from kbackup.restore.task import RestorePartitionTask
+from kbackup.restore.transaction import Pace, Rate
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -70,7 +70,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     Each record once and in order, and no transaction that waits comes near its timeout.
     """
     time, longest = Time(), [0.0]
-    monkeypatch.setattr("kbackup.restore.tasks.task.monotonic", time)
+    monkeypatch.setattr("kbackup.restore.task.monotonic", time)
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(100), range(100, 200), views=views)
     restoring.cluster.create_topic("copy_of_orders", 1, 1, {})
@@ -93,7 +93,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
 
     assert [b'{"n":%d}' % at for at in range(200)] == restoring.cluster.values("copy_of_orders")
     assert 95 <= time.now - 100 <= 105
-    assert 0 < longest[0] <= pace.OPEN_S + 1
+    assert 0 < longest[0] <= transaction.OPEN_S + 1
     rows = next(iter(restoring.cluster.logs.values())).rows
     assert work.report.done.commits == sum(row is MARKER for row in rows)
 
@@ -109,8 +109,8 @@ def test_tasks_share_the_limits_of_a_run() -> None:
     job = RestoreJob("r", KafkaSettings("-"), restoring.backup.settings, ReadOptions(), plan.group)
     limited = replace(job, max_bytes_per_second=1000)
 
-    shares = pace.manner(limited)["deal"](plan.units(), 2)
+    shares = transaction.manner(limited)["deal"](plan.units(), 2)
 
     assert {2} == {unit.writers for share in shares for unit in share}
     assert [3, 2] == [len(share) for share in shares]
-    assert {1} == {unit.writers for unit in pace.manner(job)["deal"](plan.units(), 1)[0]}
+    assert {1} == {unit.writers for unit in transaction.manner(job)["deal"](plan.units(), 1)[0]}

@@ -18,16 +18,9 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.records import TopicPartition
-from kbackup.restore import audit
-from kbackup.restore.partition_map import (
-    MODULO,
-    PartitionMap,
-    _of_key,
-    murmur2,
-    partitions_of,
-    spread,
-)
-from kbackup.restore.planning.target import asked
+from kbackup.restore import target
+from kbackup.restore.job import MODULO, PartitionMap, _of_key, murmur2, partitions_of, spread
+from kbackup.restore.target import asked
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, FakeTarget, Log, Restoring, values
 
@@ -140,7 +133,7 @@ def test_a_restore_by_key_that_died_goes_on(
     """
     At every commit, in all partitions together: each record comes once, where its key says.
     """
-    monkeypatch.setattr("kbackup.restore.tasks.task.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
     more = {} if views == "record" else {"views": views}
     restoring.backup.put("orders", 0, range(6), range(6, 12), **more)
     restoring.backup.put("orders", 1, range(20, 32), **more)
@@ -275,9 +268,9 @@ def test_the_audit_adds_up_what_several_partitions_wrote_to_one(restoring: Resto
     restoring.cluster.create_topic(COPY, 3, 1, {})
     spans = restoring.plan(partition_map="key").spans
 
-    def written(reports: Sequence[Any]) -> list[audit.Written]:
+    def written(reports: Sequence[Any]) -> list[target.Written]:
         cluster: Any = restoring.cluster
-        return audit.written(cluster, spans, reports, exactly_once=True)
+        return target.written(cluster, spans, reports, exactly_once=True)
 
     reports = restoring.restore(partition_map="key")
     found = written(reports)

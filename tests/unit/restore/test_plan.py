@@ -20,9 +20,8 @@ from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore.planning.inventory import Inventory
-from kbackup.restore.planning.plan import RestorePlan
-from kbackup.restore.planning.planner import Planner, SourceTopic, source_of
+from kbackup.restore.inventory import Inventory
+from kbackup.restore.plan import Planner, RestorePlan, SourceTopic, source_of
 from kbackup.runs.known import BackupState, of_run_records
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.abilities import Thaw

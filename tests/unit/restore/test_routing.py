@@ -20,7 +20,7 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.records import TopicPartition
-from kbackup.restore.planning import routing
+from kbackup.restore import routing
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment

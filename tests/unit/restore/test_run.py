@@ -15,7 +15,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.planning.plan import RestorePlan
+from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context
 from kbackup.runs.context import Stop

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kbackup.restore.planning.safety import (
+from kbackup.restore.checks import (
     Intent,
     Target,
     collisions,

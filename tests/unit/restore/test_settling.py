@@ -15,7 +15,7 @@ from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
-from kbackup.restore.planning.planner import SourceTopic, config_of_copy
+from kbackup.restore.plan import SourceTopic, config_of_copy
 from kbackup.restore.settle import COPY_CONFIG, settle, settled_changes
 from kbackup.runs.summary import Summary
 from kbackup.stores import StoreSettings, open_store

@@ -9,10 +9,10 @@ import pytest
 from kbackup.errors import KafkaError
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.restore.beginning import begin
+from kbackup.restore import task
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.tasks import task
-from kbackup.restore.tasks.task import RestorePartitionTask
+from kbackup.restore.target import begin
+from kbackup.restore.task import RestorePartitionTask
 from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
 from tests.support.target import FakeWriter, Restoring

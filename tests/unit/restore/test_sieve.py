@@ -11,7 +11,7 @@ from kbackup.errors import BadRecordError, KbackupError
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.tasks.record_filter import RecordFilter
+from kbackup.restore.transform import RecordFilter
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 
 ORDERS = TopicPartition("orders", 0)

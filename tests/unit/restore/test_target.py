@@ -8,10 +8,10 @@ import pytest
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import Span, TopicPartition
+from kbackup.restore.checks import Intent, Target
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
-from kbackup.restore.planning.safety import Intent, Target
-from kbackup.restore.planning.target import asked, create
+from kbackup.restore.plan import PlannedTopic, RestorePlan
+from kbackup.restore.target import asked, create
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 from tests.support.creating import each_created
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.restore.tasks.transaction import FIRST_BYTES, TRANSACTION_BYTES, next_limit
+from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_BYTES, next_limit
 
 
 def test_transactions_grow_while_the_cluster_is_quick() -> None:

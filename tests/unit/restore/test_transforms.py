@@ -11,7 +11,7 @@ from kbackup.errors import BadRecordError
 from kbackup.naming import View
 from kbackup.pipeline.rows import BadRecord
 from kbackup.records import Bad, Column, TopicPartition
-from kbackup.restore.tasks.transforming import written
+from kbackup.restore.transform import written
 from kbackup.transforms.data import Records
 from tests.support.target import MARKER, CrashError, Restoring
 

@@ -10,7 +10,7 @@ from kbackup.config.parsing import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.restore.tasks import task
+from kbackup.restore import task
 from kbackup.runs import wiring
 from tests.support.target import CrashError, Restoring
 

@@ -13,7 +13,7 @@ from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.inspect.peek import peek
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
-from kbackup.restore.planning.inventory import not_stored
+from kbackup.restore.checks import not_stored
 from kbackup.runs import wiring
 from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment

@@ -139,7 +139,7 @@ def test_workers_do_not_share_what_few_tasks_use(prepared: dict[str, Any], libra
     """
     What only the driver, a plugin or a store needs is not in the memory of every worker.
     """
-    assert "kbackup.restore.tasks.task" in prepared["modules"]
+    assert "kbackup.restore.task" in prepared["modules"]
     assert not [
         name for name in prepared["modules"] if name == library or name.startswith(f"{library}.")
     ]

@@ -1,39 +1,49 @@
-"""What a restore that follows sees in the bucket: what is whole, set aside, to be reported.
+"""What a restore that follows sees in the bucket: what is whole, and what is set aside.
 
 A bucket that is being written to may show a part of what belongs together: one of the files of a
 cut, or values before their keys.  A restore that took that part would be past the rest when it
 comes.  The ledger says what is whole, for a sink enters a cut once all of its objects are stored;
 where it says nothing, an object is taken when it has not changed for a while.
 
-Nothing here reads a clock or talks to anybody.
+Where transforms choose a topic for each record, what is new is read to find them out: nothing
+of it is written before, and what was read once is not read again.
 """
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
-from kbackup.errors import Failure, ObjectKeyError
-from kbackup.events import Event, Tell, TopicPlanned, Warned
+from kbackup.errors import Failure, KbackupError, RefusedError, StoppedError
 from kbackup.records import TopicPartition
-from kbackup.restore.planning.plan import PlannedTopic
-from kbackup.restore.planning.resuming import LEFT_OUT
-from kbackup.restore.planning.safety import APPEND_TIME
+from kbackup.restore.inventory import Inventory
+from kbackup.restore.job import RestoreUnit
+from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Subject, skipped
+from kbackup.restore.resume import chain
+from kbackup.restore.routing import (
+    RoutedRecords,
+    Shares,
+    Surveyed,
+    added,
+    check,
+    check_archived,
+    to_survey,
+    with_home,
+)
 from kbackup.runs import wiring
 from kbackup.runs.context import growing_s
 from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.known import BackupState
 from kbackup.runs.selection import select
-from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 
 UNENTERED_S: Final = 300.0
 """How long an object stays the same that a topic's ledger should know, until it is taken."""
+
 
 _Seen = tuple[tuple[int, float], float]
 """Size and time of an object, and since when it has had these by the monotonic clock."""
@@ -142,17 +152,13 @@ def _bytes(file: BackupFile, ledger: PartitionLedger) -> int | None:
 LONGEST_PAUSE_S: Final = 300.0
 """The longest pause after a fault that passes, as those of Kafka and the store do."""
 
+
 LONGEST_RARE_PAUSE_S: Final = 3600.0
 """The longest after any other: a person has to mend it."""
 
+
 _PASSING: Final = frozenset({5, 6})
 """Exit codes of faults that pass: Kafka's, a registry's and the store's."""
-
-Subject = str | TopicPartition
-"""What is set aside: a topic of the backup, one of its partitions, or `BUCKET`."""
-
-BUCKET: Final = ""
-"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,115 +224,6 @@ def _topic(place: Subject) -> str:
 
 def _codes(failures: Sequence[Failure]) -> list[str]:
     return [failure.code for failure in failures]
-
-
-_COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
-"""Warnings that make a restore less than whole, and under what they are counted."""
-
-
-class Remarks:
-    """Reports what is new; what still holds at the end is in the summary too.
-
-    Args:
-        summary: Grows by what holds.
-        lock: Guards it: tasks change it as well.
-        tell: Takes events.
-    """
-
-    def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
-        self._summary, self._lock, self._tell = summary, lock, tell
-        self._plans: dict[tuple[str, str], TopicPlanned] = {}
-        self._retimed = set[str]()  # targets that replace the timestamps of what is written
-
-    def plans(self) -> list[Event]:
-        """Return the latest plan of each topic."""
-        return [plan.to_dict() for plan in self._plans.values()]
-
-    def plan(self, topic: PlannedTopic) -> None:
-        """Report what is planned for a topic where that is news, and what is odd about it."""
-        place, event = (topic.intent.source, topic.intent.target), topic.event()
-        with self._lock:
-            before = self._plans.get(place)
-            self._plans[place] = event
-            if topic.units and any(code == APPEND_TIME for code, _ in topic.warnings):
-                self._retimed.add(place[1])
-                self._summary.skipped["topics_with_other_timestamps"] = len(self._retimed)
-        if before is None or (before.action, before.code) != (event.action, event.code):
-            self._tell(event)
-        self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
-        with self._lock:
-            said = [entry.code for entry in self._summary.remarks.values()]
-            for code, reason in _COUNTED.items():
-                if code in said:
-                    self._summary.skipped[reason] = said.count(code)
-
-    def odd(
-        self,
-        about: tuple[str, str],
-        said: Sequence[tuple[str, str]],
-        keys: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Report what is odd about something, if it is news; it replaces what was said before.
-
-        Args:
-            about: What it is about.
-            said: Codes and sentences; none where nothing is odd any more.
-            keys: The object that a sentence is about.
-
-        Returns:
-            Whether any of it is news.
-        """
-        mine = {(*about, code, text): text for code, text in said}
-        with self._lock:
-            remarks = self._summary.remarks
-            for key in [key for key in remarks if key[:2] == about and key not in mine]:
-                del remarks[key]
-            fresh = [key for key in mine if key not in remarks]
-            for key in fresh:
-                of = {} if keys is None else {"key": keys[key[3]]}
-                remarks[key] = self._event(key[2], key[3], of)
-        for key in fresh:
-            self._tell(remarks[key])
-        return bool(fresh)
-
-    def count(self, reason: str, number: int) -> None:
-        """Put into the summary how many there are of what is left out, unless there are none."""
-        with self._lock:
-            if number:
-                self._summary.skipped[reason] = number
-
-    def set_aside(self, place: Subject, failure: Failure) -> None:
-        """Report that *place* is set aside, and why."""
-        text = f"{str(place) or 'the restore'} is set aside: {failure}"
-        self._tell(self._event("set_aside", text, _placed(place)))
-
-    def goes_on(self, place: Subject) -> None:
-        """Report that *place* is no longer set aside."""
-        what = f"{place}: the restore" if place else "the restore"
-        self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
-
-    def stand(self, place: Subject, failures: Sequence[Failure]) -> None:
-        """Put into the summary why *place* is set aside: that is the reason of the exit code.
-
-        Args:
-            place: What is set aside, or is no longer.
-            failures: Why; they replace what was said before.  None where it is no longer.
-        """
-        standing = self._summary.standing
-        for number, failure in enumerate(failures):
-            standing["aside", place, number] = failure.at(**_placed(place))
-        number = len(failures)
-        while standing.pop(("aside", place, number), None) is not None:
-            number += 1
-
-    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
-        return Warned(code, text, self._summary.run, place)
-
-
-def _placed(place: Subject) -> Mapping[str, Any]:
-    if isinstance(place, TopicPartition):
-        return {"topic": place.topic, "partition": place.partition}
-    return {"topic": place} if place else {}
 
 
 FOREIGN_MOST: Final = 20
@@ -395,11 +292,6 @@ class BucketWatch:
         self._foreign = {key for key, _ in found.foreign}
 
 
-def skipped(key: str, why: str) -> Failure:
-    """Return the entry of an object that is not the backup's in the list of what is skipped."""
-    return replace(ObjectKeyError(key, why).failure(), place={"key": key})
-
-
 def stamps(found: Catalog, said: BackupState) -> dict[str, str]:
     """Return, for each topic, a digest of its objects and of what is said of it."""
     digests = {name: hashlib.sha256() for name in {*found.topics(), *said.topics}}
@@ -411,3 +303,142 @@ def stamps(found: Catalog, said: BackupState) -> dict[str, str]:
                 text = f"{file.key} {file.size} {file.modified}\n"
                 digests[where.topic].update(text.encode(errors="surrogatepass"))
     return {name: digest.hexdigest() for name, digest in digests.items()}
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one partition.
+
+    Attributes:
+        seen: What stands for each set that was read, as it was then.
+        shares: Where its records go.
+        bad_records: Records without a topic that are counted, as long as none has one.
+        bad_objects: Objects that cannot be read, likewise.
+    """
+
+    seen: dict[str, str] = field(default_factory=dict)
+    shares: dict[str, RoutedRecords] = field(default_factory=dict)
+    bad_records: int = 0
+    bad_objects: int = 0
+
+
+class FollowedRoutes:
+    """Where the records of a backup go that is followed.
+
+    Args:
+        settings: The configuration.
+        store: Where the backup is.
+        read: Reads units for their topics, and reports where their records go.
+        account: Counts what has no topic, as long as no task would.
+        remarks: Takes what is odd.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        read: Callable[[Sequence[RestoreUnit]], Sequence[Surveyed]],
+        account: RestoreProgress,
+        remarks: Remarks,
+    ) -> None:
+        self._settings, self._store, self._read = settings, store, read
+        self._account, self._remarks = account, remarks
+        self._known: dict[TopicPartition, _Known] = {}
+
+    @property
+    def shares(self) -> Shares:
+        """Where all that was read goes."""
+        return Shares({where: known.shares for where, known in self._known.items()})
+
+    def home(self, where: TopicPartition) -> str | None:
+        """Return the topic whose restore reads all objects of a partition; None for none."""
+        shares = self._known[where].shares if where in self._known else {}
+        return next((name for name, share in shares.items() if share.counts_rest), None)
+
+    def look(self, topics: Sequence[str], inventory: Inventory) -> dict[str, list[Failure]]:
+        """Read what is new of *topics*.
+
+        Returns:
+            What is in the way of each; empty where nothing is.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        failures: dict[str, list[Failure]] = {name: [] for name in topics}
+        units = list[RestoreUnit]()
+        for name in topics:
+            try:
+                found = self._unread(name, inventory)
+                check_archived(self._store, found)
+            except KbackupError as error:
+                if error.exit_code in (5, 6):
+                    raise
+                failures[name].append(error.failure())
+            else:
+                units += found
+        new = {unit.source: unit for unit in units}
+        for report in self._read(units) if units else ():
+            if report.failure is None:
+                self._take(new[report.where], report)
+            elif report.failure.code != StoppedError.code:  # the caller sees a stop, too
+                failures[report.where.topic].append(report.failure)
+        for name in topics:
+            if not failures[name]:
+                try:
+                    self._judge(name)
+                except RefusedError as error:
+                    failures[name].append(error.failure())
+        return failures
+
+    def _unread(self, name: str, inventory: Inventory) -> list[RestoreUnit]:
+        """Return what of a topic was not read yet; what was may be archived by now."""
+        whole = to_survey(self._settings, inventory, [name])
+        wheres = {unit.source for unit in whole}
+        for where in [at for at in self._known if at.topic == name and at not in wheres]:
+            del self._known[where]  # nothing of it is left
+        return list(filter(None, map(self._news, whole)))
+
+    def _news(self, unit: RestoreUnit) -> RestoreUnit | None:
+        """Return what of a partition was not read yet, and forget what is gone."""
+        now = {files.part: chain("", [files]) for files in unit.sets}
+        known = self._known.setdefault(unit.source, _Known())
+        if any(now.get(one, stamp) != stamp for one, stamp in known.seen.items()):
+            self._forget_counts(known)
+            known = self._known[unit.source] = _Known()  # what it held, nothing says any more
+        known.seen = {one: stamp for one, stamp in known.seen.items() if one in now}
+        left = {
+            name: replace(share, sets=share.sets & now.keys())
+            for name, share in known.shares.items()
+        }
+        known.shares = with_home({name: share for name, share in left.items() if share.sets})
+        new = tuple(files for files in unit.sets if files.part not in known.seen)
+        return replace(unit, sets=new) if new else None
+
+    def _take(self, unit: RestoreUnit, report: Surveyed) -> None:
+        known = self._known[unit.source]
+        known.seen |= {files.part: chain("", [files]) for files in unit.sets}
+        shares = dict(known.shares)
+        for name, share in report.shares.items():
+            shares[name] = added(shares[name], share) if name in shares else share
+        known.shares = with_home(shares)
+        if known.shares:  # the task that restores its first topic counts all of it
+            self._forget_counts(known)
+            return
+        known.bad_records += report.bad_records
+        known.bad_objects += report.bad_objects
+        self._account.foretell(unit.source, report.bad_records, report.bad_objects, report.skipped)
+
+    def _forget_counts(self, known: _Known) -> None:
+        self._account.counts_again(known.bad_records, known.bad_objects)
+        known.bad_records = known.bad_objects = 0
+
+    def _judge(self, name: str) -> None:
+        """Report a topic none of whose records has another, and refuse one with too many.
+
+        Raises:
+            RefusedError: If its records go to too many topics.
+        """
+        targets = self.shares.targets(name)
+        check(name, len(targets))
+        text = f"{name}: there is no record, or its transforms leave none: no topic is chosen"
+        self._remarks.odd((name, "no_topic"), [] if targets else [("no_topic", text)])

@@ -8,42 +8,147 @@ or is refused is set aside and tried again later, while the rest goes on.
 
 import functools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
 from kbackup.clock import rfc3339
+from kbackup.config import Settings
 from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
-from kbackup.restore import audit, beginning, pace
-from kbackup.restore.account import RestoreProgress
-from kbackup.restore.beginning import begin
-from kbackup.restore.follow.visit import FollowedRoutes, VisitPlanner
-from kbackup.restore.follow.watch import (
-    BUCKET,
-    Asides,
-    BucketWatch,
-    Ready,
-    Remarks,
-    Subject,
-    stamps,
-)
+from kbackup.restore import target, transaction
+from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.planning.inventory import Inventory
-from kbackup.restore.planning.plan import PlannedTopic, RestorePlan, confirm
-from kbackup.restore.planning.routing import Surveyed
-from kbackup.restore.survey import survey
-from kbackup.restore.tasks.task import put_back
+from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
+from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Subject, tell_start
+from kbackup.restore.routing import Shares, Surveyed, survey
+from kbackup.restore.target import asked, begin
+from kbackup.restore.task import put_back
+from kbackup.restore.watch import Asides, BucketWatch, FollowedRoutes, Ready, stamps
 from kbackup.runs import known, wiring
 from kbackup.runs.context import RunContext
+from kbackup.runs.environment import Environment
+from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.engine import TaskOptions
 from kbackup.spark.settings import NotBegun, R, Task
 from kbackup.stores import Store
+
+
+class VisitPlanner:
+    """Makes the plans of all visits, and remembers what the cluster has allowed.
+
+    Args:
+        settings: The configuration.
+        world: The cluster and the time.
+        store: Where the backup is, opened.
+        account: Takes objects that are missing and left out.
+        remarks: Takes what is odd.
+        set_aside: Takes a topic that cannot be planned, and why.
+
+    Attributes:
+        unplanned: The topics of the latest visit that could not be planned.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: Environment,
+        store: Store,
+        account: RestoreProgress,
+        remarks: Remarks,
+        set_aside: Callable[[str, Sequence[Failure]], None],
+    ) -> None:
+        self._settings, self._world, self._store = settings, world, store
+        self._account, self._remarks, self._set_aside = account, remarks, set_aside
+        self._asked: set[str] = set()
+        self.unplanned: set[str] = set()
+
+    def plan(
+        self,
+        cluster: Cluster,
+        inventory: Inventory,
+        said: BackupState,
+        only: Collection[str],
+        beside: Collection[str],
+        shares: Shares | None,
+    ) -> RestorePlan:
+        """Plan a visit.
+
+        Args:
+            cluster: The target.
+            inventory: The objects that are ready.
+            said: What the backup says about itself.
+            only: The topics to plan.
+            beside: Topics that the same run restores, and that are not planned now.
+            shares: Which topics the transforms choose, where they choose one for each record.
+
+        Raises:
+            KbackupError: If the cluster or the store does not answer, or the only topic that the
+                run restores cannot be planned.
+        """
+        self.unplanned = set()
+        found = self._planned(cluster, inventory, said, only, beside, shares)
+        return self._allowed(found, cluster)
+
+    def _planned(
+        self, cluster: Cluster, inventory: Inventory, said: BackupState, only: Collection[str],
+        beside: Collection[str], shares: Shares | None,
+    ) -> RestorePlan:  # fmt: skip
+        """Plan *only* these topics; one that cannot be planned does not keep others from it."""
+
+        def planned(names: Collection[str]) -> RestorePlan:
+            planner = Planner(
+                settings=self._settings, cluster=cluster, store=self._store,
+                inventory=inventory, known=said, now_ms=self._world.clock.ms(), only=names,
+                beside=[*beside, *(name for name in only if name not in names)], shares=shares,
+            )  # fmt: skip
+            plan = planner.plan()
+            for error in planner.missing:
+                key = str(error.place.get("topic", "")), str(error)
+                if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
+                    self._account.lacks(error)
+            return plan
+
+        try:
+            return planned(only)
+        except KbackupError as error:
+            if len({*only, *beside}) < 2 or error.exit_code in (5, 6):
+                raise
+        plans = []
+        for name in sorted(only):
+            try:
+                plans.append(planned([name]))
+            except KbackupError as error:
+                if error.exit_code in (5, 6):
+                    raise
+                self.unplanned.add(name)
+                self._set_aside(name, [error.failure()])
+        spans = {where: span for plan in plans for where, span in plan.spans.items()}
+        topics = tuple(topic for plan in plans for topic in plan.topics)
+        return RestorePlan(topics, wiring.restore_group(self._settings), spans)
+
+    def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
+        """Return *plan* with what the cluster has against topics it was not asked about yet."""
+        new = [
+            topic
+            for topic in plan.topics
+            if not topic.refusals and (topic.grows or topic.intent.target not in self._asked)
+        ]
+        if not new:
+            return plan
+        said = asked(
+            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
+            self._settings.replication_factor, asks_for_transactions=False,
+        )  # fmt: skip
+        self._asked |= {topic.intent.target for topic in said.topics if not topic.refusals}
+        answered = {topic.intent.target: topic for topic in said.topics}
+        topics = tuple(answered.get(topic.intent.target, topic) for topic in plan.topics)
+        return replace(plan, topics=topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +278,7 @@ class Following:
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
         if self._turns == 0:
-            beginning.tell_start(self._settings, self._summary, cluster, names, self._tell)
+            tell_start(self._settings, self._summary, cluster, names, self._tell)
         self._lookout.foreign(found)
         for place in self._asides.gone(names):
             self._take_up(place)
@@ -347,7 +452,9 @@ class Following:
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
         job = self._job(plan, self._visits)
-        reports = self._tasks.reports(functools.partial(put_back, job), units, **pace.manner(job))
+        reports = self._tasks.reports(
+            functools.partial(put_back, job), units, **transaction.manner(job)
+        )
         for report in reports:
             self._account.take(report)
             if report.failure is not None and report.failure.code != StoppedError.code:
@@ -363,14 +470,14 @@ class Following:
     ) -> None:
         """Compare what stands in the targets with what this visit has written there."""
         exactly_once = self._settings.exactly_once
-        written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
+        written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
         doubtful = [entry for entry in written if entry.is_seen and not entry.is_plain]
-        errors = list(audit.unseen(written))
+        errors = list(target.unseen(written))
         if not doubtful and not errors:
             return
-        task = functools.partial(audit.count, self._world.kafka, plan.group)
-        counted, failures = audit.counts(self._tasks.run(task, doubtful) if doubtful else ())
-        errors += audit.differences(doubtful, counted, exactly_once=exactly_once)
+        task = functools.partial(target.count, self._world.kafka, plan.group)
+        counted, failures = target.counts(self._tasks.run(task, doubtful) if doubtful else ())
+        errors += target.differences(doubtful, counted, exactly_once=exactly_once)
         with self._account.lock:
             for failure in [*failures, *(error.failure() for error in errors)]:
                 place = failure.place.get("topic"), failure.place.get("partition")

@@ -2,13 +2,22 @@
 
 A position is worth something only where the log it was committed to is still there.  It is
 compared with what is to be restored, and with the target, before "done" or "nothing new" is said.
+
+A position says where the restore stands, what this run has written, and which ids the schemas have.
+Restored records have the ids of the registry that was given then.  With another registry, the rest
+would get other ids, and nobody could read both.  Each position holds some of the ids, because the
+URL of a registry says little: it may change, and a registry may be set up anew under the same one.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.reading import extent, facts
@@ -18,10 +27,15 @@ from kbackup.errors import (
     RefusedError,
     TopicChangedError,
     counted,
+    form,
 )
 from kbackup.kafka import Position
 from kbackup.naming import Layout
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.records import (
+    Facts,
+    Span,
+    TopicPartition,
+)
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark, digest
 from kbackup.stores import Store
 
@@ -206,11 +220,14 @@ def chain(before: str, sets: Iterable[FileSet]) -> str:
 _THREADS: Final = 16
 """Objects asked for their facts side by side."""
 
+
 FactsOf = Callable[[FileSet], Facts | None]
 """Returns what is known of the records in a set; None where nothing is."""
 
+
 CutOf = Callable[[FileSet], Hashable]
 """Returns what stands for the cut of a set: sets of one cut have no record in common."""
+
 
 _DO: Final = "restore into a new topic with --rename"
 
@@ -377,3 +394,144 @@ def _gained(
 
 def _place(where: TopicPartition) -> dict[str, str | int]:
     return {"topic": where.topic, "partition": where.partition}
+
+
+class ResumedValues:
+    """What has been read of one value set, compared with what an earlier run had read.
+
+    A set that a sink has named is only as long as its records, so its length is compared.  Objects
+    of any name may be replaced by anyone, so their rows are, by a digest.
+
+    Args:
+        files: The set.
+        place: Where the restore stands in it: its rows that are done, and their digest.
+    """
+
+    def __init__(self, files: FileSet, place: Cursor) -> None:
+        self._files, self._done, self._expected = files, place.rows, place.content
+        self._rows, self._is_compared = 0, not place.rows
+        self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()
+
+    def take(self, batch: pa.RecordBatch, end_row: int) -> str:
+        """Take rows that were read; return the digest of all so far, empty for a sink's.
+
+        Args:
+            batch: ``records.SCHEMA``, what follows the rows taken before; of a sink's set, rows
+                that nobody asked for may be left out between them.
+            end_row: Rows of the set up to the end of *batch*.
+
+        Raises:
+            RefusedError: If they are others than those that were restored.
+        """
+        self._rows = end_row
+        if not self._files.is_generic:
+            return ""
+        if not self._is_compared and self._done <= end_row:
+            self._is_compared = True
+            again = max(0, self._done - (end_row - len(batch)))
+            self._add(batch.slice(0, again))
+            if self._expected and self._digest() != self._expected:
+                count = self._done
+                first = "record" if count == 1 else f"{count} records"
+                are = form(count, "is another", "are others")
+                raise self._replaced(f"the first {first} in it {are}")
+            batch = batch.slice(again)
+        self._add(batch)
+        return self._digest()
+
+    def pass_over(self, end_row: int) -> bool:
+        """Take rows that cannot be read, up to *end_row* of the set; return whether any is new."""
+        self._rows = max(self._rows, end_row)
+        return end_row > self._done
+
+    def end(self) -> None:
+        """Note that the set has no more rows.
+
+        Raises:
+            RefusedError: If it has fewer than were restored.
+        """
+        if self._rows < self._done:
+            were = form(self._done, "was", "were")
+            held = counted(self._rows, "record")
+            raise self._replaced(f"it holds {held}, and {self._done} {were} restored")
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        for name in ("key", "value"):
+            column = batch[name]
+            lengths = pc.fill_null(pc.binary_length(column), -1)
+            width = lengths.type.bit_width // 8
+            held_in = lengths.buffers()[1].slice(lengths.offset * width, len(lengths) * width)
+            self._lengths.update(held_in)
+            held = column.drop_null()
+            if len(held):
+                rows = pa.ListArray.from_arrays(pa.array([0, len(held)], pa.int32()), held)
+                self._bytes.update(pc.binary_join(rows, b"")[0].as_buffer())
+
+    def _digest(self) -> str:
+        both = self._lengths.digest() + self._bytes.digest()
+        return hashlib.sha256(both).hexdigest()[:16]
+
+    def _replaced(self, why: str) -> RefusedError:
+        where = self._files.where
+        return RefusedError(
+            f"{self._files.id} was replaced after it was restored",
+            why,
+            _DO,
+            topic=where.topic,
+            partition=where.partition,
+        )
+
+
+_HALF: Final = 8
+"""Ids that a position holds of the lowest, and of the highest; a broker takes 4,096 bytes."""
+
+
+_NO_SCHEMAS: Final[Mapping[int, int]] = {}
+
+
+Ids = Mapping[str, Mapping[int, int]]
+"""By part, "key" or "value": the id in the target of each of the backup's."""
+
+
+def noted_ids(mark: Mark, ids: Ids | None) -> tuple[tuple[str, int, int], ...] | None:
+    """Return what a position holds of *ids*, once records were written with them: `Mark.ids`.
+
+    Args:
+        mark: The position before; what it holds, it keeps.
+        ids: Those of a topic; None where no registry is given.
+    """
+    if mark.ids or ids is None:
+        return mark.ids
+    every = sorted((part, old, new) for part, known in ids.items() for old, new in known.items())
+    return tuple(every if len(every) <= 2 * _HALF else every[:_HALF] + every[-_HALF:])
+
+
+def check_ids(mark: Mark, ids: Ids | None) -> None:
+    """Check that records which are restored from now on get the ids of those before.
+
+    Args:
+        mark: The position.
+        ids: Those of a topic; None where no registry is given.
+
+    Raises:
+        RefusedError: If they do not.
+    """
+    now = ids or {}
+    before = mark.ids
+    if before is None:  # no registry was given: records have the ids of the backup
+        has_written = mark.total is None or mark.total > 0
+        before = tuple(
+            (part, old, old) for part, known in now.items() for old in known if has_written
+        )
+    for part, old, then in before:
+        new = now.get(part, _NO_SCHEMAS).get(old, old)
+        if new != then:
+            where = mark.source.where
+            raise RefusedError(
+                f"{where}: schema {old} of the {part}s would get another id than before",
+                f"it is {then} in the records that are restored, and would be {new} in the rest",
+                "give --schema-registry-url as when this restore began, and not if it was not "
+                "given then; or restore into a new topic with --rename",
+                topic=where.topic,
+                partition=where.partition,
+            )

@@ -1,8 +1,8 @@
-"""What a restore has come to in each partition, and the list of what it has left out.
+"""What a restore has come to in each partition, what it reports, and what it has left out.
 
-A restore that follows names only the first ones in its summary; this list has them all, for
-whoever brings them back in another way.  Each run adds to the file.  A task reports what it has
-left out when it ends, so a run that is killed may have left out more.
+A restore that follows names only the first ones in its summary; the list of what is skipped has
+them all, for whoever brings them back in another way.  Each run adds to the file.  A task reports
+what it has left out when it ends, so a run that is killed may have left out more.
 """
 
 import json
@@ -11,12 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
-from kbackup.errors import ConfigurationError, Failure, KbackupError
-from kbackup.events import Progress
+from kbackup.config import Settings
+from kbackup.errors import ConfigurationError, Failure, KbackupError, ObjectKeyError
+from kbackup.events import Event, Progress, RestoreStart, Started, Tell, TopicPlanned, Warned
+from kbackup.kafka import Cluster
 from kbackup.records import TopicPartition
+from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.plan import PlannedTopic
+from kbackup.restore.resume import LEFT_OUT
+from kbackup.runs import wiring
 from kbackup.runs.position import NOTHING, Done
 from kbackup.runs.report import OfRestore, PartitionReport, Row
 from kbackup.runs.summary import Summary
@@ -102,9 +108,6 @@ class SkipList:
 
 _Place = tuple[TopicPartition, str]
 """A partition of the backup, and the topic that its records are written to."""
-
-SKIPPED_MOST: Final = 1000
-"""Bad records and objects that the summary of a restore that follows names; it counts them all."""
 
 
 def row_of(unit: RestoreUnit) -> Row[OfRestore]:
@@ -260,3 +263,152 @@ class RestoreProgress:
                 self._summary.warn("skipped", f"{entry.what}: {entry.why}")
             if self._nameable is not None:
                 self._nameable -= len(named)
+
+
+Subject = str | TopicPartition
+"""What is set aside: a topic of the backup, one of its partitions, or `BUCKET`."""
+
+
+BUCKET: Final = ""
+"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
+
+
+_COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
+"""Warnings that make a restore less than whole, and under what they are counted."""
+
+
+class Remarks:
+    """Reports what is new; what still holds at the end is in the summary too.
+
+    Args:
+        summary: Grows by what holds.
+        lock: Guards it: tasks change it as well.
+        tell: Takes events.
+    """
+
+    def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
+        self._summary, self._lock, self._tell = summary, lock, tell
+        self._plans: dict[tuple[str, str], TopicPlanned] = {}
+        self._retimed = set[str]()  # targets that replace the timestamps of what is written
+
+    def plans(self) -> list[Event]:
+        """Return the latest plan of each topic."""
+        return [plan.to_dict() for plan in self._plans.values()]
+
+    def plan(self, topic: PlannedTopic) -> None:
+        """Report what is planned for a topic where that is news, and what is odd about it."""
+        place, event = (topic.intent.source, topic.intent.target), topic.event()
+        with self._lock:
+            before = self._plans.get(place)
+            self._plans[place] = event
+            if topic.units and any(code == APPEND_TIME for code, _ in topic.warnings):
+                self._retimed.add(place[1])
+                self._summary.skipped["topics_with_other_timestamps"] = len(self._retimed)
+        if before is None or (before.action, before.code) != (event.action, event.code):
+            self._tell(event)
+        self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
+        with self._lock:
+            said = [entry.code for entry in self._summary.remarks.values()]
+            for code, reason in _COUNTED.items():
+                if code in said:
+                    self._summary.skipped[reason] = said.count(code)
+
+    def odd(
+        self,
+        about: tuple[str, str],
+        said: Sequence[tuple[str, str]],
+        keys: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Report what is odd about something, if it is news; it replaces what was said before.
+
+        Args:
+            about: What it is about.
+            said: Codes and sentences; none where nothing is odd any more.
+            keys: The object that a sentence is about.
+
+        Returns:
+            Whether any of it is news.
+        """
+        mine = {(*about, code, text): text for code, text in said}
+        with self._lock:
+            remarks = self._summary.remarks
+            for key in [key for key in remarks if key[:2] == about and key not in mine]:
+                del remarks[key]
+            fresh = [key for key in mine if key not in remarks]
+            for key in fresh:
+                of = {} if keys is None else {"key": keys[key[3]]}
+                remarks[key] = self._event(key[2], key[3], of)
+        for key in fresh:
+            self._tell(remarks[key])
+        return bool(fresh)
+
+    def count(self, reason: str, number: int) -> None:
+        """Put into the summary how many there are of what is left out, unless there are none."""
+        with self._lock:
+            if number:
+                self._summary.skipped[reason] = number
+
+    def set_aside(self, place: Subject, failure: Failure) -> None:
+        """Report that *place* is set aside, and why."""
+        text = f"{str(place) or 'the restore'} is set aside: {failure}"
+        self._tell(self._event("set_aside", text, _placed(place)))
+
+    def goes_on(self, place: Subject) -> None:
+        """Report that *place* is no longer set aside."""
+        what = f"{place}: the restore" if place else "the restore"
+        self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
+
+    def stand(self, place: Subject, failures: Sequence[Failure]) -> None:
+        """Put into the summary why *place* is set aside: that is the reason of the exit code.
+
+        Args:
+            place: What is set aside, or is no longer.
+            failures: Why; they replace what was said before.  None where it is no longer.
+        """
+        standing = self._summary.standing
+        for number, failure in enumerate(failures):
+            standing["aside", place, number] = failure.at(**_placed(place))
+        number = len(failures)
+        while standing.pop(("aside", place, number), None) is not None:
+            number += 1
+
+    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
+        return Warned(code, text, self._summary.run, place)
+
+
+def _placed(place: Subject) -> Mapping[str, Any]:
+    if isinstance(place, TopicPartition):
+        return {"topic": place.topic, "partition": place.partition}
+    return {"topic": place} if place else {}
+
+
+def skipped(key: str, why: str) -> Failure:
+    """Return the entry of an object that is not the backup's in the list of what is skipped."""
+    return replace(ObjectKeyError(key, why).failure(), place={"key": key})
+
+
+def tell_start(
+    settings: Settings,
+    summary: Summary,
+    cluster: Cluster,
+    topics: Sequence[str],
+    tell: Tell,
+) -> None:
+    """Say what is going to be restored from where to where, on the screen and in the summary."""
+    renames = [[step.regex, step.replacement] for step in settings.renames]
+    group = wiring.restore_group(settings)
+    summary.facts |= {
+        "group": group,
+        "kafka_client": wiring.kafka_way(settings).name,
+        "cluster_id": cluster.cluster_id,
+        "target": settings.bootstrap_servers,
+        "store": settings.url,
+        "topics_dir": settings.topics_dir,
+        "renames": renames,
+        "partition_map": settings.partition_map,
+        "window": str(wiring.window(settings)) or None,
+        "transforms": [step.alias for step in settings.transforms],
+    }
+    own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
+    started = Started(summary.run, topics, group, settings.url, settings.topics_dir, own)
+    tell(started)

@@ -1,19 +1,18 @@
-"""What is written together and not committed yet: positions, small partitions side by side.
+"""What is written together and not committed yet, and how fast.
 
 A transaction costs the broker and the client as much for one partition as for many.  So units whose
 writers would take over from each other take turns with one writer, and what they commit waits until
 all of it is committed together.
 
-A position says where the restore stands, what this run has written, and which ids the schemas have.
-All of a unit's positions are committed together.
-
-Restored records have the ids of the registry that was given then.  With another registry, the rest
-would get other ids, and nobody could read both.  Each position holds some of the ids, because the
-URL of a registry says little: it may change, and a registry may be set up anew under the same one.
+The limits of a run are shared out equally to the tasks that work at the same time, so all of them
+together stay below.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
 from time import monotonic
 from typing import Final
 
@@ -25,18 +24,22 @@ from kbackup.kafka import NO_OTHERS, Position, Writer
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
+from kbackup.restore.resume import Ids, check_ids, noted_ids
 from kbackup.runs.position import NOTHING, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
 from kbackup.spark.channel import Line
-from kbackup.spark.engine import deal
+from kbackup.spark.engine import TaskOptions, deal
 
 Report = PartitionReport[OfRestore]
+
 
 Fence = tuple[str, TopicPartition]
 """What writers share that take over from each other: a group, and what stands for partitions."""
 
+
 JOINT_BYTES: Final = 8 * 2**20
 """A joint transaction is committed once it has so much, by the size in memory."""
+
 
 JOINT_S: Final = 10.0
 """Or once it is open for so long: far from the five minutes that end it."""
@@ -234,18 +237,27 @@ class JointLine(Line):
 
 
 TRANSACTION_RECORDS: Final = 500_000
+
+
 TRANSACTION_BYTES: Final = 64 * 2**20
 """A transaction ends after this many records or bytes: what a kill makes a rerun write again."""
+
 
 FIRST_BYTES: Final = 8 * 2**20
 """What the first transaction has.  The next ones grow while the cluster is quick, and shrink where
 it is slow: one that outlasts the producer's timeout of five minutes is lost, and would be again."""
 
+
 QUICK_S: Final = 10.0
+
+
 SLOW_S: Final = 60.0
 """A transaction that takes less, or more, is followed by a larger, or a smaller one."""
 
+
 _FACTOR: Final = 4
+
+
 _LEAST_BYTES: Final = 2**18
 
 
@@ -296,59 +308,6 @@ def next_limit(limit: int, seconds: float) -> int:
     if seconds > SLOW_S:
         return max(_LEAST_BYTES, limit // _FACTOR)
     return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
-
-
-_HALF: Final = 8
-"""Ids that a position holds of the lowest, and of the highest; a broker takes 4,096 bytes."""
-
-_NO_SCHEMAS: Final[Mapping[int, int]] = {}
-
-Ids = Mapping[str, Mapping[int, int]]
-"""By part, "key" or "value": the id in the target of each of the backup's."""
-
-
-def noted_ids(mark: Mark, ids: Ids | None) -> tuple[tuple[str, int, int], ...] | None:
-    """Return what a position holds of *ids*, once records were written with them: `Mark.ids`.
-
-    Args:
-        mark: The position before; what it holds, it keeps.
-        ids: Those of a topic; None where no registry is given.
-    """
-    if mark.ids or ids is None:
-        return mark.ids
-    every = sorted((part, old, new) for part, known in ids.items() for old, new in known.items())
-    return tuple(every if len(every) <= 2 * _HALF else every[:_HALF] + every[-_HALF:])
-
-
-def check_ids(mark: Mark, ids: Ids | None) -> None:
-    """Check that records which are restored from now on get the ids of those before.
-
-    Args:
-        mark: The position.
-        ids: Those of a topic; None where no registry is given.
-
-    Raises:
-        RefusedError: If they do not.
-    """
-    now = ids or {}
-    before = mark.ids
-    if before is None:  # no registry was given: records have the ids of the backup
-        has_written = mark.total is None or mark.total > 0
-        before = tuple(
-            (part, old, old) for part, known in now.items() for old in known if has_written
-        )
-    for part, old, then in before:
-        new = now.get(part, _NO_SCHEMAS).get(old, old)
-        if new != then:
-            where = mark.source.where
-            raise RefusedError(
-                f"{where}: schema {old} of the {part}s would get another id than before",
-                f"it is {then} in the records that are restored, and would be {new} in the rest",
-                "give --schema-registry-url as when this restore began, and not if it was not "
-                "given then; or restore into a new topic with --rename",
-                topic=where.topic,
-                partition=where.partition,
-            )
 
 
 class Positions:
@@ -466,3 +425,93 @@ class Positions:
     def _ids(self) -> Ids | None:
         """The ids of the topic's schemas in the target; None where no registry is given."""
         return self._job.schema_ids.get(self._unit.source.topic)
+
+
+OPEN_S: Final = 30.0
+"""How long a transaction stays open that has to wait: far from the five minutes that end it."""
+
+
+_NAP_S: Final = 0.5
+"""How long one wait lasts until a stop is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How much may be written in a second.
+
+    Attributes:
+        records: At most so many; None for no limit.
+        bytes: At most so many, as records take in memory; None for no limit.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self.records is not None or self.bytes is not None
+
+    def seconds(self, records: int, size: int) -> float:
+        """Return how long so many records, of *size* bytes, take at least."""
+        by_records = 0.0 if self.records is None else records / self.records
+        return max(by_records, 0.0 if self.bytes is None else size / self.bytes)
+
+
+@dataclass(slots=True)
+class Pace:
+    """One task's share of a rate; safe to use from several threads at once.
+
+    Attributes:
+        rate: The rate of the run.
+        writers: How many tasks share it.
+        steady_s: The monotonic clock.
+        sleep: Waits so many seconds.
+    """
+
+    rate: Rate
+    writers: int = 1
+    steady_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _free_s: float = 0.0
+    _lock: Lock = field(default_factory=Lock)
+
+    def rows(self, records: int, size: int) -> int:
+        """Return how many rows of a batch to write at once: those of about a second, one at least.
+
+        Args:
+            records: Rows of the batch.
+            size: Its bytes.
+        """
+        seconds = self.rate.seconds(records, size) * self.writers
+        return records if seconds <= 1 else max(1, int(records / seconds))
+
+    def due_s(self) -> float:
+        """Return in how many seconds the next records may be written."""
+        return max(0.0, self._free_s - self.steady_s())
+
+    def wait(self, records: int, size: int, is_stopped: Callable[[], bool]) -> None:
+        """Wait until these records may be written, or until asked to stop."""
+        with self._lock:
+            begins = max(self._free_s, self.steady_s())
+            self._free_s = begins + self.rate.seconds(records, size) * self.writers
+        while (left := begins - self.steady_s()) > 0 and not is_stopped():
+            self.sleep(min(left, _NAP_S))
+
+
+def rate_of(job: RestoreJob) -> Rate:
+    """Return the rate that a run is limited to."""
+    return Rate(job.max_records_per_second, job.max_bytes_per_second)
+
+
+def manner(job: RestoreJob) -> TaskOptions:
+    """Return how the tasks of a restore are run: with a limit as many as work at the same time."""
+    dealt = partial(dealt_by_writer, job)
+    if not rate_of(job).is_limited:
+        return TaskOptions(deal=dealt)
+    return TaskOptions(deal=lambda units, slots: shared(dealt(units, slots)), slices_per_core=1)
+
+
+def shared(shares: Sequence[Sequence[RestoreUnit]]) -> list[list[RestoreUnit]]:
+    """Tell the units of tasks that work at the same time how many these are."""
+    return [[replace(unit, writers=len(shares)) for unit in share] for share in shares]

@@ -3,9 +3,6 @@
 Records are acknowledged, then the position is committed, by default both in one transaction; then
 progress is shown.
 
-Records are acknowledged, then the position is committed, by default both in one transaction; then
-progress is shown.
-
 A restore waits for Kafka to take records, and for objects to come; side by side each hides the
 other.  Decoding runs outside Python's global lock, so it uses another core where there is one.
 """
@@ -28,26 +25,27 @@ from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Outage, Position, TakenOverError, Writer
 from kbackup.records import TopicPartition
-from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.pace import OPEN_S, Pace, rate_of
-from kbackup.restore.partition_map import spread
-from kbackup.restore.planning.resuming import chain, unfinished
-from kbackup.restore.tasks import record_filter
-from kbackup.restore.tasks.record_filter import RecordFilter, ResumedValues
-from kbackup.restore.tasks.transaction import (
+from kbackup.restore import transform
+from kbackup.restore.job import RestoreJob, RestoreUnit, spread
+from kbackup.restore.resume import ResumedValues, chain, unfinished
+from kbackup.restore.transaction import (
     FIRST_BYTES,
+    OPEN_S,
     TRANSACTION_RECORDS,
     Fence,
     Joint,
     JointLine,
     JointWriter,
+    Pace,
     Positions,
     Report,
     Transaction,
     by_writer,
     fence_of,
     next_limit,
+    rate_of,
 )
+from kbackup.restore.transform import RecordFilter
 from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import NOTHING, digest
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -56,8 +54,10 @@ from kbackup.stores import Store, open_store
 
 Item = TypeVar("Item")
 
+
 DEPTH: Final = 2
 """Items read ahead: what this adds to memory, beside the one the thread has in hand."""
+
 
 _LOOK_S: Final = 0.1
 
@@ -394,7 +394,7 @@ class RestorePartitionTask:
         """Report what is left out, and write it to the topic for that, if there is one."""
         failure = error.failure()
         if self.letters is not None:
-            self.letters.send(record_filter.malformed_records(failure, self.unit.source, records))
+            self.letters.send(transform.malformed_records(failure, self.unit.source, records))
         self._left.append(failure)
 
     def _commit(self, writer: Writer) -> None:
@@ -432,6 +432,7 @@ class RestorePartitionTask:
 SMALL_BYTES: Final = 2**18
 """A partition whose objects have no more shares a writer and transactions with others of its kind,
 and is restored side by side with those of other writers."""
+
 
 SIDE_BY_SIDE: Final = 16
 """How many writers of those: each mostly waits for the broker, which begins and ends a transaction.

@@ -1,0 +1,492 @@
+"""The target cluster: what it allows, what is created there, and what it holds afterwards.
+
+A plan ends as its run would, so both ask: the broker checks the settings of each topic that would
+be created without creating it, and says what this principal may do with the others, with the group
+that keeps the position and with transactional ids.
+
+Where records are written in transactions, each task commits its own beginning, once its writer has
+fenced every other.  So no restore sets back what another one has committed since the plan.  Where
+several partitions of a backup share a target, tasks commit all beginnings before any of them writes
+a record: a partition without a position then is never one that has yet to begin.
+
+Afterwards, the cheap count comes first: each transaction adds one marker to a partition, so a clean
+run moves its end offset by records and commits.  If that does not fit, because an earlier run was
+killed or someone else writes, the records are counted one by one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kbackup import errors
+from kbackup.config import Settings
+from kbackup.errors import (
+    AuditError,
+    EndNotSeenError,
+    Failure,
+    KafkaError,
+    KbackupError,
+    RefusedError,
+    worst,
+)
+from kbackup.kafka import Cluster, Connection, NewTopic, Permissions, Position, check_idle
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.job import RestoreUnit
+from kbackup.restore.plan import PlannedTopic, RestorePlan
+from kbackup.runs.dead_letters import ensure_topic
+from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
+from kbackup.spark.channel import Line
+from kbackup.spark.settings import NotBegun
+
+_NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+"""Settings that brokers before 3.6 do not know, and do without."""
+
+
+_NEEDED: Final = frozenset({"WRITE", "DESCRIBE"})
+"""What a restore does with a topic that is there; it takes ``ALTER`` to add partitions."""
+
+
+def create(
+    topics: Sequence[PlannedTopic],
+    cluster: Cluster,
+    factor: int | None,
+    *,
+    only_validate: bool = False,
+) -> dict[str, str | KbackupError]:
+    """Create planned topics, or have the cluster say why it would not.
+
+    Args:
+        topics: With the action ``create``.
+        cluster: The target.
+        factor: Replication factor; None for the cluster's default.
+        only_validate: Create nothing.
+
+    Returns:
+        By target, its id, or why it is refused: `kbackup.kafka.Cluster.create_topics`.
+    """
+    new = [
+        NewTopic(
+            topic.intent.target, topic.partitions, -1 if factor is None else factor, topic.config
+        )
+        for topic in topics
+    ]
+    found = cluster.create_topics(new, only_validate=only_validate) if new else {}
+    plainer = [
+        replace(topic, config={n: text for n, text in topic.config.items() if n not in _NEW_CONFIG})
+        for topic in new
+        if isinstance(error := found[topic.name], KbackupError) and _is_of_setting(error)
+    ]
+    return found | (cluster.create_topics(plainer, only_validate=only_validate) if plainer else {})
+
+
+def _is_of_setting(error: KbackupError) -> bool:
+    """Whether a topic was refused for a setting that not every broker knows."""
+    return any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config"))
+
+
+def asked(
+    plan: RestorePlan,
+    cluster: Cluster,
+    rights: Permissions,
+    factor: int | None,
+    *,
+    asks_for_transactions: bool,
+) -> RestorePlan:
+    """Return *plan* with what the target cluster has against it.
+
+    A plan that is refused already is not asked about: nothing will run.
+
+    Args:
+        plan: What is to be done.
+        cluster: Validates what would be created.
+        rights: Says what this principal may do.
+        factor: Replication factor of created topics; None for the cluster's default.
+        asks_for_transactions: Take a producer id to see whether transactions are allowed: for a
+            plan alone.  After it a broker that was killed left commits of the restore's own
+            transactions without an answer.
+
+    Raises:
+        GroupActiveError: If somebody else uses the group of a partition; the restore's own group
+            was asked about before the plan was made.
+        KafkaError: If the cluster does not answer.
+    """
+    if plan.refusals or not (plan.units() or any(topic.grows for topic in plan.topics)):
+        return plan
+    check_idle(cluster, *(group for group in plan.groups if group != plan.group))
+    concerned = [topic for topic in plan.topics if topic.units or topic.grows]
+    there = [t.intent.target for t in concerned if t.target.partitions is not None]
+    allowed = rights.of_topics(there)
+    shared = list(_denied_to_all(plan, rights, asks_for_transactions)) if plan.units() else []
+    new = [topic for topic in concerned if topic.action == "create"]
+    created = create(new, cluster, factor, only_validate=True)
+    topics = []
+    for topic in plan.topics:
+        is_concerned = topic.units or topic.grows
+        found = list(_denials(topic, cluster, allowed, created)) if is_concerned else []
+        found += shared
+        shared = []  # said once
+        topics.append(replace(topic, refusals=tuple(found), action="refuse") if found else topic)
+    return replace(plan, topics=tuple(topics))
+
+
+def _denials(
+    topic: PlannedTopic,
+    cluster: Cluster,
+    allowed: Mapping[str, frozenset[str]],
+    created: Mapping[str, str | KbackupError],
+) -> Iterator[KbackupError]:
+    name = topic.intent.target
+    if topic.action == "create":
+        if isinstance(error := created[name], KbackupError):
+            yield error
+        return
+    needed = _NEEDED | {"ALTER"} if topic.grows else _NEEDED
+    if missing := needed - allowed.get(name, frozenset()):
+        yield _denied(f"topic {name}", missing, topic=name)
+    elif topic.grows:
+        try:
+            cluster.create_partitions(name, topic.partitions, only_validate=True)
+        except KbackupError as error:
+            yield error
+
+
+def _denied_to_all(
+    plan: RestorePlan, rights: Permissions, asks_for_transactions: bool
+) -> Iterator[KbackupError]:
+    denied = next((group for group in plan.groups if "READ" not in rights.of_group(group)), None)
+    if denied is not None:
+        yield _denied(f"group {denied}", {"READ"})
+    group = plan.groups[0]
+    if asks_for_transactions and "WRITE" not in rights.of_transactions(f"{group}-plan"):
+        yield _denied(f"transactional ids that begin with {group}-", {"WRITE"})
+
+
+def _denied(resource: str, operations: Iterable[str], **place: str) -> KafkaError:
+    named = " and ".join(sorted(operations))
+    return KafkaError(
+        f"this principal may not use {resource}",
+        f"{named} is denied",
+        f"allow {named} there (kafka-acls)",
+        **place,
+    )
+
+
+def error_topic(settings: Settings) -> str | None:
+    """Return the topic that a restore writes to what it cannot read; None for none.
+
+    Source: the connector, which names it after its prefix and itself.
+    """
+    prefix = settings.parse_error_topic_prefix
+    if not prefix or settings.behavior_on_error == "fail":
+        return None
+    return f"{prefix}-{settings.name or 'kbackup'}"
+
+
+def check_error_topic(topic: str | None, plan: RestorePlan) -> None:
+    """Check that nothing else is written to the topic.
+
+    Raises:
+        RefusedError: If it is a target of the restore.
+    """
+    if any(each.intent.target == topic for each in plan.topics):
+        raise RefusedError(
+            f"{topic} would get the records of a backup and those that cannot be read",
+            "parse.error.topic.prefix names a topic that is restored to",
+            "choose another prefix, or another --rename",
+            topic=topic,
+        )
+
+
+def create_error_topic(
+    topic: str | None, cluster: Cluster, factor: int | None, *, only_validate: bool = False
+) -> None:
+    """Create the topic, unless it is there or none is asked for.
+
+    Args:
+        topic: The topic.
+        cluster: The target.
+        factor: Replicas of each partition; None for the cluster's default.
+        only_validate: Create nothing: have the cluster say whether it would.
+
+    Raises:
+        KafkaError: If it cannot be created.
+    """
+    if topic is not None:
+        factor, option = -1 if factor is None else factor, "--replication-factor"
+        ensure_topic(cluster, topic, factor, option, only_validate=only_validate)
+
+
+_NAMED: Final = 10
+"""The most topics that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTasks:
+    """What tasks have to do, with the ids of created topics.
+
+    Attributes:
+        first: Units without objects, whose beginnings are committed before anything else is done.
+        units: The plan's units.
+    """
+
+    first: list[RestoreUnit]
+    units: list[RestoreUnit]
+
+
+def begin(
+    plan: RestorePlan, cluster: Cluster, replication_factor: int | None, *, exactly_once: bool
+) -> PreparedTasks:
+    """Prepare the targets; a restore killed from here on can be continued.
+
+    Args:
+        plan: What is to be done.
+        cluster: The target.
+        replication_factor: Of created topics; None for the cluster's default.
+        exactly_once: Tasks write in transactions, and commit their beginnings themselves.
+
+    Raises:
+        KafkaError: If a topic or a partition cannot be created, or a position not be written.
+    """
+    new = [topic for topic in plan.topics if topic.action == "create"]
+    ids = dict[str, str]()
+    refused = list[KbackupError]()
+    for name, created in create(new, cluster, replication_factor).items():
+        if isinstance(created, KbackupError):
+            refused.append(created)
+        else:
+            ids[name] = created
+    if refused:
+        raise _refusal(refused)
+
+    for topic in plan.topics:
+        if topic.grows:
+            cluster.create_partitions(topic.intent.target, topic.partitions)
+
+    def named(unit: RestoreUnit) -> RestoreUnit:
+        return unit.marked(ids.get(unit.target.topic, unit.bookmark.of.target_id))
+
+    first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
+    units = [named(unit) for unit in plan.units()]
+    if exactly_once:
+        return PreparedTasks(
+            first, [unit if unit.group is None else unit.begun() for unit in units]
+        )
+    positions = dict[str, dict[TopicPartition, Position]]()
+    for unit in (*first, *units):
+        if unit.begins:
+            mine = positions.setdefault(unit.group or plan.group, {})
+            mine |= {lane.target: lane.position() for lane in unit.lanes}
+    for group, committed in positions.items():
+        cluster.set_positions(group, committed)
+    return PreparedTasks([], [unit.begun() for unit in units])
+
+
+def _refusal(refused: Sequence[KbackupError]) -> KbackupError:
+    """Return why topics were not created, as one error: of the class that matters most."""
+    for error in refused:
+        if len(refused) == 1 or (isinstance(error, KafkaError) and error.is_away):
+            return error
+    code = worst(error.exit_code for error in refused)
+    kind = next(type(error) for error in refused if error.exit_code == code)
+    shown, rest = refused[:_NAMED], len(refused) - _NAMED
+    named = [*map(str, shown), *([f"and {rest} more"] if rest > 0 else [])]
+    remedies = dict.fromkeys(error.do for error in shown if error.do)
+    return kind(
+        f"{len(refused)} topics were not created",
+        "; ".join(named),
+        "; ".join(remedies),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a run wrote to one target partition.
+
+    Attributes:
+        target: The partition.
+        records: Records acknowledged and committed.
+        commits: Transactions that held some of them; 0 without transactions.
+        before: End offset before the run.
+        after: What the log holds after the run, up to the first transaction that is open.
+        end: Where the log is said to end, behind open transactions.
+    """
+
+    target: TopicPartition
+    records: int
+    commits: int
+    before: int
+    after: Span
+    end: int
+
+    @property
+    def least(self) -> int:
+        """Where the log ends at least: what the cluster has acknowledged is in it."""
+        return self.before + self.records + self.commits
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the cluster shows what it has acknowledged; nothing can be said before."""
+        return self.end >= self.least
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether another producer's transaction is open, past which nothing is read."""
+        return self.after.end_offset < self.end
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the end offset moved by exactly what was written, and nothing was deleted."""
+        moved = self.after.end_offset - self.before
+        return moved == self.records + self.commits and self.after.start_offset <= self.before
+
+    @property
+    def span(self) -> Span:
+        """Return the offsets to count records in."""
+        return Span(max(self.before, self.after.start_offset), self.after.end_offset)
+
+
+def written(
+    cluster: Cluster,
+    spans: Mapping[TopicPartition, Span],
+    reports: Iterable[PartitionReport[OfRestore]],
+    *,
+    exactly_once: bool,
+) -> list[Written]:
+    """Return what tasks wrote to each partition, and what its log holds now.
+
+    One to which a restore failed is left out: the failure says so itself, and somebody else may
+    have gone on.
+
+    Args:
+        cluster: The target.
+        spans: What each partition held before.
+        reports: What became of each.
+        exactly_once: Records were written in transactions.
+
+    Raises:
+        KafkaError: If the cluster does not answer.
+    """
+    sums: dict[TopicPartition, WrittenTo] = {}
+    befores: dict[TopicPartition, int] = {}
+    failed: set[TopicPartition] = set()
+    for report in reports:
+        for lane in report.own.lanes:
+            where = TopicPartition(report.own.target, lane.partition)
+            sums[where] = sums.get(where, WrittenTo(lane.partition)) + lane
+            befores[where] = max(befores.get(where, 0), report.own.log_end or 0)
+            failed |= {where} if report.failure is not None else set()
+    wheres = [where for where, lane in sums.items() if lane.records and where not in failed]
+    acknowledged = [
+        Written(
+            where,
+            sums[where].records,
+            sums[where].commits if exactly_once else 0,
+            before := max(spans.get(where, Span(0, 0)).end_offset, befores[where]),
+            Span(before, before),
+            before,
+        )
+        for where in wheres
+    ]
+    after = cluster.settled_spans(wheres, {entry.target: entry.least for entry in acknowledged})
+    ends = cluster.ends(wheres)
+    return [
+        replace(entry, after=after[entry.target], end=ends[entry.target]) for entry in acknowledged
+    ]
+
+
+def unseen(written: Iterable[Written]) -> Iterator[KbackupError]:
+    """Yield one error for each partition that does not show what was acknowledged."""
+    for entry in written:
+        if not entry.is_seen:
+            yield EndNotSeenError(
+                f"{entry.target}: the records of this run could not be seen",
+                f"its log is said to end at {entry.end}; what the cluster has acknowledged makes "
+                f"that {entry.least} at least",
+                "check the brokers, and the topic's leaders; what was acknowledged is there once "
+                "they agree",
+                topic=entry.target.topic,
+                partition=entry.target.partition,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCount:
+    """What `count` found in one target partition.
+
+    Attributes:
+        target: The partition.
+        records: Records between the ends before and after the run; 0 where they were not counted.
+        failure: Why they were not counted; None if they were.
+    """
+
+    target: TopicPartition
+    records: int = 0
+    failure: Failure | None = None
+
+
+def counts(
+    reports: Iterable[TargetCount | NotBegun],
+) -> tuple[dict[TopicPartition, int], list[Failure]]:
+    """Return how many records `count` found in each partition, and why others were not counted."""
+    found, failures = dict[TopicPartition, int](), list[Failure]()
+    for report in reports:
+        if report.failure is not None:
+            failures.append(report.failure)
+        elif isinstance(report, TargetCount):
+            found[report.target] = report.records
+    return found, failures
+
+
+def count(
+    kafka: Connection, group: str, written: Sequence[Written], line: Line
+) -> Iterator[TargetCount]:
+    """Count the records between *before* and *after*; a task, because it may have much to read."""
+    reader = kafka.reader(group)
+    try:
+        for entry in written:
+            try:
+                batches = reader.read(entry.target, entry.span)
+                report = TargetCount(entry.target, sum(len(batch) for batch in batches))
+            except KbackupError as error:
+                report = TargetCount(entry.target, failure=error.failure())
+            yield report
+            if line.is_stopped():
+                return
+    finally:
+        reader.close()
+
+
+def repeats(
+    written: Sequence[Written], counted: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield the partitions that hold more records than were written, and how many more.
+
+    Without transactions, a task whose worker died leaves such records: then this is not a
+    difference.
+    """
+    for entry in written:
+        more = counted.get(entry.target, 0) - entry.records
+        if more > 0:
+            yield entry.target, more
+
+
+def differences(
+    written: Sequence[Written], counted: Mapping[TopicPartition, int], *, exactly_once: bool
+) -> Iterator[KbackupError]:
+    """Yield one error for each partition where the count is not what was written."""
+    for entry in written:
+        found = counted.get(entry.target, entry.records)
+        if found < entry.records or (exactly_once and found > entry.records):
+            why = "someone else writes to the topic, or the topic deletes records"
+            do = "compare with kbackup restore verify, then restore into a new topic"
+            if entry.is_hidden and found < entry.records:
+                why = "another producer's open transaction hides what follows it"
+                do = "stop that producer; consumers then see the records, which are committed"
+            yield AuditError(
+                f"{entry.target} shows {errors.counted(counted[entry.target], 'record')} of this "
+                f"run's {entry.records}",
+                why,
+                do,
+                topic=entry.target.topic,
+                partition=entry.target.partition,
+            )

@@ -1,0 +1,429 @@
+"""Turn stored records into those that are written, and leave out what cannot be.
+
+What cannot be written ends the partition or is left out, as ``behavior.on.error`` says.  A record
+that can be read, but not be changed or converted as it is to be written, becomes a dead letter as
+it was; of anything else the topic for those gets what is wrong, as JSON.  Both have headers that
+say what it is about.  Dead letters are acknowledged before the position after them.
+
+Keys and values are bytes here, whatever the backup holds them as.  Those that a transform changes
+go through their converter and back, so that the copy is in the form of the original.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import converters
+from kbackup.catalog.listing import FileSet
+from kbackup.connect.registry.framing import renumbered
+from kbackup.converters import Converter
+from kbackup.errors import (
+    BadRecordError,
+    ConfigurationError,
+    Failure,
+    IllegalTopicNameError,
+    KbackupError,
+    counted,
+    form,
+)
+from kbackup.naming import View, check_topic
+from kbackup.pipeline.convert import Transformed, transformed
+from kbackup.pipeline.rows import BadRecord, by_row
+from kbackup.pipeline.views import COLUMNS, ReadOptions
+from kbackup.records import (
+    HEADER,
+    NO_TIMESTAMP,
+    SCHEMA,
+    Column,
+    TopicPartition,
+    record_bytes,
+    record_bytes_bound,
+)
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.runs.dead_letters import CONTEXT, with_headers
+from kbackup.runs.selection import is_internal
+from kbackup.transforms.chain import Chain
+from kbackup.transforms.data import Records
+
+_VIEWS: Final = {View.KEY: "key", View.VALUE: "value"}
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What transforms have made of some records.
+
+    Attributes:
+        batch: ``records.SCHEMA``: those that are to be written.
+        bad: Those that could not be converted or changed, offsets rising.
+        filtered: How many a transform has left out.
+    """
+
+    batch: pa.RecordBatch
+    bad: tuple[BadRecord, ...] = ()
+    filtered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Which topics transforms have chosen for some records.
+
+    Attributes:
+        runs: Timestamps, offsets and topics, a row of each for a record.
+        bad: The records that could not be converted or changed.
+    """
+
+    runs: tuple[tuple[pa.Int64Array, pa.Int64Array, pa.StringArray], ...]
+    bad: tuple[BadRecord, ...] = ()
+
+
+class Transforming:
+    """The transforms of a restore, for the records of one partition.
+
+    Args:
+        job: The run's settings.
+        unit: The partition.
+
+    Raises:
+        ConfigurationError: If a converter is missing.
+    """
+
+    def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
+        seen = unit.target.topic if job.is_renamed else unit.source.topic
+        seen = unit.routed_from or seen
+        self._where = TopicPartition(seen, unit.source.partition)
+        self._unit = unit
+        self._chain = Chain(job.transforms)
+        # where such a record ends the restore, the plan names the topic with all others
+        self._drops_misnamed = unit.routed_from is not None and job.on_error != "fail"
+        reads = frozenset(side for step in job.transforms for side in step.reads)
+        changes = frozenset(side for step in job.transforms for side in step.changes)
+        self._converters = {
+            view: _converter(job.reading, view, unit.target.topic)
+            for view, side in _VIEWS.items()
+            if side in reads
+        }
+        # what no transform changes is written as it is, and not as its converter would write it
+        self._written = {
+            view: each for view, each in self._converters.items() if _VIEWS[view] in changes
+        }
+
+    def __call__(self, batch: pa.RecordBatch) -> Changed:
+        """Return what becomes of *batch*.
+
+        Raises:
+            RegistryError: If a registry that a converter asks does not answer.
+        """
+        made, bad, filtered = list[pa.RecordBatch](), list[BadRecord](), 0
+        for each in self._transformed(batch):
+            fit, unfit = written(self._own(each.records), self._written)
+            made.append(fit)
+            bad += unfit
+            if self._unit.counts_rest:
+                bad += each.bad
+                filtered += len(each.filtered)
+        whole = pa.Table.from_batches(made, batch.schema).combine_chunks().to_batches()
+        return Changed(
+            whole[0] if whole else batch.slice(0, 0),
+            tuple(sorted(bad, key=lambda at: at.offset)),
+            filtered,
+        )
+
+    def routed(self, batch: pa.RecordBatch) -> Routed:
+        """Return which topics are chosen for *batch*; nothing is converted back.
+
+        Raises:
+            RegistryError: As `__call__` raises it.
+        """
+        found = list(self._transformed(batch))
+        runs = tuple(
+            (each.records.batch["timestamp"], each.records.batch["offset"],
+             each.records.topics.cast(pa.string()))
+            for each in found
+        )  # fmt: skip
+        return Routed(runs, tuple(one for each in found for one in each.bad))
+
+    def _transformed(self, batch: pa.RecordBatch) -> Iterator[Transformed]:
+        columns = {
+            view: converter.decode(batch[COLUMNS[view]])
+            for view, converter in self._converters.items()
+        }
+        found = transformed(batch, columns, self._chain, self._where)
+        return map(self._named, found) if self._drops_misnamed else found
+
+    def _named(self, found: Transformed) -> Transformed:
+        """Return the records whose topics Kafka allows; the others are bad."""
+        topics = found.records.topics
+        source = self._unit.source.topic
+        why = {name: _why_not(name, source) for name in topics.dictionary.to_pylist()}
+        if not any(why.values()):
+            return found
+        names = topics.to_pylist()
+        bad = [
+            BadRecord(
+                offset, f"its topic would be {name!r}", why[name],
+                "correct the transform or the record", "TRANSFORMATION",
+            )
+            for offset, name in zip(found.records.batch["offset"].to_pylist(), names, strict=True)
+            if why[name]
+        ]  # fmt: skip
+        kept = pa.array([not why[name] for name in names], pa.bool_())
+        return replace(
+            found,
+            records=found.records.only(kept),
+            bad=tuple(sorted((*found.bad, *bad), key=lambda at: at.offset)),
+        )
+
+    def _own(self, records: Records) -> Records:
+        """Return the records that go to the unit's target."""
+        if self._unit.routed_from is None:
+            return records
+        is_own = pc.equal(records.topics.dictionary, self._unit.target.topic)
+        return records.only(is_own.take(records.topics.indices))
+
+
+def written(
+    records: Records, by_view: Mapping[View, Converter]
+) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
+    """Return *records* with keys and values as bytes again, and those that have no such bytes.
+
+    Args:
+        records: What transforms have left.
+        by_view: The converter of each side that has been converted.
+
+    Returns:
+        ``records.SCHEMA`` without the bad records; these by rising offset, each once.
+    """
+    batch, made = records.batch, list[Column]()
+    for view, converter in by_view.items():
+        found = records.side(_VIEWS[view]).column()
+        schema = () if found.schema is None else (found.schema,)
+        column = converter.encode(found.values, *schema)
+        at = batch.schema.get_field_index(COLUMNS[view])
+        batch = batch.set_column(at, batch.schema.field(at), column.values)
+        made.append(column)
+    wrong = by_row([[column] for column in made])
+    if not wrong:
+        return batch, ()
+    offsets = batch["offset"].to_pylist()
+    bad = tuple(
+        BadRecord(offsets[row], each.what, each.why, each.do) for row, each in sorted(wrong.items())
+    )
+    rows = pa.array([row for row in range(len(batch)) if row not in wrong], pa.int64())
+    return batch.take(rows), bad
+
+
+def _why_not(topic: str, source: str) -> str:
+    """Return why records that choose *topic* are not written; empty if they are."""
+    try:
+        check_topic(topic)
+    except IllegalTopicNameError as error:
+        return error.why
+    if is_internal(topic) and topic != source:
+        return "Kafka or one of its services keeps its own state there"
+    return ""
+
+
+def _converter(reading: ReadOptions, view: View, topic: str) -> Converter:
+    side = _VIEWS[view]
+    name = reading.key_converter if view is View.KEY else reading.value_converter
+    if name is None:
+        raise ConfigurationError(
+            f"a transform changes the {side}, and no converter is set to read it",
+            f"{side}.converter is not set", "set it to the one that fits what producers wrote",
+            property=f"{side}.converter",
+        )  # fmt: skip
+    return converters.by_name(name, reading.properties.get(view), topic=topic, part=side)
+
+
+def with_offset(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """Return records of ``records.SCHEMA`` with one more header each, the last one.
+
+    Args:
+        batch: Records with the offsets that they were backed up with.
+        name: The header's; its value is the offset as decimal digits.
+    """
+    headers, count = batch["headers"], len(batch)
+    there = headers.flatten()  # of these rows only, where the batch is a slice
+    digits = batch["offset"].cast(pa.string()).cast(pa.binary())
+    new = pa.StructArray.from_arrays([pa.repeat(name, count), digits], fields=list(HEADER)).cast(
+        HEADER
+    )
+    rows = pa.concat_arrays([pc.list_parent_indices(headers), pa.array(range(count), pa.int64())])
+    order = pc.sort_indices(rows)  # which is stable: the new one comes after those of its row
+    values = pa.concat_arrays([there, new]).take(order)
+    lengths = pc.add(pc.list_value_length(headers), pa.scalar(1, pa.int32()))
+    bounds = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    field = SCHEMA.field("headers")
+    column = pa.ListArray.from_arrays(bounds, values, type=field.type)
+    return batch.set_column(batch.schema.get_field_index("headers"), field, column)
+
+
+class Count(Protocol):
+    """Adds to the counts of `kbackup.runs.position.Done`."""
+
+    def __call__(self, **more: int) -> None:
+        """Add *more*, by name."""
+        ...
+
+
+class RecordFilter:
+    """Sifts the records of one partition.
+
+    Args:
+        job: The run's settings.
+        unit: The partition.
+        count: Takes how many records are left out.
+        skip: Takes the error of each that the report names, and the records if they can be written.
+
+    Raises:
+        ConfigurationError: If a transform needs a converter, and none is given.
+    """
+
+    def __init__(
+        self,
+        job: RestoreJob,
+        unit: RestoreUnit,
+        count: Count,
+        skip: Callable[[KbackupError, pa.RecordBatch | None], None],
+    ) -> None:
+        self._job, self._unit = job, unit
+        self._count, self._skip = count, skip
+        self._transforming = Transforming(job, unit) if job.transforms else None
+
+    def apply(
+        self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int
+    ) -> pa.RecordBatch:
+        """Return what of *batch* is written.
+
+        Args:
+            batch: ``records.SCHEMA``.
+            files: The sets it comes from.
+            target_max: Size in bytes of the largest record that the target takes.
+
+        Raises:
+            BadRecordError: If a record cannot be written, and that ends the partition.
+            RegistryError: If a registry that a converter asks does not answer.
+        """
+        batch = self._asked(batch)
+        if files[0].is_whole:
+            batch = self._renumbered(batch)
+        batch = self._changed(batch)
+        if self._job.offset_header is not None and len(batch):
+            batch = with_offset(batch, self._job.offset_header)
+        return self._without_giants(batch, files, target_max)
+
+    def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the records that are asked for, and count those of which that cannot be said."""
+        window = self._unit.window
+        if window.is_everything:
+            return batch
+        if window.has_times:
+            untimed = batch.filter(pc.equal(batch["timestamp"], NO_TIMESTAMP))
+            if len(untimed) and self._unit.counts_rest:
+                self._count(bad_records=len(untimed))
+                self._skip(
+                    BadRecordError(
+                        f"{self._unit.source}: {counted(len(untimed), 'record')} from offset "
+                        f"{untimed['offset'][0].as_py()} on {form(len(untimed), 'has', 'have')} "
+                        "no timestamp",
+                        "--from-time and --to-time cannot place them: they are left out",
+                    ),
+                    None,
+                )
+        return window.rows(batch)
+
+    def _renumbered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give keys and values the ids that their schemas have in the target's registry."""
+        strange = pa.nulls(len(batch), pa.bool_())
+        for part, ids in self._job.schema_ids.get(self._unit.source.topic, {}).items():
+            column, others = renumbered(batch[part], ids)
+            if others is not None:
+                strange = pc.or_kleene(strange, others)
+            if column is not batch[part]:
+                at = batch.schema.get_field_index(part)
+                batch = batch.set_column(at, batch.schema.field(at), column)
+        if strange.null_count < len(strange):
+            self._count(strange_schemas=pc.sum(strange, min_count=0).as_py())
+        return batch
+
+    def _changed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply the transforms, without the records that they cannot take."""
+        if self._transforming is None or not len(batch):
+            return batch
+        found = self._transforming(batch)
+        if found.bad:
+            errors = [each.error(self._unit.source) for each in found.bad]
+            if self._job.on_error == "fail":
+                raise errors[0]
+            self._count(bad_records=len(errors))
+            named = pa.array([one.offset for one in found.bad], pa.int64())
+            rows = pc.index_in(named, batch["offset"]).to_pylist()
+            for row, error in zip(rows, errors, strict=True):
+                self._skip(error, batch.slice(row, 1))
+        self._count(filtered=found.filtered)
+        return found.batch
+
+    def _without_giants(
+        self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int
+    ) -> pa.RecordBatch:
+        """Leave out the records that the target cannot take."""
+        limit = min(self._job.max_record_bytes, target_max)
+        if record_bytes_bound(batch) <= limit:
+            return batch
+        sizes = record_bytes(batch)
+        is_giant = pc.greater(sizes, limit)
+        if not pc.any(is_giant).as_py():
+            return batch
+        among = files[0].id if len(files) == 1 else f"{len(files)} objects"
+        offsets = batch["offset"].filter(is_giant).to_pylist()
+        for offset, size in zip(offsets, sizes.filter(is_giant).to_pylist(), strict=True):
+            error = BadRecordError(
+                f"{self._unit.source} offset {offset} in {among}",
+                f"a record of {size} bytes; the limit is {limit}",
+                f"raise max.message.bytes of {self._unit.target.topic}, or --max-record-bytes",
+                offset=offset,
+            )
+            if self._job.on_error == "fail":
+                raise error
+            self._skip(error, None)
+        self._count(bad_records=len(offsets))
+        return batch.filter(pc.invert(is_giant))
+
+
+def malformed_records(
+    failure: Failure, where: TopicPartition, records: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Return what to write to the topic, ``records.SCHEMA``.
+
+    Args:
+        failure: What is left out, and why.
+        where: Its partition in the backup.
+        records: The records themselves; None where they cannot be read.
+    """
+    context = list(_context(failure, where))
+    if records is not None:
+        return with_headers(records, [context] * len(records))
+    key = failure.place.get("key")
+    row: dict[str, Any] = {
+        "offset": 0, "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
+        "key": None if key is None else str(key).encode(),
+        "value": orjson.dumps(failure.to_dict()), "headers": context,
+    }  # fmt: skip
+    return pa.RecordBatch.from_pylist([row], SCHEMA)
+
+
+def _context(failure: Failure, where: TopicPartition) -> Iterator[dict[str, Any]]:
+    facts: Sequence[tuple[str, object]] = (
+        ("topic", where.topic),
+        ("partition", where.partition),
+        ("offset", failure.place.get("offset")),
+        ("object", failure.place.get("key")),
+        ("exception.message", ": ".join(filter(None, (failure.what, failure.why)))),
+    )
+    for name, fact in facts:
+        if fact is not None:
+            yield {"key": CONTEXT + name, "value": str(fact).encode()}
