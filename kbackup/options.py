@@ -9,9 +9,7 @@ the check.  The functions below make one of each type::
 
 and the plugin reads it from the mapping it is given: ``CODEC.of(options)``.
 
-`kbackup.plugins` says how a package announces its declarations.  A module that declares options
-is imported for ``--help``: it imports nothing but this one, `kbackup.options` and the standard
-library.
+`kbackup.plugins` says how a package announces its declarations.
 
 A plugin declares them among its options, so that a file that relies on one is refused (exit 2)
 instead of being carried out differently::

@@ -10,13 +10,13 @@ Built-in formats, converters, partitioners, timestamp extractors and stores regi
 too, under the name of its seam and its own::
 
     [project.entry-points."kbackup.options"]
-    "formats.netstring" = "kbackup_netstring_options:OPTIONS"
+    "formats.netstring" = "kbackup_netstring:OPTIONS"
 
 ``OPTIONS`` is a tuple of `kbackup.options.Option`, each the one declaration from which the
 property, the variable, the command-line option, the documentation and the check follow.
 
-- The module that holds it is imported by every command, ``--help`` included, so it imports
-  `kbackup.options` and nothing heavy.  The plugin's own module may hold it if that one is light.
+- They stand in the plugin's own module, above its class.  Every command imports that module, so it
+  imports nothing of `kbackup.config`, and a client that is slow to import only where it is used.
 - A plugin is given the values of the options in the way of its seam, by the name of the property,
   checked and of their types, and reads each with `Option.of`.
 - Options count for the plugins that a configuration chooses; for others they are accepted, with a

@@ -4,14 +4,16 @@ import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 import kbackup
-from kbackup.config import PROPERTIES, Property
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_duration
+
+if TYPE_CHECKING:
+    from kbackup.config import Property
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done  2 usage  3 skipped  4 refused  5 Kafka  6 S3  7 corrupt  8 locked  "
@@ -30,6 +32,12 @@ DEEP: Final = (
 """What ``--deep`` means, wherever it is."""
 
 AnyCommand = Callable[..., Any]
+
+
+def _properties() -> "tuple[Property, ...]":
+    from kbackup.config import PROPERTIES  # noqa: PLC0415  (it imports every plugin: not for --help)
+
+    return PROPERTIES
 
 
 def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -151,10 +159,10 @@ def output_options(*, has_files: bool) -> Callable[[AnyCommand], AnyCommand]:
 
 
 def _options(
-    is_wanted: Callable[[Property], bool], *, has_extra: bool = True, has_files: bool = True
+    is_wanted: "Callable[[Property], bool]", *, has_extra: bool = True, has_files: bool = True
 ) -> Callable[[AnyCommand], AnyCommand]:
     def decorate(function: AnyCommand) -> AnyCommand:
-        for found in reversed(PROPERTIES):
+        for found in reversed(_properties()):
             if is_wanted(found) and found.is_option:
                 function = _option(found)(function)
         if has_extra:
@@ -174,7 +182,7 @@ def _options(
     return decorate
 
 
-def _option(found: Property) -> Callable[[AnyCommand], AnyCommand]:
+def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
     kwargs: dict[str, Any] = {"cls": GroupedOption, "group": found.group, "help": _help(found)}
     if found.is_count:
         kwargs |= {"count": True, "default": None}
@@ -187,14 +195,14 @@ def _option(found: Property) -> Callable[[AnyCommand], AnyCommand]:
     return click.option(*found.option_names, found.attribute, **kwargs)
 
 
-def _metavar(found: Property) -> str:
+def _metavar(found: "Property") -> str:
     if found.choices:
         return "|".join(found.choices)
     words = {"integer": "N", "duration": "TIME", "moment": "TIME", "list": "LIST"}
     return words.get(found.type, "TEXT")
 
 
-def _help(found: Property) -> str:
+def _help(found: "Property") -> str:
     if found.is_flag or found.default in (None, "", (), {}) or found.is_count:
         return found.help
     shown = f"{found.default:g}s" if found.type == "duration" else found.default
@@ -206,7 +214,7 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
     A list's option may be repeated: all that is named is taken, not what is named last.
     """
-    properties = {found.attribute: found for found in PROPERTIES}
+    properties = {found.attribute: found for found in _properties()}
     return {
         name: value if properties[name].is_repeated or isinstance(value, str) else _joined(value)
         for name, value in parameters.items()
@@ -294,7 +302,7 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
 
 def _used_elsewhere(option: str) -> str:
     """Return which property an option is that this command does not use; empty where it is none."""
-    for found in PROPERTIES:
+    for found in _properties():
         if found.is_property and any(option in name.split("/") for name in found.option_names):
             return f"{found.name} has no effect there; it may stay in a configuration file"
     return ""
@@ -306,7 +314,7 @@ def _sentence(text: str) -> str:
 
 def _output(typed: Sequence[str]) -> Mapping[str, Any]:
     """Return what the line says about its output; all else in it is passed over."""
-    wanted = [found for found in PROPERTIES if found.attribute in _SWITCHES]
+    wanted = [found for found in _properties() if found.attribute in _SWITCHES]
     reader = click.Command(
         "kbackup",
         params=[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from kbackup import plugins
 
-if TYPE_CHECKING:  # the options modules are imported for --help
+if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa

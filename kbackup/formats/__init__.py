@@ -13,7 +13,7 @@ from kbackup import plugins
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 
-if TYPE_CHECKING:  # the options modules are imported for --help
+if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa

@@ -23,10 +23,39 @@ from kbackup.connect.tables import Files, TableColumn, not_a_table, struct, text
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, choose, refuse_view
 from kbackup.formats.avro_blocks import AvroBlock, BlockReader, BlockWriter
-from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
 from kbackup.formats.column_files import column_schema, null_keys
 from kbackup.naming import View
+from kbackup.options import boolean, words
 from kbackup.records import ANY_KIND, ENCODED, Bad, Kind, Schema
+
+CODEC: Final = words(
+    "avro.codec",
+    "Compression of the blocks of an Avro file.",
+    ("null", "deflate", "snappy", "bzip2", "zstandard", "xz"),
+    "null",
+    commands="sink",
+)
+CONNECT_META: Final = boolean(
+    "connect.meta.data",
+    "Keep what only Kafka Connect knows about a schema in attributes that begin with connect.",
+    True,
+    commands="sink",
+)
+ENHANCED: Final = boolean(
+    "enhanced.avro.schema.support",
+    "Write text that was an Avro enum as an enum again.",
+    True,
+    commands="sink",
+)
+OPTIONAL_KEYS: Final = boolean(
+    "allow.optional.map.keys",
+    "Write maps with optional text keys as Avro maps.",
+    False,
+    commands="sink",
+)
+
+OPTIONS: Final = (CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS)
+
 
 _CONTAINER: Final = "org.apache.hadoop.hive.ql.io.avro.AvroContainer{}Format"
 

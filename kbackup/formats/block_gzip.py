@@ -21,13 +21,33 @@ import pyarrow.compute as pc
 from kbackup.connect.tables import Files, TableColumn
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, codecs, json_lines, refuse_view
-from kbackup.formats.block_gzip_options import BLOCK_BYTES, CODEC
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.formats.codecs import GZIP, Codec, Compressor
-from kbackup.formats.separated import bytes_of, first_with, nulls, read_rows
-from kbackup.formats.separated_options import LEVEL
+from kbackup.formats.separated import LEVEL, bytes_of, first_with, nulls, read_rows
 from kbackup.naming import UPLOAD_DATE, View
+from kbackup.options import integer, words
 from kbackup.records import Bad, Kind, Schema
+
+BLOCK_BYTES: Final = integer(
+    "compressed_block_size",
+    "Uncompressed bytes that a block of a block-gzip file holds at most; one larger record has a "
+    "block to itself.",
+    67_108_864,
+    ge=1,
+    le=2**31 - 1,
+    commands="sink",
+)
+
+CODEC: Final = words(
+    "compressed_block_codec",
+    "Compression of the blocks; the original has gzip alone.",
+    ("gzip", "zstd", "bzip2"),
+    "gzip",
+    commands="sink",
+)
+
+OPTIONS: Final = (BLOCK_BYTES, CODEC, LEVEL)
+
 
 _log = logging.getLogger(__name__)
 _NEWLINE: Final = b"\n"

@@ -7,14 +7,14 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``ByteArrayRecordWriterProvider``.
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions, codecs, refuse_view
-from kbackup.formats.byte_array_options import EXTENSION, REFUSES, SEPARATOR
+from kbackup.formats import FormatOptions, codecs, refuse_view, separated
 from kbackup.formats.separated import (
     SeparatedWriter,
     all_with,
@@ -24,7 +24,43 @@ from kbackup.formats.separated import (
     read_rows,
 )
 from kbackup.naming import View
+from kbackup.options import boolean, text, verbatim
 from kbackup.records import Bad, Kind, Schema
+
+
+def _readable(extension: str) -> None:
+    """Refuse what no reader could tell from the offset before it."""
+    if re.fullmatch(r"(\.[A-Za-z0-9]+)+", extension) is None:
+        raise ValueError("expected a dot, and letters or digits after it, such as .bin")
+
+
+def _separates(separator: str) -> None:
+    """Refuse a separator that separates nothing."""
+    if not separator:
+        raise ValueError("expected at least one character")
+
+
+EXTENSION: Final = text(
+    "format.bytearray.extension", "Extension of byte-array files.", ".bin", check=_readable
+)
+SEPARATOR: Final = verbatim(
+    "format.bytearray.separator",
+    "Separator written after each value of a byte-array file, exactly as given; default: a line "
+    "feed.",
+    example=";",
+    check=_separates,
+    is_literal=True,
+)
+REFUSES: Final = boolean(
+    "format.bytearray.refuse.separator",
+    "A value or key that contains the separator is a bad record, which errors.tolerance decides "
+    "about; otherwise it is written, as the connector writes it, with a warning for each file.",
+    False,
+    commands="sink",
+)
+
+OPTIONS: Final = (*separated.OPTIONS, EXTENSION, SEPARATOR, REFUSES)
+
 
 _log = logging.getLogger(__name__)
 _COLUMNS = {View.VALUE: "value", View.KEY: "key"}

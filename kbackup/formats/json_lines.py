@@ -22,10 +22,9 @@ from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.schema import Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats import FormatOptions, codecs, refuse_view, separated
 from kbackup.formats.codecs import Codec
 from kbackup.formats.column_files import null_keys
-from kbackup.formats.json_lines_options import DECIMALS
 from kbackup.formats.separated import (
     SeparatedWriter,
     extension,
@@ -36,7 +35,28 @@ from kbackup.formats.separated import (
 )
 from kbackup.java import jackson
 from kbackup.naming import View
+from kbackup.options import Unsupported, true, words
 from kbackup.records import ANY_KIND, Bad, Kind, Schema, schema_of
+
+DECIMALS: Final = words(
+    "json.decimal.format",
+    "Write a Decimal as base64 of its bytes, or as a number.",
+    ("base64", "numeric"),
+    "base64",
+    any_case=True,
+    commands="sink",
+)
+
+SCHEMAS: Final = Unsupported(
+    "format.json.schema.enable",
+    true,
+    "this version reads JSON without schemas",
+    "set it to false",
+    "restore",
+)
+
+OPTIONS: Final = (*separated.OPTIONS, DECIMALS, SCHEMAS)
+
 
 TABLE_LINES: Final = 1000
 """Records of a file that are examined for their fields."""

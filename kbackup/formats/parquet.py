@@ -14,11 +14,23 @@ import pyarrow.parquet as pq
 from kbackup.connect.tables import Files, TableColumn, struct
 from kbackup.formats import FormatOptions, choose
 from kbackup.formats.column_files import null_keys
-from kbackup.formats.parquet_options import CODEC
 from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
 from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.naming import View
+from kbackup.options import words
 from kbackup.records import ANY_KIND, SCHEMA, Bad, Kind, Schema
+
+CODEC: Final = words(
+    "parquet.codec",
+    "Compression inside Parquet files.",
+    ("none", "snappy", "gzip", "brotli", "lz4_raw", "zstd"),
+    "zstd",
+    for_values="snappy",  # the connector's own default, which its extension shows
+    commands="sink",
+)
+
+OPTIONS: Final = (CODEC,)
+
 
 _ARROW: Final = {
     pa.bool_(): "boolean",

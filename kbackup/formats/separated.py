@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,8 +10,28 @@ import pyarrow.compute as pc
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs
 from kbackup.formats.codecs import PIECE_BYTES, Codec
-from kbackup.formats.separated_options import COMPRESSION, LEVEL
+from kbackup.options import integer, words
 from kbackup.records import Bad
+
+COMPRESSION: Final = words(
+    "s3.compression.type",
+    "Compression of JSON and byte-array files as a whole; the connectors have none and gzip.",
+    ("none", "gzip", "zstd", "bzip2"),
+    "none",
+    must_fit=True,
+    commands="sink",
+)
+LEVEL: Final = integer(
+    "s3.compression.level",
+    "Compression level: -1 for the fastest gzip library, level 3 of zstd, level 9 of bzip2; 1 to 9 "
+    "for gzip's own library, which gives a connector's bytes, and for the others.",
+    -1,
+    ge=-1,
+    le=9,
+    commands="sink",
+)
+
+OPTIONS: Final = (COMPRESSION, LEVEL)
 
 
 def extension(own: str, options: FormatOptions) -> str:

@@ -1,19 +1,14 @@
 """SEAM: a batch to the encoded partition of each row."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+import pyarrow as pa
 
 from kbackup import plugins
+from kbackup.connect.tables import Level, TableColumn
 from kbackup.errors import ConfigurationError
-
-if TYPE_CHECKING:  # modules of options here are imported for --help
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
-
-    from kbackup.connect.tables import Level, TableColumn
-    from kbackup.records import TopicPartition
+from kbackup.records import TopicPartition
 
 
 class Partitioner(Protocol):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,9 +10,28 @@ import pyarrow.compute as pc
 from kbackup.connect import fields
 from kbackup.connect.tables import Level, TableColumn, injected
 from kbackup.errors import ConfigurationError
+from kbackup.options import Option, check_path, read_names
 from kbackup.partitioners import delimiter
-from kbackup.partitioners.field_options import FIELDS
 from kbackup.records import TopicPartition
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    names = read_names(value)
+    for name in names:
+        check_path(name)
+    return names
+
+
+FIELDS: Final[Option[tuple[str, ...]]] = Option(
+    name="partition.field.name",
+    help="Fields of the value that name its directory; dots separate the names of nested fields.",
+    type="list",
+    default=(),
+    read=_fields,
+    commands="sink",
+    example="region,user.country",
+)
+OPTIONS: Final = (FIELDS,)
 
 
 class FieldPartitioner:

@@ -1,15 +1,11 @@
 """SEAM: the time of each record, by which files rotate and time-based directories are named."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+import pyarrow as pa
 
 from kbackup import plugins
-
-if TYPE_CHECKING:  # modules of options here are imported for --help
-    from collections.abc import Mapping
-
-    import pyarrow as pa
 
 
 class TimestampExtractor(Protocol):

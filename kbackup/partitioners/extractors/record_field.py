@@ -9,9 +9,26 @@ import pyarrow.compute as pc
 from kbackup.connect import fields
 from kbackup.connect import schema as connect
 from kbackup.java import joda
+from kbackup.options import check_path, text
 from kbackup.partitioners.extractors.record import RecordExtractor
-from kbackup.partitioners.extractors.record_field_options import TIMESTAMP_FIELD
 from kbackup.records import schema_of
+
+
+def _path(name: str) -> None:
+    if name:  # without one, the first record is named
+        check_path(name)
+
+
+TIMESTAMP_FIELD: Final = text(
+    "timestamp.field",
+    "The field of the value that holds the time; dots separate the names of nested fields.",
+    "timestamp",
+    check=_path,
+    commands="sink",
+    example="meta.created",
+)
+OPTIONS: Final = (TIMESTAMP_FIELD,)
+
 
 _UTC: Final = joda.zone_by_id("UTC")
 _MS: Final = (pa.int32(), pa.int64())

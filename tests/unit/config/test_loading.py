@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kbackup import config
+from kbackup import config, plugins
 from kbackup.config.issues import REFUSALS
 from kbackup.config.known import NO_EFFECT
 from kbackup.errors import ConfigurationError
-from kbackup.formats.parquet_options import CODEC
+from kbackup.formats.parquet import CODEC
 from kbackup.naming.renaming import Rename
 from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
@@ -355,14 +356,36 @@ def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> Non
 
 def test_loading_is_light() -> None:
     """
-    ``--help`` and ``config`` import no client, no Spark and no file format.
+    Configuration imports no client and no Spark, and ``kbackup --help`` not even that.
     """
-    heavy = ("boto3", "confluent_kafka", "pyspark", "pyarrow", "yaml", "click", "rich")
-    code = f"import sys, kbackup.config; print([m for m in {heavy!r} if m in sys.modules])"
+    heavy = ("boto3", "confluent_kafka", "pyspark", "yaml", "click", "rich")
+
+    def imported(module: str, *names: str) -> str:
+        code = f"import sys, {module}; print([m for m in {names!r} if m in sys.modules])"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    assert "[]" == imported("kbackup.config", *heavy)
+    assert "[]" == imported("kbackup.cli", "kbackup.config", "pyarrow")
+
+
+def test_no_plugin_imports_the_configuration_that_imports_it() -> None:
+    """
+    A plugin whose module is half imported when its options are asked for would have none.
+    """
+    points = {
+        point.module
+        for seam in plugins.SEAMS
+        for point in entry_points(group=f"kbackup.{seam}")
+        if point.module.startswith("kbackup.")
+    }
+    code = f"import sys, {', '.join(sorted(points))}; print('kbackup.config' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert "[]" == done.stdout.strip()
+    assert "False" == done.stdout.strip()
 
 
 def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Path) -> None:
