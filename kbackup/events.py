@@ -1,36 +1,79 @@
 """What a command reports while it works: the events, each of them a line of ``--json``.
 
-An event is a frozen dataclass until it leaves the task or the run; its `to_dict` fixes the names
-of the JSON fields, which are a contract.  A task's line and a run's frame are these borders: past
-them, from the driver's end of the line to the screens, an event is plain data.
+An event is a frozen dataclass, from the task or the run to the screens.  `to_json` makes JSON
+values of it for ``--json``, for run records, and for the line between tasks and driver.  The names
+of its fields, their order, and which of them are null or left out, are a contract.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Protocol, Self
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, Final, Protocol, Self
 
+from kbackup import clock
 from kbackup.errors import KbackupError
-from kbackup.records import Facts, TopicPartition
+from kbackup.records import Facts, Span, TopicPartition
 
 Event = dict[str, Any]
-"""An event as plain data: JSON values, with its ``type``."""
+"""An event as JSON values, with its ``type``."""
+
+INLINE: Final = {"json": "inline"}
+"""Metadata of a field whose own fields, or entries, stand in its place in JSON."""
+
+IF_KNOWN: Final = {"json": "if known"}
+"""Metadata of a field that JSON has only where it is not None."""
+
+NOT_SHOWN: Final = {"json": "not shown"}
+"""Metadata of a field that JSON does not have."""
 
 
 class Plain(Protocol):
-    """What can become plain data: an event, or a row of one."""
+    """An event, or a part of one: a dataclass.
 
-    def to_dict(self) -> Event:
-        """Return it as JSON values, under the names of the contract."""
-        ...
+    Its class may have a ``HEAD``: what its JSON begins with, such as ``{"type": "progress"}``.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 Tell = Callable[[Plain], None]
 """Takes events."""
 
-PROGRESS: Final = "progress"
 
-_KNOWN_BY_SOME: Final = ("target", "end", "bytes_read", "bytes_stored")
-"""Fields of a `Progress` that are left out where they are None."""
+def to_json(event: Plain) -> Event:
+    """Return an event, or a part of one, as JSON values.
+
+    A time is a text in RFC 3339, a `Span` its first and its last offset.
+    """
+    if (own := getattr(event, "to_dict", None)) is not None:
+        return dict(own())
+    found: Event = dict(getattr(event, "HEAD", {}))
+    for each in fields(event):
+        value, how = getattr(event, each.name), each.metadata.get("json")
+        if how == "inline":
+            found |= {name: one for name, one in _json(value).items() if name not in found}
+        elif not (how == "not shown" or (how == "if known" and value is None)):
+            found[each.name] = _json(value)
+    return found
+
+
+def _json(value: Any) -> Any:
+    found = value
+    match value:
+        case Enum():
+            found = value.value
+        case datetime():
+            found = clock.rfc3339(value)
+        case Span():
+            found = [value.start_offset, value.end_offset - 1]
+        case Mapping():
+            found = {name: _json(one) for name, one in value.items()}
+        case list() | tuple():
+            found = [_json(one) for one in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            found = to_json(value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +100,7 @@ class Started:
 
     Attributes:
         run: The run's id.
+        command: ``sink`` or ``restore``.
         topics: The topics of the cluster, or of the backup, that it is about.
         group: The consumer group that keeps its positions.
         store: URL of the store.
@@ -64,21 +108,30 @@ class Started:
         own: What only this direction says.
     """
 
+    HEAD: ClassVar = {"type": "start", "v": 1}
+
     run: str
+    command: str
     topics: Sequence[str]
     group: str
     store: str
     topics_dir: str
-    own: SinkStart | RestoreStart
+    own: SinkStart | RestoreStart = field(metadata=INLINE)
 
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        return {
-            "type": "start", "v": 1, "run": self.run,
-            "command": "sink" if isinstance(self.own, SinkStart) else "restore",
-            "topics": list(self.topics), "group": self.group, "store": self.store,
-            "topics_dir": self.topics_dir, **asdict(self.own),
-        }  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """How many partitions a topic has.
+
+    Attributes:
+        source: In the cluster that is backed up; of sinks only.
+        backup: In the backup.
+        target: In the cluster that is restored to; None where there is no such topic yet.
+    """
+
+    source: int | None = field(default=None, kw_only=True, metadata=IF_KNOWN)
+    backup: int
+    target: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +139,13 @@ class SinkTopic:
     """What only a sink plans for a topic.
 
     Attributes:
-        partitions: How many the topic has.
+        objects: How many there will be is not known; `records` and `bytes` likewise.
         offsets: How many offsets are to be read.
     """
 
-    partitions: int
+    objects: None = field(default=None, init=False)
+    records: None = field(default=None, init=False)
+    bytes: None = field(default=None, init=False)
     offsets: int
 
 
@@ -99,14 +154,12 @@ class RestoreTopic:
     """What only a restore plans for a topic.
 
     Attributes:
-        partitions: How many the target has; None where there is none yet.
         objects: Objects to be read.
         records: Records in them, None if that is not known.
         bytes: Bytes of the objects.
         retention_ms: Of a topic that is created; None for one that is there.
     """
 
-    partitions: int | None
     objects: int
     records: int | None
     bytes: int
@@ -120,42 +173,129 @@ class TopicPlanned:
     Attributes:
         source: The topic that is, or was, backed up.
         target: The prefix of its objects; of a restore, the topic that is written to.
+        partitions: How many it has.
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
-        partitions: How many of its partitions the backup has.
-        refusal: Why nothing may be done; None if nothing forbids it.
+        reason: Why nothing may be done; None if nothing forbids it.
+        code: The code of that refusal.
         own: What only this direction plans.
     """
 
+    HEAD: ClassVar = {"type": "plan_topic"}
+
     source: str
     target: str
+    partitions: PartitionCounts
     action: str
-    partitions: int
-    refusal: KbackupError | None
-    own: SinkTopic | RestoreTopic
+    reason: str | None
+    code: str | None
+    own: SinkTopic | RestoreTopic = field(metadata=INLINE)
 
-    @property
-    def code(self) -> str | None:
-        """The code of the refusal; None if nothing forbids it."""
-        return None if self.refusal is None else self.refusal.code
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        target: str,
+        partitions: PartitionCounts,
+        action: str,
+        refusal: KbackupError | None,
+        own: SinkTopic | RestoreTopic,
+    ) -> Self:
+        """Return the plan of a topic that *refusal* forbids; None if nothing forbids it."""
+        reason, code = (None, None) if refusal is None else (str(refusal), refusal.code)
+        return cls(source, target, partitions, action, reason, code, own)
 
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        match self.own:
-            case SinkTopic(source, offsets):
-                partitions: Event = {"source": source, "backup": self.partitions, "target": None}
-                more: Event = {"objects": None, "records": None, "bytes": None, "offsets": offsets}
-            case RestoreTopic(target, objects, records, size, retention_ms):
-                partitions = {"backup": self.partitions, "target": target}
-                more = {
-                    "objects": objects, "records": records, "bytes": size,
-                    "retention_ms": retention_ms,
-                }  # fmt: skip
-        return {
-            "type": "plan_topic", "source": self.source, "target": self.target,
-            "partitions": partitions, "action": self.action,
-            "reason": None if self.refusal is None else str(self.refusal),
-            "code": self.code, **more,
-        }  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class NewestObject:
+    """The object of another tool that a sink goes on after.
+
+    Attributes:
+        key: Its key.
+        first: Offset of its first record.
+        records: How many it holds.
+    """
+
+    key: str
+    first: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlanned:
+    """A sink's plan for a partition: where group and objects left off, what is next.
+
+    Attributes:
+        where: The partition.
+        state: What is to be done.
+        committed: The group's offset; None where it has none.
+        start: Where the sink begins; None where it is refused.
+        end: Where it ends.
+        next_key: The first object that would be stored; None where nothing is to be done.
+        newest: The object that it goes on after, where another tool wrote it.
+        held_up: The open transaction that holds it up, None where there is none.
+    """
+
+    HEAD: ClassVar = {"type": "plan_partition"}
+
+    where: TopicPartition = field(metadata=INLINE)
+    state: str
+    committed: int | None
+    start: int | None
+    end: int
+    next_key: str | None
+    newest: NewestObject | None
+    held_up: Plain | None = field(default=None, metadata=IF_KNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """How far the work on a partition is: a row of a plan, a summary and a run record.
+
+    Attributes:
+        where: The partition that is, or was, backed up.
+        start: The first offset of it to copy; None: nowhere, it is refused.
+        first: Offset of the first record that is safe; None without one.
+        last: That of the last one.
+        records: Records that are safe.
+        objects: Objects stored, or read to their end.
+        bytes_read: Bytes of the records read; of a restore, of the objects read.
+        end: Where the work ends, as far as that is known.
+        committed: The next offset to copy, as committed; None before anything is.
+        lag: Offsets that are left; None where start or end is not known.
+        state: What is to be done, or what has become of it.
+        filtered: Records that a transform left out; None before a task has ended its work on it.
+        held_up: The open transaction that holds it up, None where there is none.
+        target: The topic that is written to; of restores only.
+        planned_objects: File sets to be read; of restores only.
+        duplicates: Records that several objects hold; of restores that have ended.
+        bytes_stored: Bytes of the objects stored; of sinks only.
+        skipped: Records, or objects, that were left out because they are bad.
+        skipped_offsets: The first and last of each range of them; of sinks only.
+        nulls_left_out: Records left out because they have no value; of sinks that have ended.
+        group_offset: The group's offset; of a sink's plan only.
+    """
+
+    where: TopicPartition = field(metadata=INLINE)
+    start: int | None
+    first: int | None
+    last: int | None
+    records: int
+    objects: int
+    bytes_read: int
+    end: int | None
+    committed: int | None
+    lag: int | None
+    state: str
+    filtered: int | None = field(default=None, metadata=IF_KNOWN)
+    held_up: Plain | None = field(default=None, metadata=IF_KNOWN)
+    target: str | None = field(default=None, metadata=IF_KNOWN)
+    planned_objects: int | None = field(default=None, metadata=IF_KNOWN)
+    duplicates: int | None = field(default=None, metadata=IF_KNOWN)
+    bytes_stored: int | None = field(default=None, metadata=IF_KNOWN)
+    skipped: int | None = field(default=None, metadata=IF_KNOWN)
+    skipped_offsets: Sequence[Span] | None = field(default=None, metadata=IF_KNOWN)
+    nulls_left_out: int | None = field(default=None, metadata=IF_KNOWN)
+    group_offset: int | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +303,12 @@ class Planned:
     """What is to be done with each partition, for the display.
 
     Attributes:
-        rows: One for each.
+        partitions: A row for each.
     """
 
-    rows: Sequence[Plain]
+    HEAD: ClassVar = {"type": "plan"}
 
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        return {"type": "plan", "partitions": [row.to_dict() for row in self.rows]}
+    partitions: Sequence[Plain]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,33 +328,18 @@ class Progress:
         bytes_stored: Bytes of the objects that were stored; None where records are written.
     """
 
+    HEAD: ClassVar = {"type": "progress"}
+
     run: str
-    where: TopicPartition
+    where: TopicPartition = field(metadata=INLINE)
     committed: int | None
     records: int
     objects: int
     open: int
-    target: str | None = None
-    end: int | None = None
-    bytes_read: int | None = None
-    bytes_stored: int | None = None
-
-    def to_dict(self) -> Event:
-        """Return the event as plain data, without the fields that are None."""
-        given = {name: getattr(self, name) for name in _KNOWN_BY_SOME}
-        return {
-            "type": PROGRESS, "run": self.run, "topic": self.where.topic,
-            "partition": self.where.partition, "committed": self.committed,
-            "records": self.records, "objects": self.objects, "open": self.open,
-            **{name: value for name, value in given.items() if value is not None},
-        }  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, event: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
-        where = TopicPartition(event["topic"], event["partition"])
-        names = (entry.name for entry in fields(cls) if entry.name != "where")
-        return cls(where=where, **{name: event[name] for name in names if name in event})
+    target: str | None = field(default=None, metadata=IF_KNOWN)
+    end: int | None = field(default=None, metadata=IF_KNOWN)
+    bytes_read: int | None = field(default=None, metadata=IF_KNOWN)
+    bytes_stored: int | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,16 +347,18 @@ class Warned:
     """Something to know that ends nothing.
 
     Attributes:
+        run: The run's id; None for a command that only looks.
         code: What kind of thing, for scripts.
         text: One sentence.
-        run: The run's id; None for a command that only looks.
         place: Further fields, as plain JSON values: what it is about.
     """
 
+    HEAD: ClassVar = {"type": "warning"}
+
+    run: str | None = field(default=None, kw_only=True, metadata=IF_KNOWN)
     code: str
     text: str
-    run: str | None = None
-    place: Mapping[str, Any] = field(default_factory=dict)
+    place: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
 
     @classmethod
     def about(
@@ -241,12 +366,7 @@ class Warned:
     ) -> Self:
         """Return a warning about a partition."""
         place = {"topic": where.topic, "partition": where.partition, **more}
-        return cls(code, text, run, place)
-
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        run = {} if self.run is None else {"run": self.run}
-        return {"type": "warning", **run, "code": self.code, "text": self.text, **self.place}
+        return cls(code, text, place, run=run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,21 +376,50 @@ class ObjectStored:
     Attributes:
         run: The run's id.
         key: The object.
-        facts: What it holds.
+        first: Offset of its first record.
+        last: Offset of its last record.
+        records: How many it holds.
         bytes: Its size.
+        min_timestamp: In ms since the epoch; None where no record has one.
+        max_timestamp: Likewise.
+        sha256: Of its bytes.
     """
+
+    HEAD: ClassVar = {"type": "object"}
 
     run: str
     key: str
-    facts: Facts
+    first: int
+    last: int
+    records: int
     bytes: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    sha256: str
 
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        facts = self.facts
-        return {
-            "type": "object", "run": self.run, "key": self.key, "first": facts.first_offset,
-            "last": facts.last_offset, "records": facts.records, "bytes": self.bytes,
-            "min_timestamp": facts.min_timestamp, "max_timestamp": facts.max_timestamp,
-            "sha256": facts.sha256,
-        }  # fmt: skip
+    @classmethod
+    def of(cls, run: str, key: str, facts: Facts, size: int) -> Self:
+        """Return the event of an object that holds what *facts* say."""
+        return cls(
+            run, key, facts.first_offset, facts.last_offset, facts.records, size,
+            facts.min_timestamp, facts.max_timestamp, facts.sha256,
+        )  # fmt: skip
+
+
+_BY_TYPE: Final[Mapping[str, type[Progress | Warned | ObjectStored]]] = {
+    kind.HEAD["type"]: kind for kind in (Progress, Warned, ObjectStored)
+}
+
+
+def from_json(data: Mapping[str, Any]) -> Progress | Warned | ObjectStored | None:
+    """Read what a task tells the screen: what `to_json` made of it; None for anything else."""
+    kind = _BY_TYPE.get(data["type"])
+    if kind is None:
+        return None
+    given = {name: value for name, value in data.items() if name != "type"}
+    if kind is Progress:
+        given["where"] = TopicPartition(given.pop("topic"), given.pop("partition"))
+    elif kind is Warned:
+        place = given.keys() - {"run", "code", "text"}
+        given["place"] = {name: given.pop(name) for name in sorted(place)}
+    return kind(**given)

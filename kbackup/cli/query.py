@@ -66,7 +66,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
             f"{topic}: its objects do not store every offset: rows after a hole have offsets too "
             "low"
         )
-        session.tell(summary.warn("counted_offsets", text).to_dict())
+        session.tell(summary.warn("counted_offsets", text))
     answer = ask(sql, found, found.topics, wiring.engine_settings(settings, find_jvm()))
     if found.missing:
         summary.fail(incomplete(found.missing))

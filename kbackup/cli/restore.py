@@ -85,7 +85,7 @@ def settle_command(**parameters: Any) -> None:
         cluster, store = world.kafka.cluster(), open_store(world.store)
         try:
             for event in settle(settings, cluster, store, world.clock, summary, _agree()):
-                session.tell(event.to_dict())
+                session.tell(event)
         except KbackupError as error:
             summary.fail(error)
         return summary.finish()

@@ -22,7 +22,7 @@ from kbackup.clock import Clock, SystemClock
 from kbackup.config import ConfigIssue, Loaded, Settings
 from kbackup.config.issues import is_secret
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Plain, to_json
 from kbackup.runs.context import Stop
 from kbackup.runs.summary import Summary
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Tell = Callable[[Event], None]
+Tell = Callable[[Plain | Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,9 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event
     stop = Stop()
     facts = {"version": kbackup.__version__, "config_sha256": fingerprint(loaded)}
 
-    def tell(event: Event) -> None:
-        shown.tell({**event, **facts} if event["type"] == "start" else event)
+    def tell(event: Plain | Event) -> None:
+        said = event if isinstance(event, dict) else to_json(event)
+        shown.tell({**said, **facts} if said["type"] == "start" else said)
 
     try:
         with shown, _signals(stop, is_asked=words in _ASKED_TO_STOP):
@@ -456,4 +457,4 @@ class OpenedBackup:
     def tell(self, events: Iterable[Plain]) -> None:
         """Report all *events*."""
         for event in events:
-            self.session.tell(event.to_dict())
+            self.session.tell(event)

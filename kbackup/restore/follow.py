@@ -16,7 +16,7 @@ from typing import Any, Final, Unpack
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
-from kbackup.events import PROGRESS, Event, Planned, Progress
+from kbackup.events import Event, Planned, Progress, from_json
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
@@ -185,10 +185,11 @@ class KeptTasks:
         return [each for each in found if not isinstance(each, NotBegun)]
 
     def _hear(self, event: Event) -> None:
-        if event["type"] == PROGRESS:
-            self.frame.tell(self.account.progress(Progress.from_dict(event)))
-        else:
-            self.frame.show(event)
+        said = from_json(event)
+        if isinstance(said, Progress):
+            said = self.account.progress(said)
+        if said is not None:
+            self.frame.tell(said)
 
 
 OVERDUE_S: Final = 600.0
@@ -369,7 +370,7 @@ class Following:
         for name in there - sources - self._planner.unplanned:
             self._take_up(name)  # none of its records has a topic: nothing is in their way
         good = self._begun(plan, cluster, agree)
-        self._tell(Planned(self._account.rows()))
+        self._tell(Planned([row.shown() for row in self._account.rows()]))
         homes = {at: None if self._routes is None else self._routes.home(at) for at in taken.sets}
         reached = {at: said.ledger(at).reached() for at in homes}
         self._account.ends({at: (reached[at], home) for at, home in homes.items()})

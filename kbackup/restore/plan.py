@@ -8,7 +8,7 @@ from kbackup.catalog.listing import FileSet, frozen
 from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, RefusedError
-from kbackup.events import RestoreTopic, TopicPlanned
+from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
 from kbackup.naming import Layout
 from kbackup.naming.renaming import rename
@@ -82,12 +82,11 @@ class PlannedTopic:
     def event(self) -> TopicPlanned:
         """Return the plan's line of this topic."""
         retention_ms = self.config["retention.ms"] if self.action == "create" else None
-        own = RestoreTopic(
-            self.target.partitions, self.objects, self.records, self.stored_bytes, retention_ms
-        )
-        return TopicPlanned(
-            self.intent.source, self.intent.target, self.action, self.intent.partitions,
-            self.refusals[0] if self.refusals else None, own,
+        return TopicPlanned.of(
+            self.intent.source, self.intent.target,
+            PartitionCounts(self.intent.partitions, self.target.partitions),
+            self.action, self.refusals[0] if self.refusals else None,
+            RestoreTopic(self.objects, self.records, self.stored_bytes, retention_ms),
         )  # fmt: skip
 
 

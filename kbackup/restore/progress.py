@@ -15,7 +15,16 @@ from typing import Any, Final, Self, TextIO
 
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, Failure, KbackupError, ObjectKeyError
-from kbackup.events import Event, Progress, RestoreStart, Started, Tell, TopicPlanned, Warned
+from kbackup.events import (
+    Event,
+    Progress,
+    RestoreStart,
+    Started,
+    Tell,
+    TopicPlanned,
+    Warned,
+    to_json,
+)
 from kbackup.kafka import Cluster
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import APPEND_TIME
@@ -293,7 +302,7 @@ class Remarks:
 
     def plans(self) -> list[Event]:
         """Return the latest plan of each topic."""
-        return [plan.to_dict() for plan in self._plans.values()]
+        return [to_json(plan) for plan in self._plans.values()]
 
     def plan(self, topic: PlannedTopic) -> None:
         """Report what is planned for a topic where that is news, and what is odd about it."""
@@ -373,7 +382,7 @@ class Remarks:
             number += 1
 
     def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
-        return Warned(code, text, self._summary.run, place)
+        return Warned(code, text, place, run=self._summary.run)
 
 
 def _placed(place: Subject) -> Mapping[str, Any]:
@@ -410,5 +419,5 @@ def tell_start(
         "transforms": [step.alias for step in settings.transforms],
     }
     own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
-    started = Started(summary.run, topics, group, settings.url, settings.topics_dir, own)
+    started = Started(summary.run, "restore", topics, group, settings.url, settings.topics_dir, own)
     tell(started)

@@ -8,7 +8,7 @@ from kbackup import errors
 from kbackup.catalog import listing
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import PROGRESS, Event, Planned, Progress
+from kbackup.events import Event, Planned, Progress, Tell, from_json, to_json
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import target, transaction
@@ -24,7 +24,7 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
-from kbackup.runs.context import RunContext, Show, Stop
+from kbackup.runs.context import RunContext, Stop
 from kbackup.runs.environment import Environment
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -44,7 +44,7 @@ class RestoreRun:
 
     Args:
         settings: The configuration.
-        show: Takes events as plain data, for the screen.
+        tell: Takes events, for the screen.
         stop: When set, the run ends at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         agree: Asks a person; None if nobody can be asked.
@@ -53,12 +53,12 @@ class RestoreRun:
     def __init__(
         self,
         settings: Settings,
-        show: Show,
+        tell: Tell,
         stop: Stop,
         world: Environment,
         agree: Agree | None = None,
     ) -> None:
-        frame = self._frame = RunContext.of("restore", settings, show, stop, world)
+        frame = self._frame = RunContext.of("restore", settings, tell, stop, world)
         self._agree = agree
         self._summary = frame.summary
         self._skip_list = SkipList(settings.skipped_file, frame.run)
@@ -127,7 +127,7 @@ class RestoreRun:
     def finish(self) -> Event:
         """Return the summary as it is now."""
         with self._account.lock:
-            self._summary.partitions = [row.to_dict() for row in self._account.rows()]
+            self._summary.partitions = [to_json(row.shown()) for row in self._account.rows()]
             summary = self._frame.finish()
             return summary if self._following is None else summary | self._following.facts()
 
@@ -247,7 +247,7 @@ class RestoreRun:
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]
         tell_start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
-        self._summary.facts["plan"] = [topic.event().to_dict() for topic in plan.topics]
+        self._summary.facts["plan"] = [to_json(topic.event()) for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())
             for error in topic.refusals:
@@ -261,7 +261,7 @@ class RestoreRun:
             for unit in topic.units:
                 self._account.plan(unit)
         self._schemas.show()
-        self._frame.tell(Planned(self._account.rows()))
+        self._frame.tell(Planned([row.shown() for row in self._account.rows()]))
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         frame, settings = self._frame, self._frame.settings
@@ -325,10 +325,11 @@ class RestoreRun:
         )
 
     def _hear(self, event: Event) -> None:
-        if event["type"] == PROGRESS:
-            self._frame.tell(self._account.progress(Progress.from_dict(event)))
-        else:
-            self._frame.show(event)
+        said = from_json(event)
+        if isinstance(said, Progress):
+            said = self._account.progress(said)
+        if said is not None:
+            self._frame.tell(said)
 
     def _audit(
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]

@@ -385,7 +385,7 @@ class RestorePartitionTask:
 
     def _log(self, code: str, error: KbackupError, files: FileSet) -> None:
         if self.job.on_error == "log":
-            self.line.tell(Warned(code, str(error), self.job.run, {"key": files.id}))
+            self.line.tell(Warned(code, str(error), {"key": files.id}, run=self.job.run))
 
     def _count(self, **more: int) -> None:
         self._open.count(**more)

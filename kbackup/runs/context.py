@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, Self, Unpack
 
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Tell, from_json
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
@@ -108,9 +108,6 @@ RECORD_S: Final = 20.0
 _USAGE: Final = (2, 8)
 """Exit codes of errors that are raised: the run was asked for wrongly, or may not begin."""
 
-Show = Callable[[Event], None]
-"""Takes events as plain data, for the screen."""
-
 
 class RunCommand(Protocol):
     """What one kind of run does within the frame."""
@@ -152,7 +149,7 @@ class RunContext:
 
     Attributes:
         settings: The configuration.
-        show: Takes events that are plain data already: those of tasks.
+        tell: Takes events, for the screen.
         stop: When set, the run ends at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         run: The run's id.
@@ -162,7 +159,7 @@ class RunContext:
     """
 
     settings: Settings
-    show: Show
+    tell: Tell
     stop: Stop
     world: Environment
     run: str
@@ -172,12 +169,12 @@ class RunContext:
 
     @classmethod
     def of(
-        cls, command: str, settings: Settings, show: Show, stop: Stop, world: Environment
+        cls, command: str, settings: Settings, tell: Tell, stop: Stop, world: Environment
     ) -> Self:
         """Return the frame of a new run of *command*, ``sink`` or ``restore``."""
         run = history.new_run_id(world.clock.now())
         summary = Summary(run, command)
-        return cls(settings, show, stop, world, run, summary, wiring.layout(settings), Timings())
+        return cls(settings, tell, stop, world, run, summary, wiring.layout(settings), Timings())
 
     def __call__(
         self, errand: RunCommand, beside: AbstractContextManager[object] | None = None
@@ -218,9 +215,11 @@ class RunContext:
             if has_begun:
                 errand.record(store)
 
-    def tell(self, event: Plain) -> None:
-        """Show an event of the run's own."""
-        self.show(event.to_dict())
+    def hear(self, event: Event) -> None:
+        """Show what a task tells the screen."""
+        told = from_json(event)
+        if told is not None:
+            self.tell(told)
 
     def finish(self) -> Event:
         """Return the summary line as it is now."""

@@ -31,7 +31,7 @@ from typing_extensions import TypedDict
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import Event
+from kbackup.events import Event, to_json
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
@@ -337,7 +337,7 @@ def write_success(
     facts = {part: summary[part] for part in ("run", "names", "last_success")}
     key = _success_key(layout, summary["names"])
     rows = [
-        {"topic": where.topic, "partition": where.partition, **each.to_dict()}
+        {"topic": where.topic, "partition": where.partition, **to_json(each)}
         for where, each in sorted(held_up.items())
     ]
     put_json(store, key, {**facts, "topics_dir": layout.topics_dir, "held_up": rows})

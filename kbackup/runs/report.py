@@ -1,12 +1,11 @@
 """How far the work on each partition is: as tasks report it, and as screens show it.
 
 A task keeps a `PartitionReport` of each partition and replaces it as the work continues; the
-driver keeps a `Row` of it, which the screens and the run record show.  What a task commits beside
-an offset is a `CommitMetadata`; whoever continues there reads it.
+driver keeps a `Row` of it, and `Row.shown` is what screens and run records show.  What a task
+commits beside an offset is a `CommitMetadata`; whoever continues there reads it.
 
 Each of them has what both directions share, and of the other type what one direction alone knows:
-``PartitionReport[OfSink]``, ``Bookmark[Mark]``.  They cross processes as plain data, whose names
-`PartitionReport.to_dict` and `CommitMetadata.to_metadata` fix.
+``PartitionReport[OfSink]``, ``CommitMetadata[Mark]``.
 
 Consumers of committed records read no further than the first offset of a transaction that is open.
 While it is open, all that follows is kept from a backup too: for moments as a rule, and until
@@ -14,13 +13,13 @@ somebody ends it where its producer is gone and the coordinator has lost it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from kbackup import clock
 from kbackup.errors import Failure
-from kbackup.events import Event, Progress
+from kbackup.events import NOT_SHOWN, PartitionRow, Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import NOTHING, CommitMetadata, Done, LastObject
 
@@ -53,7 +52,7 @@ class HeldUp:
     since: float
     until: float | None = None
     waits: tuple[int, float] | None = None
-    is_at_start: bool = False
+    is_at_start: bool = field(default=False, metadata=NOT_SHOWN)
 
     @classmethod
     def of(cls, log: Span, end: int, now: float) -> Self | None:
@@ -102,16 +101,9 @@ class HeldUp:
             "kafka-transactions.sh find-hanging"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "offset": self.offset, "end": self.end, "seen": self.seen, "since": self.since,
-            "until": self.until, "waits": self.waits,
-        }  # fmt: skip
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned.
+        """Read what `to_json` made of it.
 
         Raises:
             KeyError: If it is anything else.
@@ -149,7 +141,7 @@ class OneDirection(Protocol):
         ...
 
     def row(self, done: Done, *, is_reported: bool) -> Mapping[str, Any]:
-        """Return the fields that only this direction's rows have, in JSON."""
+        """Return the fields of a `PartitionRow` that only this direction has."""
         ...
 
 
@@ -225,10 +217,10 @@ class OfSink:
         return {"bytes_stored": done.bytes_stored}
 
     def row(self, done: Done, *, is_reported: bool) -> dict[str, Any]:
-        """Return the fields that only a sink's rows have, in JSON."""
+        """Return the fields that only a sink's rows have."""
         found = {
             "bytes_stored": done.bytes_stored, "skipped": done.bad_records,
-            "skipped_offsets": [[span.start_offset, span.end_offset - 1] for span in self.skipped],
+            "skipped_offsets": self.skipped,
         }  # fmt: skip
         return found | {"nulls_left_out": done.nulls} if is_reported else found
 
@@ -278,7 +270,7 @@ class OfRestore:
         return {"bytes_read": done.bytes_read}
 
     def row(self, done: Done, *, is_reported: bool) -> dict[str, Any]:
-        """Return the fields that only a restore's rows have, in JSON."""
+        """Return the fields that only a restore's rows have."""
         found = {"target": self.target, "planned_objects": self.planned_objects}
         left_out = done.bad_records + done.bad_objects
         more = {"duplicates": done.duplicates, "skipped": left_out}
@@ -331,15 +323,13 @@ class Row(Generic[Own]):
         report = replace(report, committed=said.committed, end=max(ends, default=None), done=done)
         return replace(self, report=report)
 
-    def to_dict(self) -> Event:
-        """Return what plan, summary and run record say of the partition, in JSON."""
+    def shown(self) -> PartitionRow:
+        """Return what plan, summary and run record say of the partition."""
         report, done = self.report, self.report.done
-        return {
-            "topic": report.where.topic, "partition": report.where.partition,
-            "start": report.start, "first": done.first, "last": done.last,
-            "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
-            "end": self.end, "committed": report.committed, "lag": self.lag, "state": self.state,
-            **({"filtered": done.filtered} if self.is_reported else {}),
-            **({} if report.held_up is None else {"held_up": report.held_up.to_dict()}),
+        return PartitionRow(
+            report.where, report.start, done.first, done.last, done.records, done.objects,
+            done.bytes_read, self.end, report.committed, self.lag, self.state,
+            filtered=done.filtered if self.is_reported else None,
+            held_up=report.held_up,
             **report.own.row(done, is_reported=self.is_reported),
-        }  # fmt: skip
+        )  # fmt: skip

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any, Final, Self
 
 from kbackup.errors import Failure, KbackupError, StoppedError, worst
-from kbackup.events import Event, Warned
+from kbackup.events import Event, Warned, to_json
 from kbackup.records import TopicPartition
 from kbackup.runs.report import HeldUp
 
@@ -51,7 +51,7 @@ class Summary:
 
     def warn(self, code: str, text: str, **place: Any) -> Warned:
         """Take a warning; return it, to be told."""
-        warned = Warned(code, text, self.run, place)
+        warned = Warned(code, text, place, run=self.run)
         self._warnings.append(warned)
         return warned
 
@@ -70,8 +70,8 @@ class Summary:
             del self.remarks[key]
         news = []
         for where, each in found.items():
-            place = {"topic": where.topic, "partition": where.partition}
-            said = self.remarks[HELD_UP, where] = Warned(HELD_UP, each.text(where), self.run, place)
+            said = Warned.about(where, HELD_UP, each.text(where), self.run)
+            self.remarks[HELD_UP, where] = said
             if self._told.get(where) != (each.since, each.is_long):
                 self._told[where] = each.since, each.is_long
                 news.append(said)
@@ -121,7 +121,7 @@ class Summary:
             "partitions": self.partitions,
             "topics": _topics(self.partitions),
             "errors": [failure.to_dict() for failure in self._all_errors()],
-            "warnings": [one.to_dict() for one in (*self._warnings, *self.remarks.values())],
+            "warnings": [to_json(one) for one in (*self._warnings, *self.remarks.values())],
             **self.facts,
         }
 

@@ -1,7 +1,7 @@
 """The rows of a summary: the plan for each partition and its outcome, and what is told of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import RLock
 from typing import Final
 
@@ -9,6 +9,10 @@ from kbackup.config import Settings
 from kbackup.errors import Failure, StoppedError, TopicChangedError, TopicDeletedError, counted
 from kbackup.events import (
     Event,
+    NewestObject,
+    PartitionCounts,
+    PartitionPlanned,
+    PartitionRow,
     Planned,
     Progress,
     SinkStart,
@@ -74,68 +78,34 @@ def refused_topics(plan: SinkPlan) -> set[str]:
     return others | (found - going)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
-    """What is to be done with a partition, for the display.
-
-    Attributes:
-        at: The partition.
-    """
-
-    at: SinkPartitionPlan
-
-    def to_dict(self) -> Event:
-        """Return the row as plain data."""
-        at, group = self.at, self.at.seen.committed
-        start = at.start.offset if at.start is not None else at.seen.log.end_offset
-        return {
-            "topic": at.where.topic, "partition": at.where.partition, "start": start,
-            "end": at.seen.log.end_offset, "committed": start, "state": at.state,
-            "group_offset": None if group is None else group.offset,
-            **_held_up(at),
-        }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlanned:
-    """The plan's line of a partition: where group and objects left off, what is next.
-
-    Attributes:
-        at: The partition.
-        next_key: The first object that would be stored; None where nothing is to be done.
-    """
-
-    at: SinkPartitionPlan
-    next_key: str | None
-
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        at, group, left = self.at, self.at.seen.committed, self.at.seen.inherited
-        newest = left.counted[0] if isinstance(left, Inherited) else None
-        return {
-            "type": "plan_partition", "topic": at.where.topic, "partition": at.where.partition,
-            "state": at.state, "committed": None if group is None else group.offset,
-            "start": None if at.start is None else at.start.offset, "end": at.seen.log.end_offset,
-            "next_key": self.next_key,
-            "newest": None if newest is None else {
-                "key": newest.key, "first": newest.start_offset, "records": newest.records,
-            },
-            **_held_up(at),
-        }  # fmt: skip
-
-
-def _held_up(at: SinkPartitionPlan) -> Event:
-    """Return what is said of the open transaction that holds a partition up."""
-    held_up = at.seen.held_up
-    return {} if held_up is None else {"held_up": held_up.to_dict()}
+def planned_row(at: SinkPartitionPlan) -> PartitionRow:
+    """Return what is to be done with a partition, for the display."""
+    group, end = at.seen.committed, at.seen.log.end_offset
+    start = end if at.start is None else at.start.offset
+    return replace(
+        row_of(at).shown(), start=start, end=end, committed=start, held_up=at.seen.held_up,
+        group_offset=None if group is None else group.offset,
+    )  # fmt: skip
 
 
 def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[PartitionPlanned]:
     """Yield the plan's line of each partition."""
     key = next_keys(settings)
     for at in plan.partitions:
-        unit = at.unit()
-        yield PartitionPlanned(at, None if unit is None else key(at.where, unit.span))
+        unit, group, left = at.unit(), at.seen.committed, at.seen.inherited
+        newest = left.counted[0] if isinstance(left, Inherited) else None
+        yield PartitionPlanned(
+            at.where,
+            at.state,
+            committed=None if group is None else group.offset,
+            start=None if at.start is None else at.start.offset,
+            end=at.seen.log.end_offset,
+            next_key=None if unit is None else key(at.where, unit.span),
+            newest=None if newest is None else NewestObject(
+                newest.key, newest.start_offset, newest.records
+            ),
+            held_up=at.seen.held_up,
+        )  # fmt: skip
 
 
 def plan_topics(
@@ -153,9 +123,10 @@ def plan_topics(
         units = [unit for at in mine if (unit := at.unit()) is not None]
         action = "resume" if begun else "create"
         action = "refuse" if refusal is not None else action if units else "done"
-        yield TopicPlanned(
-            name, layout.prefix(routes.topic(name)), action, stored, refusal,
-            SinkTopic(topic.partitions, sum(len(unit.span) for unit in units)),
+        yield TopicPlanned.of(
+            name, layout.prefix(routes.topic(name)),
+            PartitionCounts(stored, source=topic.partitions), action, refusal,
+            SinkTopic(sum(len(unit.span) for unit in units)),
         )  # fmt: skip
 
 
@@ -329,6 +300,7 @@ class News:
         own = SinkStart(settings.format_class, settings.view, settings.flush_size)
         started = Started(
             self._summary.run,
+            "sink",
             sorted(plan.topics),
             plan.group,
             settings.url,
@@ -344,7 +316,7 @@ class News:
 
     def planned(self, plan: SinkPlan) -> None:
         """Report what is planned for each partition, for the display."""
-        self._tell(Planned([PlanRow(at) for at in plan.partitions]))
+        self._tell(Planned([planned_row(at) for at in plan.partitions]))
 
     def no_topic(self) -> None:
         """Report that there is nothing to back up: a run that ends there made no backup."""

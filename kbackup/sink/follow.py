@@ -518,7 +518,7 @@ class FollowedPartitions:
             )
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
-            self.line.tell(Warned("gap", text, self.job.run))
+            self.line.tell(Warned("gap", text, run=self.job.run))
         return gaps
 
     def _report(self, watch: Watch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from kbackup.errors import Failure
-from kbackup.events import Event
+from kbackup.events import Event, to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import Done, LastObject
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
@@ -53,7 +53,7 @@ class Examined:
             "until": own.until,
             "done": report.done.to_dict(),
             **({} if report.failure is None else {"failure": report.failure.to_dict()}),
-            **({} if report.held_up is None else {"held_up": report.held_up.to_dict()}),
+            **({} if report.held_up is None else {"held_up": to_json(report.held_up)}),
         }
 
     @classmethod

@@ -22,12 +22,12 @@ from kbackup.errors import (
     IncompleteBackupError,
     KbackupError,
 )
-from kbackup.events import Event, Planned
+from kbackup.events import Event, Planned, Tell, to_json
 from kbackup.kafka import Cluster
 from kbackup.naming.places import Place
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
-from kbackup.runs.context import RunContext, Show, Stop
+from kbackup.runs.context import RunContext, Stop
 from kbackup.runs.environment import Environment
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked
@@ -60,8 +60,8 @@ class Repair:
 class RepairRun:
     """One repair, from settings to summary: an `RunCommand`."""
 
-    def __init__(self, settings: Settings, show: Show, stop: Stop, world: Environment) -> None:
-        self._frame = RunContext.of("sink", settings, show, stop, world)
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: Environment) -> None:
+        self._frame = RunContext.of("sink", settings, tell, stop, world)
         self._summary = self._frame.summary
 
     def __call__(self) -> Event:
@@ -85,7 +85,9 @@ class RepairRun:
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be written."""
         found = self._plan(cluster, store)
-        self._summary.partitions = [accounting.row_of(repair.at).to_dict() for repair in found]
+        self._summary.partitions = [
+            to_json(accounting.row_of(repair.at).shown()) for repair in found
+        ]
 
     def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
         """Write the objects again; no record is left, since nothing new is backed up.
@@ -121,7 +123,7 @@ class RepairRun:
                 found.append(plan.repair(place))
             except IncompleteBackupError as error:
                 self._summary.fail(error)
-        self._frame.tell(Planned([accounting.PlanRow(repair.at) for repair in found]))
+        self._frame.tell(Planned([accounting.planned_row(repair.at) for repair in found]))
         return found
 
     def _write(self, repairs: Sequence[Repair], number: int, store: Store) -> None:
@@ -136,10 +138,10 @@ class RepairRun:
         job = replace(job, flush_tail=True, points=False, errors=errors)
         task = functools.partial(back_up, job)
         of_partition = {repair.at.where: repair for repair in repairs}
-        for report in frame.begun(frame.tasks(task, units, frame.show)):
+        for report in frame.begun(frame.tasks(task, units, frame.hear)):
             repair = of_partition[report.where]
             row = accounting.after(accounting.row_of(repair.at), report)
-            self._summary.partitions.append(row.to_dict())
+            self._summary.partitions.append(to_json(row.shown()))
             if report.failure is not None:
                 self._summary.fail(report.failure)
             else:

@@ -12,11 +12,11 @@ from typing import Final
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
-from kbackup.events import PROGRESS, Event, Plain, Progress
+from kbackup.events import Event, Plain, Progress, Tell, from_json, to_json
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
-from kbackup.runs.context import Periodic, RunContext, Show, Stop, linked
+from kbackup.runs.context import Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.environment import Environment
 from kbackup.runs.history import RunRecord
@@ -49,7 +49,7 @@ class SinkRun:
 
     Args:
         settings: The configuration.
-        show: Takes events.
+        tell: Takes events.
         stop: Ends the run at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         every: Files of full records end at multiples of this many offsets, or of ``flush.size``
@@ -57,9 +57,9 @@ class SinkRun:
     """
 
     def __init__(
-        self, settings: Settings, show: Show, stop: Stop, world: Environment, every: int = EVERY
+        self, settings: Settings, tell: Tell, stop: Stop, world: Environment, every: int = EVERY
     ) -> None:
-        frame = self._frame = RunContext.of("sink", settings, show, stop, world)
+        frame = self._frame = RunContext.of("sink", settings, tell, stop, world)
         self._summary = frame.summary
         self._account = SinkProgress(self._summary)
         self._news = News(settings, self._summary, frame.tell)
@@ -282,12 +282,13 @@ class SinkRun:
             return
         if event["type"] in TO_DRIVER:
             return
-        if event["type"] == PROGRESS:
-            said = Progress.from_dict(event)
+        said = from_json(event)
+        if isinstance(said, Progress):
             if not said.open:  # a commit, and a part of the ledger before it
                 self._ledger.note(said.where.topic)
-            event = {**event, "end": self._account.progress(said)}
-        self._frame.show(event)
+            said = replace(said, end=self._account.progress(said))
+        if said is not None:
+            self._frame.tell(said)
 
     def _account_for(self, report: PartitionReport[OfSink]) -> bool:
         """Take in a report, and announce what it left out; as `Account.take`."""
@@ -313,7 +314,7 @@ class SinkRun:
         with self._account.lock:
             held_up = self._account.held_up()
             self._news.held_up(held_up)
-            self._summary.partitions = [row.to_dict() for row in self._account.rows()]
+            self._summary.partitions = [to_json(row.shown()) for row in self._account.rows()]
             summary = self._frame.finish()
             until = self._account.until()
         good: datetime | None = None

@@ -321,7 +321,7 @@ class Placing:
                 done = replace(done, records=done.records + file.facts.records, first=first)
                 if ends_with is None or (ends_with.last_offset or 0) < facts.last_offset:
                     ends_with = LastObject(file.key, facts.last_offset, size=rows[-1].bytes)
-            self.line.tell(ObjectStored(self.job.run, file.key, file.facts, file.body.size))
+            self.line.tell(ObjectStored.of(self.job.run, file.key, file.facts, file.body.size))
         stands = report.own.bookmark
         last = LastObject() if stands is None else stands.of
         if ends_with is not None:

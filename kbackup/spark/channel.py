@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Plain, to_json
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Hub:
         So a task that Spark runs again knows what the one before it knew.  Each task decides by
         itself whether an order concerns it.
         """
-        text = json.dumps(order.to_dict()).encode() + b"\n"
+        text = json.dumps(to_json(order)).encode() + b"\n"
         with self._lock:
             self._orders.append(text)
             for line in self._lines:
@@ -162,7 +162,7 @@ class Hub:
     def _answer(self, answers: Sequence[tuple[int, Plain]]) -> None:
         for who, order in answers:
             if who in self._tasks:
-                _send(self._tasks[who], json.dumps(order.to_dict()).encode() + b"\n")
+                _send(self._tasks[who], json.dumps(to_json(order)).encode() + b"\n")
 
     def _tell(self, event: Event) -> None:
         """Pass *event* on; a display that fails must not look like a driver that has died."""
@@ -210,7 +210,7 @@ class Line:
             return
         try:
             with self._sending:  # two threads would mix their lines
-                self._socket.sendall(json.dumps(event.to_dict()).encode() + b"\n")
+                self._socket.sendall(json.dumps(to_json(event)).encode() + b"\n")
         except OSError:
             self._lose()
 

@@ -52,6 +52,7 @@ from tests.simulation.product import (
 from tests.simulation.promises import CODES
 from tests.simulation.script import HOSTS, Step
 from tests.simulation.truth import partition_of
+from tests.support.telling import telling
 
 
 class MixedPlay(MixedStage):
@@ -377,7 +378,7 @@ class MixedPlay(MixedStage):
         process, told = self._host(rng), list[Any]()
         summary = self._survive(
             process,
-            lambda: RepairRun(settings, told.append, Stop(), self._world(process))(),
+            lambda: RepairRun(settings, telling(told), Stop(), self._world(process))(),
         )
         ended = self._end("repair", process, summary, told)
         self.history.append(Note(f"repair of {key} ended with {ended and ended.code}"))

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.determinism import Clock, SerialBeats
-from tests.simulation.product import Event, Line, Plain, ReportingDesk, SpanWorker, deal
+from tests.simulation.product import Event, Line, Plain, ReportingDesk, SpanWorker, deal, to_json
 
 REQUESTS_MAX = 20_000
 """A run that asks more often than this goes round in circles."""
@@ -213,7 +213,7 @@ class SideBySide:
         """Pass on what the driver says to single tasks."""
         for who, order in answers:
             if who in self._lines:
-                self._lines[who].take(json.loads(json.dumps(order.to_dict())))
+                self._lines[who].take(json.loads(json.dumps(to_json(order))))
 
     def hear(self, who: int, event: Event) -> None:
         """Take what a task says, unless it is dead."""
@@ -267,7 +267,7 @@ class SeatLine(Line):
     def __init__(self, tasks: SideBySide, who: int) -> None:
         super().__init__(None)
         self._tasks, self._who = tasks, who
-        self.tell = lambda event: tasks.hear(who, json.loads(json.dumps(event.to_dict())))  # type: ignore[method-assign]
+        self.tell = lambda event: tasks.hear(who, json.loads(json.dumps(to_json(event))))  # type: ignore[method-assign]
 
     def take(self, order: Event) -> None:
         """Take an order."""
@@ -285,7 +285,7 @@ class _Line(Line):
 
     def __init__(self, hear: Callable[[Event], None], process: Process) -> None:
         super().__init__(None)
-        self.tell = lambda event: hear(event.to_dict())  # type: ignore[method-assign]
+        self.tell = lambda event: hear(to_json(event))  # type: ignore[method-assign]
         self._process, self._left = process, process.script.turns
 
     def wait(self, seconds: float) -> bool:

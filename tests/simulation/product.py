@@ -27,7 +27,7 @@ from kbackup.errors import (
     StoreError,
     TopicChangedError,
 )
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Plain, to_json
 from kbackup.formats.record_reading import read_records
 from kbackup.kafka import (
     NO_ENDS,
@@ -155,6 +155,7 @@ __all__ = [
     "reading_of",
     "replaced",
     "status",
+    "to_json",
     "verify",
     "verify_task",
 ]

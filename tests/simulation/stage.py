@@ -36,12 +36,14 @@ from tests.simulation.product import (
     read_known,
     reading_of,
     status,
+    to_json,
     verify,
     verify_task,
 )
 from tests.simulation.promises import CANARY, Checker, Violation
 from tests.simulation.script import HOSTS, Shape
 from tests.simulation.truth import ROUTED, source_name
+from tests.support.telling import telling
 
 COPY = "copy-$0"
 
@@ -227,7 +229,7 @@ class Stage:
         summary = self._survive(
             process,
             lambda: SinkRun(
-                settings, told.append, Stop(), self._world(process), self.shape.every or EVERY
+                settings, telling(told), Stop(), self._world(process), self.shape.every or EVERY
             )(),
         )
         if summary is not None:
@@ -282,7 +284,7 @@ class Stage:
         }
         told: list[Any] = []
         summary = self._survive(
-            process, lambda: RestoreRun(settings, told.append, Stop(), self._world(process))()
+            process, lambda: RestoreRun(settings, telling(told), Stop(), self._world(process))()
         )
         return self._end("restore", process, summary, told, targets)
 
@@ -296,7 +298,7 @@ class Stage:
         stop = Stop()
         stop.event = Looks(process)
         summary = self._survive(
-            process, lambda: RestoreRun(settings, told.append, stop, self._world(process))()
+            process, lambda: RestoreRun(settings, telling(told), stop, self._world(process))()
         )
         targets = {
             where: TopicPartition(COPY.replace("$0", where.topic), where.partition)
@@ -317,7 +319,7 @@ class Stage:
         def work() -> dict[str, Any]:
             try:
                 found = self._verification(settings, process, summary, deep=deep)
-                told.extend(each.to_dict() for each in found)
+                told.extend(to_json(each) for each in found)
             except KbackupError as error:
                 summary.fail(error)
             return summary.finish()

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from backup_samples import Backup
 
 from kbackup.clock import SystemClock
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Plain, to_json
 from kbackup.kafka import KafkaSettings, Position, Topic
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
@@ -147,7 +147,7 @@ class SilentLine(Line):
 
     def tell(self, event: Plain) -> None:
         """Remember."""
-        self.told.append(event.to_dict())
+        self.told.append(to_json(event))
 
 
 def run_task(

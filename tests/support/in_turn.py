@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Plain, to_json
 from kbackup.spark.channel import Here
 from kbackup.spark.engine import Deal, deal
 from kbackup.spark.settings import R, Task
@@ -49,4 +49,4 @@ class _Heard(Here):
 
     def tell(self, event: Plain) -> None:
         """Pass *event* on."""
-        self._hear(event.to_dict())
+        self._hear(to_json(event))

@@ -14,6 +14,7 @@ from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.registry import FakeRegistry
 from tests.support.standby import Standby
+from tests.support.telling import telling
 
 NAME = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
 
@@ -63,7 +64,7 @@ class Copy:
         ).settings  # fmt: skip
         standby = self.standby
         world = Environment(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
-        return RestoreRun(settings, self.told.append, Stop(), world)()
+        return RestoreRun(settings, telling(self.told), Stop(), world)()
 
     def values(self) -> list[bytes | None]:
         """The values of the copy."""

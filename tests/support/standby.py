@@ -11,7 +11,7 @@ from kbackup import config
 from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.errors import KbackupError
-from kbackup.events import Event
+from kbackup.events import Event, to_json
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.context import Stop
@@ -20,6 +20,7 @@ from kbackup.stores import StoreSettings
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
 from tests.support.target import MARKER, FakeTarget, FakeWriter
+from tests.support.telling import telling
 
 TERM = 15
 NO_PROPERTIES: Mapping[str, str] = {}
@@ -121,7 +122,7 @@ class _Tasks:
         """Return all reports."""
         self.units.append(list(units))
         line = SilentLine()
-        line.tell = lambda event: hear(event.to_dict())  # type: ignore[method-assign]
+        line.tell = lambda event: hear(to_json(event))  # type: ignore[method-assign]
         if stop.is_set():
             line._stopped.set()
         return list(task(units, line))
@@ -197,7 +198,7 @@ class Standby:
             self.tasks,
             self.time,
         )
-        self.run = RestoreRun(settings, self.told.append, stop, world, agree)
+        self.run = RestoreRun(settings, telling(self.told), stop, world, agree)
         try:
             return self.run()
         finally:

@@ -15,6 +15,7 @@ from backup_samples import (
 )
 
 from kbackup.cli.output import schema
+from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import of_run_records
 from kbackup.runs.summary import Summary
@@ -51,7 +52,7 @@ class Verified:
             options = {"read": here(backup, reading)} | options
         store: Any = options.pop("store", backup.store)
         found = verify(store, backup.layout, reading, summary, **options)
-        self.events = [one.to_dict() for one in found]
+        self.events = [to_json(one) for one in found]
         self.summary = summary.finish()
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kbackup.errors import StoppedError
-from kbackup.events import PROGRESS, Event, Plain, Progress
+from kbackup.events import Event, Plain, Progress, from_json
 from kbackup.records import Span, TopicPartition, joined
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkUnit
@@ -245,7 +245,7 @@ class SpanScheduler:
                 return self._over(who, Over.from_dict(event).report)
             case type if type == LEAVES:
                 return [*self.left(who), (who, Nothing())]
-            case type if type == PROGRESS:
+            case "progress":
                 return self._progress(event)
         return []
 
@@ -300,9 +300,11 @@ class SpanScheduler:
         return lane.call()
 
     def _progress(self, event: Mapping[str, Any]) -> list[Saying]:
-        said = Progress.from_dict(event)
-        lane = self._lanes.get(said.where)
-        return [] if lane is None or said.committed is None else lane.advance(said.committed)
+        said = from_json(event)
+        lane = self._lanes.get(said.where) if isinstance(said, Progress) else None
+        if lane is None or not isinstance(said, Progress) or said.committed is None:
+            return []
+        return lane.advance(said.committed)
 
     def _over(self, who: int, report: PartitionReport[OfSink]) -> list[Saying]:
         found = self._piece(who, SpanName(report.where, report.start or 0))

@@ -11,6 +11,7 @@ from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.cli.output import schema
 from kbackup.errors import IncompleteBackupError
+from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition, topics
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import BackupState, of_run_records
@@ -89,7 +90,7 @@ def test_a_named_topic_costs_its_own_listing() -> None:
     found = [*topics(store, backup.layout, ReadOptions(), names=["orders"])]
 
     assert [("list", "topics/orders/", "ok")] == store.calls
-    assert ["orders"] == [row.to_dict()["topic"] for row in found]
+    assert ["orders"] == [to_json(row)["topic"] for row in found]
 
 
 def test_a_format_narrows_what_is_told() -> None:
@@ -107,7 +108,7 @@ def test_a_format_narrows_what_is_told() -> None:
         known=of_run_records(backup.runs),
         only_format="json",
     )
-    warning, row = (one.to_dict() for one in found)
+    warning, row = (to_json(one) for one in found)
 
     assert ("other_format", "1 object of another") == (warning["code"], warning["text"][:19])
     assert ("json/gzip", 1, 5) == (row["format"], row["objects"], row["first"])
@@ -251,7 +252,7 @@ def test_foreign_objects_are_named() -> None:
     [key] = backup.put("orders", 0, [0])
     backup.replace(key, b"hello", {}, to="topics/orders/partition=0/README.json")
 
-    events = [one.to_dict() for one in topics(backup.store, backup.layout, ReadOptions())]
+    events = [to_json(one) for one in topics(backup.store, backup.layout, ReadOptions())]
 
     assert [("warning", "topics/orders/partition=0/README.json"), ("partition", None)] == [
         (event["type"], event.get("key")) for event in events
@@ -339,4 +340,4 @@ def test_rows_keep_the_json_contract() -> None:
 
     assert 3 == len(events)
     for event in events:
-        LINES.validate(event.to_dict())
+        LINES.validate(to_json(event))

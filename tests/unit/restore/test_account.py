@@ -8,7 +8,7 @@ import pytest
 
 from kbackup.catalog.listing import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Failure
-from kbackup.events import Progress
+from kbackup.events import Progress, to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.progress import RestoreProgress, SkipList
@@ -40,7 +40,7 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
     """
     account = RestoreProgress(summary)
     account.plan(unit(0, 10))
-    planned = [row.to_dict() for row in account.rows()]
+    planned = [to_json(row.shown()) for row in account.rows()]
 
     account.take(report(Done(9, 2, 70, first=0, last=9)))
 
@@ -55,7 +55,7 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
     }  # fmt: skip
     assert ([to_do], [to_do | done]) == (
         planned,
-        [row.to_dict() for row in account.rows()],
+        [to_json(row.shown()) for row in account.rows()],
     )
 
 
@@ -111,11 +111,11 @@ def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None
 
     said = account.progress(Progress("r", ORDERS, 20, 10, 1, 3, "copy", bytes_read=5))
 
-    assert said.to_dict() == {
+    assert to_json(said) == {
         "type": "progress", "run": "r", "topic": "orders", "partition": 0, "target": "copy",
         "committed": 20, "end": 30, "records": 20, "objects": 2, "bytes_read": 75, "open": 3,
     }  # fmt: skip
-    row = account.rows()[0].to_dict()
+    row = to_json(account.rows()[0].shown())
     assert (20, 3, 10, "to do") == tuple(
         row[name] for name in ("committed", "planned_objects", "lag", "state")
     )

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from kbackup.errors import KafkaError
-from kbackup.events import PROGRESS
 from kbackup.kafka import NO_OTHERS, Position, TakenOverError
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
@@ -157,7 +156,7 @@ def test_nothing_is_reported_before_the_joint_transaction_is_committed() -> None
     restored(kafka)
 
     assert [0, 0] == kafka.heard
-    told = [event for event in kafka.line.told if event["type"] == PROGRESS]
+    told = [event for event in kafka.line.told if event["type"] == "progress"]
     assert {0, 2, 4, 6, 8} == {event["partition"] for event in told}
 
 

@@ -16,6 +16,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry
 from kbackup.errors import IncompleteBackupError
+from kbackup.events import to_json
 from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
@@ -262,8 +263,8 @@ def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -
     half = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1)])
     both = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1), record_of(1, 0, 4, 1)])
 
-    assert None is half.topics[0].event().to_dict()["records"]
-    assert 15 == both.topics[0].event().to_dict()["records"]
+    assert None is to_json(half.topics[0].event())["records"]
+    assert 15 == to_json(both.topics[0].event())["records"]
 
 
 def test_the_plan_says_what_order_it_can_promise() -> None:

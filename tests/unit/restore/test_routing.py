@@ -26,6 +26,7 @@ from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, Restoring
+from tests.support.telling import telling
 
 DAY_MS = 86_400_000
 OTHER = {"value": b"of others"}
@@ -340,7 +341,7 @@ def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: 
         standby.tasks,
         standby.time,
     )
-    return RestoreRun(settings, standby.told.append, stop, world)()
+    return RestoreRun(settings, telling(standby.told), stop, world)()
 
 
 def test_a_plan_names_the_topics_and_a_run_writes_them(standby: Standby) -> None:

@@ -27,6 +27,7 @@ from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from tests.support.target import COPY, FakeTarget, Restoring
+from tests.support.telling import telling
 
 
 def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
@@ -35,7 +36,7 @@ def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
     settings = config.load("restore", options=given, files=(), environ={}).settings
     nowhere: Any = None
     return RestoreRun(
-        settings, told.append, Stop(), Environment(nowhere, nowhere, nowhere, SystemClock())
+        settings, telling(told), Stop(), Environment(nowhere, nowhere, nowhere, SystemClock())
     )
 
 

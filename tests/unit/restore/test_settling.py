@@ -12,7 +12,7 @@ from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
 from kbackup.cli.reasons import headline
 from kbackup.errors import IncompleteBackupError, RefusedError
-from kbackup.events import Event
+from kbackup.events import Event, to_json
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.restore.plan import SourceTopic, config_of_copy
@@ -129,7 +129,7 @@ class Settling:
         store, cluster = open_store(StoreSettings(self.url)), self.cluster
         clock = HandClock()
         found = settle(settings, cluster, store, clock, self.summary, agree)  # type: ignore[arg-type]
-        return [one.to_dict() for one in found]
+        return [to_json(one) for one in found]
 
 
 def test_a_restored_topic_gets_the_settings_of_its_original() -> None:

@@ -9,6 +9,7 @@ from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import TOPICS, TopicEntry, table
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
+from kbackup.events import to_json
 from kbackup.inspect.topics import topics
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs import known
@@ -52,7 +53,7 @@ def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
 
     said = known.read_if_allowed(store, backup.layout, SystemClock())
     told = topics(store, backup.layout, ReadOptions(), known=said)
-    seen = [one.to_dict() for one in told]
+    seen = [to_json(one) for one in told]
 
     warned = [event for event in seen if event["type"] == "warning"]
     assert [("ledger_damaged", "_kbackup/")] == [(one["code"], one["key"]) for one in warned]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.errors import CorruptObjectError, StoreError
+from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition
@@ -71,7 +72,7 @@ def test_the_fields_of_a_progress_event_stay() -> None:
     """
     done = Done(4, 2, 100, bytes_stored=50, last=4)
 
-    event = PartitionReport(ORDERS, 0, 9, 5, OfSink(), done).progress("r1", 3).to_dict()
+    event = to_json(PartitionReport(ORDERS, 0, 9, 5, OfSink(), done).progress("r1", 3))
 
     assert event == {
         "type": "progress", "run": "r1", "topic": "orders", "partition": 3, "committed": 5,
@@ -200,7 +201,7 @@ def test_the_fields_of_a_restores_progress_stay() -> None:
     assert {
         "type": "progress", "run": "r", "topic": "orders", "partition": 3, "target": "copy",
         "committed": 9, "records": 9, "objects": 2, "bytes_read": 70, "open": 4,
-    } == report.progress("r", 4).to_dict()  # fmt: skip
+    } == to_json(report.progress("r", 4))  # fmt: skip
 
 
 @pytest.mark.parametrize("character", ["\x01", "\x7f", "ü", "€", "😀", '"'])

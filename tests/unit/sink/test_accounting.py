@@ -6,7 +6,7 @@ import jsonschema
 
 from kbackup.cli.output import schema
 from kbackup.errors import KafkaError, TopicChangedError
-from kbackup.events import Progress
+from kbackup.events import Progress, to_json
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -42,7 +42,7 @@ def test_a_plan_has_a_line_for_each_topic() -> None:
         "g",
     )
 
-    lines = {line.source: line.to_dict() for line in plan_topics(plan, Layout())}
+    lines = {line.source: to_json(line) for line in plan_topics(plan, Layout())}
 
     assert {
         "new": ("create", 15, 0), "begun": ("resume", 40, 1), "done": ("done", 0, 1),
@@ -69,7 +69,7 @@ def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
     failure = KafkaError("no answer").failure()
     account.take(PartitionReport(partition.where, 0, 90, 0, OfSink(), failure=failure))
 
-    row = account.rows()[0].to_dict()
+    row = to_json(account.rows()[0].shown())
     assert (50, 40, 50, 5, 700, "failed") == tuple(
         row[name] for name in ("committed", "lag", "records", "objects", "bytes_stored", "state")
     )

@@ -10,6 +10,7 @@ from backup_samples import JSON, Backup, batch
 from kbackup.cli.output import schema
 from kbackup.clock import SystemClock
 from kbackup.errors import CorruptObjectError, StoreError, TopicChangedError
+from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import LastObject
@@ -258,7 +259,7 @@ def test_the_plan_says_where_the_connector_left_off_and_what_comes_next(config: 
     left(backup, range(3), range(3, 6))
 
     (planned_line,) = plan_partitions(planned(backup, config, 6), load("sink", config).settings)
-    line = planned_line.to_dict()
+    line = to_json(planned_line)
 
     jsonschema.validate(line, schema())
     assert ("to do", 6, 6, 90, KEY.format(6)) == tuple(
@@ -275,7 +276,7 @@ def test_the_next_objects_directory_is_not_guessed(config: Path) -> None:
     plan = planned(Backup(), config, None, **options)
 
     (planned_line,) = plan_partitions(plan, load("sink", config, **options).settings)
-    line = planned_line.to_dict()
+    line = to_json(planned_line)
 
     assert line["next_key"] is None
 

@@ -23,6 +23,7 @@ from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.in_turn import InTurn
+from tests.support.telling import telling
 
 ORDERS = TopicPartition("orders", 0)
 JSON = {"format_class": "json", "value_converter": "json"}
@@ -65,7 +66,7 @@ class Bucket:
         world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         settings = load("sink", *self.paths, **options).settings
         told: list[Any] = []
-        return kind(settings, told.append, Stop(), world)()
+        return kind(settings, telling(told), Stop(), world)()
 
     def repair(self, *places: str, **given: Any) -> dict[str, Any]:
         """Write objects again."""

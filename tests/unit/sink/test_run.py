@@ -27,6 +27,7 @@ from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.in_threads import InThreads
 from tests.support.running import wait_until
+from tests.support.telling import telling
 
 
 class Sink:
@@ -44,7 +45,7 @@ class Sink:
         self.summary: dict[str, Any] = {}
         self._store = open_store(store)
         world = Environment(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
-        run = SinkRun(load("sink", **given).settings, self.told.append, self.stop, world)
+        run = SinkRun(load("sink", **given).settings, telling(self.told), self.stop, world)
         self._thread = threading.Thread(target=lambda: self.summary.update(run()))
         self._thread.start()
 

@@ -10,7 +10,7 @@ from backup_samples import batch
 
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
-from kbackup.events import Event
+from kbackup.events import Event, ObjectStored, Plain, to_json
 from kbackup.kafka import Position
 from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.records import TopicPartition
@@ -59,9 +59,9 @@ class Sharing:
         assert not thread.is_alive()
         return summary
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: Plain) -> None:
         """Remember what a sink tells."""
-        self.told.append(event)
+        self.told.append(to_json(event))
 
     def stored(self) -> list[str]:
         """Where the objects are stored, in the order in which they are."""
@@ -128,9 +128,9 @@ def test_a_stop_ends_all_of_them() -> None:
     sharing = Sharing(997)
     hear = sharing.hear
 
-    def heard(event: Event) -> None:
+    def heard(event: Plain) -> None:
         hear(event)
-        if event["type"] == "object":
+        if isinstance(event, ObjectStored):
             sharing.stop.ask(15)
 
     sharing.hear = heard  # type: ignore[method-assign]
@@ -189,9 +189,9 @@ def test_a_driver_that_is_held_up_fails_nothing() -> None:
     sharing = Sharing(97)
     sharing.clock, hear = Hasty(), sharing.hear
 
-    def heard(event: Event) -> None:
+    def heard(event: Plain) -> None:
         hear(event)
-        if event["type"] == "object" and len(sharing.stored()) == 1:
+        if isinstance(event, ObjectStored) and len(sharing.stored()) == 1:
             time.sleep(0.3)
 
     sharing.hear = heard  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbackup.errors import StoppedError, StoreError
-from kbackup.events import Event, Plain, Progress
+from kbackup.events import Event, Plain, Progress, to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import Done
 from kbackup.runs.report import OfSink, PartitionReport
@@ -93,13 +93,13 @@ class Run:
         """Task, what it is told, and of which span."""
         found = []
         for who, plain in answers:
-            order = json.loads(json.dumps(plain.to_dict()))
+            order = json.loads(json.dumps(to_json(plain)))
             found.append((who, order["type"], order.get("start")))
         return found
 
     def tells(self, who: int, message: Plain) -> list[tuple[Any, ...]]:
         """What a task's message makes the driver say."""
-        event: Event = json.loads(json.dumps(message.to_dict()))
+        event: Event = json.loads(json.dumps(to_json(message)))
         return self.said(self.desk.heard(who, event))
 
     def asks(self, who: int, seat: int | None = None) -> list[tuple[Any, ...]]:
@@ -295,6 +295,6 @@ def test_partitions_share_the_tasks() -> None:
     """
     run = Run(unit(0, 40), unit(0, 30, OTHERS), cores=4)
 
-    given = [run.desk.heard(who, Ask(who).to_dict())[0][1].to_dict() for who in range(4)]
+    given = [to_json(run.desk.heard(who, to_json(Ask(who)))[0][1]) for who in range(4)]
 
     assert ["orders", "others", "orders", "others"] == [each["topic"] for each in given]

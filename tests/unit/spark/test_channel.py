@@ -4,21 +4,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from kbackup.events import Event
+from kbackup.events import INLINE, Event
 from kbackup.spark.channel import Hub, Line
 
 
-class Said(dict[str, Any]):
+@dataclass(frozen=True)
+class Said:
     """What is told, with any fields."""
 
-    def to_dict(self) -> Event:
-        """Return it as plain data."""
-        return dict(self)
+    fields: dict[str, Any] = field(metadata=INLINE)
 
 
 class Ear:
