@@ -13,7 +13,7 @@ import nox
 from nox.command import CommandFailed
 
 from kbackup import native_build as native
-from kbackup.local.ivy import RELEASES
+from kbackup.local.downloads import RELEASES
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["ci"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks.records import PROCESSES, Load
 from kbackup.local import Java, find_java, ivy
-from kbackup.local.ivy import KAFKA_VERSION, Download, fetch_kafka
+from kbackup.local.downloads import KAFKA_VERSION, Download, fetch_kafka
 
 _SUMS: Final = {
     "kafka-tools-4.1.1.jar": "8a6939f310a61119cedaffc144119e9b2a374e32a7ec18f78e49ce5aeb71d6b0"

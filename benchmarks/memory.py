@@ -8,7 +8,7 @@ from benchmarks.process_tree import measure
 from benchmarks.records import Load
 from benchmarks.services import Services
 from kbackup.formats import record_reading
-from kbackup.kafka import reader, reader_source
+from kbackup.kafka import reader
 from kbackup.sink.job import SPOOL_BYTES
 
 MANY: Final = 300
@@ -23,7 +23,7 @@ def task_bytes() -> int:
     file being filled and one being uploaded; partitions do not appear in it.
     """
     fetched = reader.QUEUE_KIB * 2**10
-    batch = 2 * reader_source.BATCH_BYTES
+    batch = 2 * reader.BATCH_BYTES
     spools = 2 * SPOOL_BYTES
     return fetched + batch + 2 * record_reading.BYTES + spools
 

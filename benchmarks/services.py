@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from benchmarks import loops
 from benchmarks.process_tree import measure
 from benchmarks.records import PARTITIONS, Load
-from kbackup.doctor.spark import keep_classes
+from kbackup.doctor.host import keep_classes
 from kbackup.local import LocalS3, find_java
 from kbackup.local.kafka import LocalKafka
-from kbackup.local.process import LocalService
+from kbackup.local.servers import LocalService
 from kbackup.stores import Store, StoreSettings, open_store
 
 STORES: Final = ("s3", "dir")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kbackup.errors import ConfigurationError, NoSpaceError
+from kbackup.errors import ConfigurationError, LocalServiceError, NoSpaceError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -384,3 +384,43 @@ def user_cache() -> Path | None:
         return Path("~/.cache/kbackup").expanduser()
     except RuntimeError:
         return None
+
+
+def cache_path() -> Path:
+    """Return where the cache is or would be, without creating or checking it.
+
+    Raises:
+        LocalServiceError: If this user has no home.
+    """
+    if ours := os.environ.get("KBACKUP_CACHE_DIR"):
+        return Path(ours).absolute()
+    found = user_cache()
+    if found is None:
+        raise _unusable_cache(Path("~/.cache/kbackup"), "HOME is not set")
+    return found
+
+
+def cache_directory() -> Path:
+    """Return the user's cache for kbackup, creating it if necessary.
+
+    ``KBACKUP_CACHE_DIR``, else ``$XDG_CACHE_HOME/kbackup``, else ``~/.cache/kbackup``.
+
+    Raises:
+        LocalServiceError: If it cannot be created or written to.
+    """
+    path = cache_path()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable_cache(path, error) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _unusable_cache(path, "no permission to write there")
+    return path
+
+
+def _unusable_cache(path: Path, why: object) -> LocalServiceError:
+    return LocalServiceError(
+        f"the cache {path} cannot be used",
+        str(why),
+        "set KBACKUP_CACHE_DIR to a directory that you may write to",
+    )

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import settings
 
-from kbackup.doctor.spark import keep_classes
+from kbackup.doctor.host import keep_classes
 from kbackup.errors import SparkError
 from kbackup.kafka.native import UnavailableError, library
 from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka

@@ -134,7 +134,7 @@ def _frames() -> Iterator[tuple[str, list[str]]]:
     """Back up and restore three records of one partition, and yield the files that work passed."""
     sys.path.insert(0, str(ROOT))
     from kbackup.local.kafka import LocalKafka  # noqa: PLC0415  (they take seconds to import)
-    from kbackup.local.s3 import LocalS3  # noqa: PLC0415
+    from kbackup.local.servers import LocalS3  # noqa: PLC0415
     from tests.support.cluster import Record, TestCluster  # noqa: PLC0415
 
     with LocalKafka() as kafka, LocalS3() as s3, tempfile.TemporaryDirectory() as folder:

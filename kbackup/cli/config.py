@@ -16,8 +16,7 @@ from kbackup.cli.options import (
     version_option,
 )
 from kbackup.cli.running import Session, load_output, paths, perform, run
-from kbackup.doctor import Check
-from kbackup.doctor.configuration import doubt
+from kbackup.doctor import Check, doubt
 from kbackup.events import Event
 from kbackup.runs.history import new_run_id
 from kbackup.runs.summary import Summary

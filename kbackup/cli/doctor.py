@@ -38,7 +38,7 @@ def command(write_probe: bool, starts: bool, **parameters: Any) -> None:
     Prints one line for each check, with what to do.  Takes the options of sink and restore, so that
     you can check a command exactly as typed.  Exits 0, or with the code of the area that failed.
     """
-    from kbackup.doctor.configuration import doubts  # noqa: PLC0415  (not needed for --help)
+    from kbackup.doctor import doubts  # noqa: PLC0415  (not needed for --help)
 
     try:
         loaded = load("doctor", parameters)

@@ -8,7 +8,8 @@ cluster or a bucket is imported with `examination`.
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from kbackup.errors import Failure, KbackupError
+from kbackup.config import ConfigIssue
+from kbackup.errors import ConfigurationError, Failure, KbackupError
 from kbackup.events import Event
 
 Area = Literal["configuration", "disk", "store", "kafka", "registry", "spark"]
@@ -69,3 +70,34 @@ class Check:
 def failed(area: Area, name: str, error: KbackupError) -> Check:
     """Return the check that *error* makes fail."""
     return Check(area, name, "fail", str(error), error.do, error.code)
+
+
+def doubt(found: ConfigIssue) -> Check:
+    """Return a doubt as a check."""
+    return Check(
+        "configuration",
+        found.name or found.code,
+        "fail" if found.level == "error" else "warn",
+        _text(found),
+        found.do,
+        ConfigurationError.code,
+        {"code": found.code, "origin": found.origin or None},
+    )
+
+
+def doubts(error: ConfigurationError) -> list[ConfigIssue]:
+    """Return the doubts that `kbackup.config.load` combined into one error."""
+    listed = error.place.get("errors")
+    if not listed:
+        return [ConfigIssue("error", "configuration", "", "", error.what, error.why, error.do)]
+    return [ConfigIssue("error", **entry) for entry in listed]
+
+
+def _text(found: ConfigIssue) -> str:
+    """Return value, reason and origin; the name precedes them already."""
+    origin = f"({found.origin})"
+    subject = found.what.removeprefix(found.name).removesuffix(origin).strip().removeprefix("=")
+    text = ": ".join(filter(None, (subject, found.why)))
+    place = found.origin.partition(" ")[2]
+    is_said = not found.origin or (place != "" and place in text)
+    return text if is_said else f"{text} {origin}"

@@ -1,20 +1,27 @@
-"""The client library's errors, logs and calls that never return, translated once, here.
+"""What all clients share: errors, logs and waits of the client library, and a group's positions.
 
 An unreachable broker makes the client write the same sentence twenty times a second, for each
 broker and each address.  The first line of a minute is a warning; the others are shown with ``-v``.
 The error that ends a run has the reason all the same.
+
+The first group of a new cluster makes Kafka create the topic that offsets are kept in, and a
+coordinator that moves is loading for a while.  Until then every question about a group is
+answered with error code 0.
 """
 
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as Code
 
-from kbackup.errors import KafkaError
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import PATIENCE_S, KafkaSettings, OffsetMovedError, Position
+from kbackup.records import TopicPartition as Where
 
 _AWAY: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
 """Names of the client's errors for brokers that do not answer."""
@@ -132,3 +139,269 @@ def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any
     if failure:
         raise failure[0]
     return result[0]
+
+
+_T = TypeVar("_T")
+
+_PASSING: Final = frozenset(
+    {
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code._WAIT_COORD,  # noqa: SLF001  (how the client spells it)
+        Code._TRANSPORT,  # noqa: SLF001
+        Code.UNSTABLE_OFFSET_COMMIT,  # of a transaction that is not over yet
+        # A topic that was just created is not known to every broker at once.
+        Code.UNKNOWN_TOPIC_OR_PART,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_FOR_PARTITION,
+        # What the client remembers of a leader is older, or newer, than what the broker knows.
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code._NOENT,  # noqa: SLF001  ("no leaders found": the client asked too soon)
+    }
+)
+_PAUSE_S: Final = 0.1
+REQUEST_TIMEOUTS: Final = ("request.timeout.ms", "socket.timeout.ms")
+"""Properties of the operator's that say how long a request may take; two names of the same."""
+
+
+def patience_s(settings: KafkaSettings, properties: Mapping[str, str] | None = None) -> float:
+    """Return how many seconds a task waits for a broker: `PATIENCE_S`, or more where asked to.
+
+    Args:
+        settings: ``--kafka-timeout`` is one way to ask for more.
+        properties: The operator's own for this client: a request that may take longer, because
+            it is so large or the line so slow, is waited for as long as they say.
+    """
+    given = properties or {}
+    requests = (int(given[name]) / 1000 for name in REQUEST_TIMEOUTS if name in given)
+    return max(settings.timeout_s, PATIENCE_S, *requests)
+
+
+def patiently(ask: Callable[[], _T], timeout_s: float) -> _T:
+    """Return what *ask* returns, asking again for *timeout_s* while there is no coordinator.
+
+    Raises:
+        KafkaException: Any other error at once, and this one when the time is over.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+
+
+_LOOK_S: Final = 0.005
+"""How long one look for an answer takes: the client does not return when it has called back."""
+
+_CLOSE_S: Final = 5.0
+
+
+class Positions:
+    """The committed offsets of one group, which has no members.
+
+    Several threads may read at once, or use `for_transaction`; only one may advance.
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str) -> None:
+        self._group = group
+        self._complaints = Complaints()
+        self._patience_s = patience_s(settings)
+        self._answers: dict[tuple[str, int, int], Any] = {}
+        ours = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "error_cb": self._complaints,
+            "on_commit": self._committed,
+        }
+        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=CLIENT_LOG)
+
+    def close(self) -> None:
+        """Leave the cluster, if it lets us: a commit without an answer is not waited for long."""
+        leaving = threading.Thread(target=self._consumer.close, daemon=True)
+        leaving.start()
+        leaving.join(_CLOSE_S)
+
+    def read(self, where: Where) -> Position | None:
+        """Return the group's position, None where it has none.
+
+        Raises:
+            KafkaError: If the cluster does not say.
+        """
+        asked = [TopicPartition(where.topic, where.partition)]
+
+        def ask() -> TopicPartition:
+            (found,) = self._consumer.committed(asked, self._patience_s)
+            if found.error is not None:  # the answer as a whole does not show it
+                raise KafkaException(found.error)
+            return found
+
+        found = calls(
+            f"reading the position of group {self._group} in {where}",
+            self._complaints,
+            lambda: patiently(ask, self._patience_s),
+        )
+        return position_of(found)
+
+    def read_all(self, wheres: Sequence[Where]) -> dict[Where, Position | None]:
+        """Return the group's positions, in one request: `Positions.read_all`."""
+        asked = [TopicPartition(where.topic, where.partition) for where in wheres]
+        if not asked:
+            return {}
+        found = calls(
+            f"reading positions of group {self._group}",
+            self._complaints,
+            lambda: patiently(
+                lambda: self._consumer.committed(asked, self._patience_s), self._patience_s
+            ),
+        )
+        return {Where(at.topic, at.partition): position_of(at) for at in found if at.error is None}
+
+    def advance_all(self, positions: Mapping[Where, Position]) -> dict[Where, KbackupError]:
+        """Commit positions, in one request: `Positions.advance_all`.
+
+        What is not plain is left to `advance`, which waits and says what is wrong.
+        """
+        errors: dict[Where, KbackupError] = {}
+        try:
+            found = self.read_all(list(positions))
+            plain = {
+                where: position
+                for where, position in positions.items()
+                if where in found and not _is_behind(position, found[where])
+            }
+            left = positions.keys() - self._commit_all(plain)
+        except KbackupError as error:
+            return dict.fromkeys(positions, error)
+        for where in left:
+            try:
+                self.advance(where, positions[where])
+            except KbackupError as error:
+                errors[where] = error
+        return errors
+
+    def _commit_all(self, positions: Mapping[Where, Position]) -> set[Where]:
+        """Commit positions; return those that were committed at the first go.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        asked = [
+            TopicPartition(where.topic, where.partition, position.offset, position.metadata)
+            for where, position in positions.items()
+        ]
+        if not asked:
+            return set()
+        what = f"committing {len(asked)} positions to group {self._group}"
+        answers = calls(what, self._complaints, lambda: self._answered(asked))
+        return {Where(topic, at) for (topic, at, _), error in answers.items() if error is None}
+
+    def advance(self, where: Where, position: Position) -> None:
+        """Commit *position*, unless it would move the group back.
+
+        Raises:
+            KafkaError: If the group has live members, or cannot be written.
+            OffsetMovedError: If the group is ahead: another run overtook this one.
+        """
+        what = f"committing {where} offset {position.offset} to group {self._group}"
+        found = self.read(where)
+        if found is not None and found.offset > position.offset:
+            raise OffsetMovedError(
+                what,
+                f"the group's offset is already {found.offset}: another run has overtaken this one",
+                "no record is lost; let one run at a time work on a group",
+            )
+        offset = TopicPartition(where.topic, where.partition, position.offset, position.metadata)
+        calls(
+            what,
+            self._complaints,
+            lambda: patiently(lambda: self._commit(offset), self._patience_s),
+        )
+
+    def for_transaction(self) -> Any:
+        """Return what a producer names this group by when it commits the group's offsets."""
+        return self._consumer.consumer_group_metadata()
+
+    def _commit(self, offset: TopicPartition) -> None:
+        (error,) = self._answered([offset]).values()
+        if error is not None:
+            raise KafkaException(error)
+
+    def _answered(self, offsets: list[TopicPartition]) -> dict[tuple[str, int, int], Any]:
+        """Commit offsets; return what the broker says of each, None where all is well."""
+        asked = {(at.topic, at.partition, at.offset) for at in offsets}
+        self._answers.clear()
+        self._consumer.commit(offsets=offsets, asynchronous=True)
+        deadline = time.monotonic() + self._patience_s
+        while not asked <= self._answers.keys():
+            if time.monotonic() > deadline:
+                raise KafkaException(Code(Code._TIMED_OUT))  # noqa: SLF001  (its spelling)
+            self._consumer.poll(_LOOK_S)  # calls `_committed`
+        return {key: self._answers[key] for key in asked}
+
+    def _committed(self, error: Any, offsets: list[TopicPartition]) -> None:
+        for at in offsets:
+            self._answers[at.topic, at.partition, at.offset] = error or at.error
+
+
+def position_of(found: TopicPartition) -> Position | None:
+    """Return a position that was read, None where the group has none.
+
+    The client's copy of the metadata ends where the text does, and the client for Python reads on
+    to the next zero byte.  What that client itself has committed has one at its end; what others
+    commit has none, and whatever is behind it in memory follows: who reads the metadata leaves out
+    what follows its text.
+    """
+    if found.offset < 0:
+        return None
+    try:
+        metadata = found.metadata or ""
+    except UnicodeDecodeError as error:
+        metadata = error.object.decode(errors="replace")
+    return Position(found.offset, metadata)
+
+
+def _is_behind(position: Position, found: Position | None) -> bool:
+    """Whether to commit it would move the group back."""
+    return found is not None and found.offset > position.offset
+
+
+class Lending:
+    """Positions that are open as long as anyone has them.  Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lent: list[tuple[KafkaSettings, str | None, Positions]] = []
+
+    def borrow(self, settings: KafkaSettings, group: str, *, alone: bool = False) -> Positions:
+        """Return a group's positions, opened if nobody has them; `give_back` them once.
+
+        Args:
+            settings: The cluster.
+            group: Whose.
+            alone: Nobody else is to have them: only one thread may `Positions.advance`.  What is
+                shared may be read, and named to a transaction, by several at once.
+        """
+        with self._lock:
+            wanted = settings, None if alone else group
+            same = (lent for *whose, lent in self._lent if not alone and (*whose,) == wanted)
+            positions = next(same, None) or Positions(settings, group)
+            self._lent.append((*wanted, positions))
+            return positions
+
+    def give_back(self, positions: Positions) -> None:
+        """Take back what was borrowed; the last one who does closes it."""
+        with self._lock:
+            place = next(at for at, (*_, lent) in enumerate(self._lent) if lent is positions)
+            del self._lent[place]
+            is_last = all(lent is not positions for *_, lent in self._lent)
+        if is_last:
+            positions.close()
+
+
+WRITERS = Lending()
+"""What the writers of this process share: they read, and have a producer commit for them."""

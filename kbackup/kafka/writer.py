@@ -25,11 +25,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError, counted
 from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
-from kbackup.kafka.client import Complaints, kafka_error, within
+from kbackup.kafka.client import WRITERS, Complaints, kafka_error, patience_s, within
+from kbackup.kafka.contract import TakenOverError, fence
 from kbackup.kafka.native import choose
-from kbackup.kafka.positions import WRITERS, patience_s
-from kbackup.kafka.transport import TakenOverError, fence
-from kbackup.kafka.writer_sender import (
+from kbackup.kafka.sender import (
     ColumnSender,
     ObjectSender,
     RefusedRecord,

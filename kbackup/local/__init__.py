@@ -9,11 +9,10 @@ import os
 from collections.abc import Mapping
 
 from kbackup.errors import ConfigurationError
-from kbackup.local.ivy import RELEASES
+from kbackup.local.downloads import RELEASES
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka import DockerKafka, LocalKafka
-from kbackup.local.registry import LocalRegistry
-from kbackup.local.s3 import LocalS3
+from kbackup.local.servers import LocalRegistry, LocalS3
 
 __all__ = [
     "DockerKafka", "Java", "LocalKafka", "LocalRegistry", "LocalS3", "find_java", "start_kafka",

@@ -1,42 +1,32 @@
-"""The user's cache: where it is, and how a download is stored in it completely or not at all.
+"""Downloads into the user's cache, each complete or not there at all: Kafka's jars, the registry.
 
-Nothing here depends on what is downloaded.  A directory in the cache is valid if it has every file
-of its checksum list with the right SHA-256; other files in it are never used.
+A directory in the cache is valid if it has every file of its checksum list with the right SHA-256;
+other files in it are never used, and a jar that is not in the list is not run.  Ivy fetches them,
+a download tool that ships with PySpark and knows Maven Central: it needs only Java and PySpark.
 """
 
 import hashlib
+import logging
 import os
+import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from filelock import FileLock, Timeout
 
 from kbackup.errors import LocalServiceError
-from kbackup.files import user_cache
+from kbackup.files import cache_directory
+from kbackup.local.java import Java, proxy_options, trust_store_options
 
 LOCK_SECONDS: Final = 900
 """How long one process waits for another's download."""
-
-
-def cache_directory() -> Path:
-    """Return the user's cache for kbackup, creating it if necessary.
-
-    ``KBACKUP_CACHE_DIR``, else ``$XDG_CACHE_HOME/kbackup``, else ``~/.cache/kbackup``.
-
-    Raises:
-        LocalServiceError: If it cannot be created or written to.
-    """
-    path = cache_path()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unusable(path, error) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise _unusable(path, "no permission to write there")
-    return path
 
 
 def checksums(text: str) -> dict[str, str]:
@@ -102,20 +92,6 @@ def _locked(path: Path) -> Iterator[None]:
         ) from error
 
 
-def cache_path() -> Path:
-    """Return where the cache is or would be, without creating or checking it.
-
-    Raises:
-        LocalServiceError: If this user has no home.
-    """
-    if ours := os.environ.get("KBACKUP_CACHE_DIR"):
-        return Path(ours).absolute()
-    found = user_cache()
-    if found is None:
-        raise _unusable(Path("~/.cache/kbackup"), "HOME is not set")
-    return found
-
-
 def _sha256(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
@@ -124,9 +100,224 @@ def _sha256(path: Path) -> str | None:
         return None  # missing, unreadable and altered are the same to the caller: fetch it again
 
 
-def _unusable(path: Path, why: object) -> LocalServiceError:
-    return LocalServiceError(
-        f"the cache {path} cannot be used",
-        str(why),
-        "set KBACKUP_CACHE_DIR to a directory that you may write to",
+_logger = logging.getLogger(__name__)
+
+_PAUSES: Final = (2.0, 5.0)
+"""Seconds before the second and third attempt at a download."""
+
+_TRY_SECONDS: Final = 600
+"""How long one attempt may take; half a minute is usual."""
+
+
+_FILES_ALONE: Final = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" usepoms="false"/>
+  </resolvers>
+</ivysettings>
+"""
+"""Ivy's repository as a plain file store: module descriptions are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A program to download.
+
+    Attributes:
+        program: Its name and version, for messages.
+        directory: The directory of its files in the cache.
+        module: What to download, an Ivy module file.
+        sums: Name to SHA-256 of all of its files.
+        has_dependencies: Also download the module's dependencies.
+    """
+
+    program: str
+    directory: str
+    module: str
+    sums: Mapping[str, str]
+    has_dependencies: bool = True
+
+
+def fetch_jars(java: Java, wanted: Download) -> list[Path]:
+    """Return the files of a program, downloading them with Ivy on *java* the first time.
+
+    Raises:
+        LocalServiceError: If they are not in the cache and cannot be downloaded, or differ from
+            their checksums.
+    """
+
+    def download(target: Path) -> None:
+        why = _download(java, wanted, target)
+        if why:
+            raise LocalServiceError(
+                f"{wanted.program} is not in the cache and could not be downloaded",
+                why,
+                "connect to the network, or set HTTPS_PROXY, or, behind a proxy that re-signs "
+                f"TLS, SSL_CERT_FILE; or copy {cache_directory() / wanted.directory} from a "
+                "machine that has it",
+            )
+
+    found = fetch_once(wanted.directory, wanted.sums, download)
+    return [found / name for name in wanted.sums]
+
+
+def ivy_jar() -> Path:
+    """Return the Ivy among the jars of PySpark, or of ``SPARK_HOME``, without importing PySpark.
+
+    Raises:
+        LocalServiceError: If there is none.
+    """
+    homes = []
+    if (package := find_spec("pyspark")) is not None and package.origin is not None:
+        homes.append(Path(package.origin).parent)
+    if home := os.environ.get("SPARK_HOME"):
+        homes.append(Path(home))
+    for home_directory in homes:
+        for jar in sorted(home_directory.glob("jars/ivy-*.jar")):
+            return jar
+    raise LocalServiceError(
+        "no Ivy to download with",
+        f"no jars/ivy-*.jar in {', '.join(map(str, homes)) or 'PySpark, which is not installed'}",
+        "run: pip install pyspark",
     )
+
+
+def _download(java: Java, wanted: Download, target: Path) -> str:
+    """Put the files into *target*; a failed attempt leaves what it has to the next one.
+
+    Returns:
+        Why it failed; empty if all files are there.
+    """
+    why = ""
+    with tempfile.TemporaryDirectory(prefix="kbackup-ivy-") as scratch:
+        for pause in (*_PAUSES, 0.0):
+            why = _try_download(java, wanted, target, Path(scratch))
+            if not why and not damaged(target, wanted.sums):
+                return ""
+            why = why or f"missing or altered: {', '.join(damaged(target, wanted.sums))}"
+            _logger.warning("%s was not downloaded: %s", wanted.program, why)
+            time.sleep(pause)
+    return why
+
+
+def _try_download(java: Java, wanted: Download, target: Path, scratch: Path) -> str:
+    """Run Ivy once; return why it failed in one line, or nothing."""
+    module, settings = scratch / "ivy.xml", scratch / "settings.xml"
+    module.write_text(wanted.module)
+    settings.write_text(_FILES_ALONE)
+    command = [
+        str(java.executable),
+        *trust_store_options(),
+        *proxy_options(),
+        "-Dsun.net.client.defaultConnectTimeout=20000",
+        "-Dsun.net.client.defaultReadTimeout=60000",
+        f"-Divy.default.ivy.user.dir={scratch}/home",  # independent of the user's own Ivy
+        *("-cp", str(ivy_jar()), "org.apache.ivy.Main"),
+        *(("-m2compatible",) if wanted.has_dependencies else ("-settings", str(settings))),
+        *("-cache", f"{scratch}/cache", "-ivy", str(module), "-confs", "default"),
+        *("-types", "jar", "bundle", "tar.gz"),
+        *("-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    try:
+        done = subprocess.run(  # noqa: S603  (nothing in it comes from outside)
+            command,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_TRY_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not finished after {_TRY_SECONDS} s"
+    return "" if done.returncode == 0 else _reason(done.stdout)
+
+
+def _reason(output: str) -> str:
+    """Return the most informative line of Ivy's output."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for mark in ("Server access error", "Host ", "Exception", "not found"):
+        for line in lines:
+            if mark in line:
+                return line
+    return lines[-1] if lines else "Ivy gave no reason"
+
+
+_MODULE: Final = """\
+<ivy-module version="2.0">
+  <info organisation="kbackup" module="local-kafka"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}"
+                conf="default->default"/>
+    <!-- what Kafka logs through, which it names as its user's choice -->
+    <dependency org="{organisation}" name="{name}" rev="{revision}"
+                conf="default->default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+_LOG4J_2: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
+_LOG4J_1: Final = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Apache Kafka that can be started.
+
+    A new one needs a ``.sha256`` file: the output of ``sha256sum *.jar`` over its jars.
+
+    Attributes:
+        version: Its version.
+        logger: The organisation, the name and the revision of what it logs through.
+        has_log4j_2: It is configured by a file of Log4j 2; else by one of Log4j 1.
+        has_standalone: Its storage can be formatted with ``--standalone``, by which its controllers
+            can change later; else a fixed list names them.
+    """
+
+    version: str
+    logger: tuple[str, str, str] = _LOG4J_2
+    has_log4j_2: bool = True
+    has_standalone: bool = True
+
+    @property
+    def sums(self) -> str:
+        """The name of the file with its checksums."""
+        return f"kafka-{self.version}.sha256"
+
+    @property
+    def wanted(self) -> Download:
+        """What to download."""
+        organisation, name, revision = self.logger
+        module = _MODULE.format(
+            version=self.version, organisation=organisation, name=name, revision=revision
+        )
+        sums = checksums(resources.files("kbackup.local").joinpath(self.sums).read_text())
+        return Download(f"Apache Kafka {self.version}", f"kafka-{self.version}", module, sums)
+
+
+RELEASES: Final = {
+    "3.7": Release("3.7.2", _LOG4J_1, has_log4j_2=False, has_standalone=False),
+    "3.9": Release("3.9.1", _LOG4J_1, has_log4j_2=False),
+    "4.1": Release("4.1.1"),
+}
+"""By the names that ``KBACKUP_KAFKA`` takes; kbackup is tested with them."""
+
+NEWEST: Final = RELEASES["4.1"]
+
+KAFKA_VERSION: Final = NEWEST.version
+
+
+def chosen() -> Release:
+    """Return the release that ``KBACKUP_KAFKA`` names, else the newest."""
+    return RELEASES.get(os.environ.get("KBACKUP_KAFKA", ""), NEWEST)
+
+
+def fetch_kafka(java: Java, release: Release = NEWEST) -> list[Path]:
+    """Return the jars of Kafka's class path, downloading them the first time.
+
+    Raises:
+        LocalServiceError: If they are not in the cache and cannot be downloaded, or differ from
+            the checksums that come with this package.
+    """
+    return fetch_jars(java, release.wanted)

@@ -21,9 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kbackup import files
 from kbackup.errors import JavaNotFoundError, LocalServiceError
-from kbackup.local.downloads import cache_directory, cache_path
+from kbackup.files import cache_directory, cache_path, replace_file
 
 _logger = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ def trust_store_options() -> list[str]:
     store = cache_directory() / f"trust-{hashlib.sha256(pem).hexdigest()[:16]}.p12"
     if not store.exists():
         try:
-            files.replace_file(store, _java_trust_store(pem))
+            replace_file(store, _java_trust_store(pem))
         except (ImportError, ValueError) as error:
             _logger.warning("Java keeps its own authorities, not those of %s: %s", bundle, error)
             return []
@@ -240,7 +239,7 @@ def _launcher(runtime: Path) -> Path:
     home = cache_directory() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     program = home / "bin" / "java"
     if not program.exists():
-        files.replace_file(program, text.encode(), mode=0o755)
+        replace_file(program, text.encode(), mode=0o755)
     return home
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kbackup.errors import LocalServiceError
-from kbackup.local.ivy import KAFKA_VERSION, Release, chosen, fetch_kafka
+from kbackup.local.downloads import KAFKA_VERSION, Release, chosen, fetch_kafka
 from kbackup.local.java import Java, find_java
-from kbackup.local.process import LocalServer, LocalService, Service, free_ports
+from kbackup.local.servers import LocalServer, LocalService, Service, free_ports
 
 START_SECONDS: Final = 60
 """How long a start may take; 3 s is usual on two idle cores."""

@@ -134,7 +134,7 @@ class CommitMetadata(Generic[Of]):
 
         Args:
             text: What was committed, by whomever; what follows it is left out, as a client may
-                read on behind it (`kbackup.kafka.positions.position_of`).
+                read on behind it (`kbackup.kafka.client.position_of`).
             of: Reads what the offset rests on.  Whatever it raises for data that is not ours, of
                 the errors that reading plain data raises, makes it anyone else's.
         """

@@ -13,7 +13,7 @@ from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
 from kbackup.converters.numbers import BooleanConverter
 from kbackup.converters.registered import RequestedSchemas
-from kbackup.doctor.store import checks
+from kbackup.doctor.examination import store_checks as checks
 from kbackup.errors import (
     BadRecordError,
     ConfigurationError,
@@ -31,12 +31,11 @@ from kbackup.inspect.source import Reader as BackupReader
 from kbackup.kafka import KafkaSettings, Position, reader, writer
 from kbackup.kafka import cluster as clusters
 from kbackup.kafka.cluster import Cluster
+from kbackup.kafka.contract import LogStartMovedError
 from kbackup.kafka.native import choose
-from kbackup.kafka.reader import Reader
-from kbackup.kafka.reader_source import BATCH_BYTES
-from kbackup.kafka.transport import LogStartMovedError
+from kbackup.kafka.reader import BATCH_BYTES, Reader
 from kbackup.kafka.writer import OVERHEAD_BYTES, Writer
-from kbackup.local.s3 import LocalS3
+from kbackup.local.servers import LocalS3
 from kbackup.naming import Layout, View
 from kbackup.partitioners import Partitioner, extractors
 from kbackup.partitioners.extractors import TimestampExtractor

@@ -20,7 +20,7 @@ from kbackup.cli import root
 from kbackup.config.issues import REFUSALS
 from kbackup.formats import record_reading
 from kbackup.kafka import reader, writer
-from kbackup.kafka.reader_source import BATCH_BYTES, FETCH_BYTES
+from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES
 from kbackup.restore import task
 from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob

@@ -5,7 +5,7 @@ import pytest
 from mypy_boto3_s3 import S3Client
 from s3fault import S3Faults
 
-from kbackup.local.s3 import LocalS3
+from kbackup.local.servers import LocalS3
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import S3Store
 from tests.support.truth import client_of

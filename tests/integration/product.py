@@ -25,9 +25,9 @@ from kbackup.kafka.reader import Reader
 from kbackup.kafka.writer import Writer
 from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.compare import compare_topics
-from kbackup.local.ivy import ivy_jar
+from kbackup.local.downloads import ivy_jar
 from kbackup.local.java import trust_store_options
-from kbackup.local.process import free_ports
+from kbackup.local.servers import free_ports
 from kbackup.naming import Layout
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import partitions_of

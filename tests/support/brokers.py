@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from kbackup.local.kafka import LocalKafka
-from kbackup.local.process import free_ports
+from kbackup.local.servers import free_ports
 from tests.support.certificates import write_certificate
 
 USER: Final = "keeper"

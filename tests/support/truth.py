@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from kbackup.local.s3 import LocalS3
+from kbackup.local.servers import LocalS3
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

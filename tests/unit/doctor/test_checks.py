@@ -9,7 +9,8 @@ import pytest
 
 from kbackup.config import ConfigIssue
 from kbackup.connect import native
-from kbackup.doctor import Check, configuration, examination, failed, kafka
+from kbackup.doctor import Check, examination, failed, host
+from kbackup.doctor.examination import kafka_checks
 from kbackup.errors import KafkaError
 from kbackup.kafka import native as native_library
 from tests.support.examined import levels, one, settings
@@ -91,7 +92,7 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
     now = datetime.now(UTC)
 
     auto, python, native = (
-        next(kafka.checks(settings(bootstrap_servers="h:1", kafka_client=wanted), None, now))
+        next(kafka_checks(settings(bootstrap_servers="h:1", kafka_client=wanted), None, now))
         for wanted in ("auto", "python", "native")
     )
 
@@ -120,7 +121,7 @@ def test_avro_without_its_library_is_worth_a_warning(
     native._found.cache_clear()
 
     try:
-        check = configuration.avro_reader()
+        check = host.avro_reader()
     finally:
         native._found.cache_clear()
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.doctor import configuration
+from kbackup import doctor
+from kbackup.doctor import host
 from kbackup.errors import ConfigurationError
 from tests.support.examined import settings
 
@@ -21,7 +22,7 @@ def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
     ]  # fmt: skip
     error = ConfigurationError("2 errors", errors=entries)
 
-    found = [configuration.doubt(doubt) for doubt in configuration.doubts(error)]
+    found = [doctor.doubt(doubt) for doubt in doctor.doubts(error)]
 
     assert [("flush.size", "fail"), ("rotate.bytes", "fail")] == [(c.name, c.level) for c in found]
     assert "x: expected a whole number (option)" == found[0].text
@@ -50,7 +51,7 @@ def test_what_a_backup_would_not_keep_is_named(more: dict[str, Any], named: list
     """
     A setting that loses part of a record is reported before a run.
     """
-    found = list(configuration.losses(settings(**more)))
+    found = list(host.losses(settings(**more)))
 
     assert named == [check.name for check in found]
     assert {"warn"} >= {check.level for check in found}
@@ -68,7 +69,7 @@ def test_tmpdir_that_cannot_be_written_fails(
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
 
-    found = configuration.disk_space(settings())
+    found = host.disk_space(settings())
 
     assert ("fail", True) == (found.level, "missing" in found.text)
     assert "TMPDIR" in found.do
@@ -86,6 +87,6 @@ def test_free_space_is_measured_against_the_files_to_be(
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    found = configuration.disk_space(settings(rotate_bytes=rotate_bytes))
+    found = host.disk_space(settings(rotate_bytes=rotate_bytes))
 
     assert (level, True) == (found.level, str(tmp_path) in found.text)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.doctor import examination, kafka
-from kbackup.doctor.kafka import LogState
+from kbackup.doctor import examination
+from kbackup.doctor.examination import LogState
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.stores.memory import MemoryStore
@@ -21,7 +21,7 @@ def test_without_brokers_nothing_is_asked_of_kafka() -> None:
     """
     A restore's configuration may leave the cluster to the command line.
     """
-    found = list(kafka.checks(settings(), {}, NOW))
+    found = list(examination.kafka_checks(settings(), {}, NOW))
 
     assert [("warn", "not checked: no bootstrap.servers")] == [(c.level, c.text) for c in found]
 
@@ -73,7 +73,7 @@ def test_retention_is_held_against_the_age_of_the_backup(
     """
     backup = None if hours is None else NOW - timedelta(hours=hours)
 
-    found = kafka.judge(log, backup, NOW)
+    found = examination.judge(log, backup, NOW)
 
     assert (level, text) == (found.level, found.text)
     assert (level != "ok") == bool(found.do)
@@ -110,7 +110,7 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
     cluster: Any = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
     allowed: Any = Allowed(frozenset(operations))
 
-    found = kafka.dead_letters("letters", cluster, allowed)
+    found = examination.dead_letters("letters", cluster, allowed)
 
     assert (level, code, text) == (found.level, found.code, found.text)
     assert (level != "ok") == bool(found.do)
@@ -123,7 +123,7 @@ def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
     cluster: Any = FakeCluster({}, {})
     allowed: Any = Allowed(frozenset())
 
-    found = kafka.dead_letters("letters", cluster, allowed)
+    found = examination.dead_letters("letters", cluster, allowed)
 
     assert ("ok", True) == (found.level, "creates it" in found.text)
 
@@ -135,7 +135,7 @@ def test_topics_at_risk_have_a_line_each() -> None:
     logs = [LogState(f"t{at}", HOUR_MS, {}, is_pending=at < 2) for at in range(100)]
     backups = {log.topic: NOW - timedelta(hours=2) for log in logs}
 
-    found = list(kafka.retention_checks(logs, backups, NOW))
+    found = list(examination.retention_checks(logs, backups, NOW))
 
     assert ["fail", "fail", "ok"] == [check.level for check in found]
     assert "98 topics keep their records long enough" == found[-1].text
@@ -145,7 +145,7 @@ def test_retention_without_run_records_is_not_called_good() -> None:
     """
     Without the store nobody knows how old the backup is.
     """
-    found = list(kafka.retention_checks([LogState("t", 1, {}, True)], None, NOW))
+    found = list(examination.retention_checks([LogState("t", 1, {}, True)], None, NOW))
 
     assert ["warn"] == [check.level for check in found]
 
@@ -158,7 +158,7 @@ def test_times_are_said_as_people_say_them(seconds: int, text: str) -> None:
     """
     Retention is set in milliseconds, and thought of in days.
     """
-    assert text == kafka.time_span(seconds)
+    assert text == examination.time_span(seconds)
 
 
 def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kbackup.doctor import Check, configuration
+from kbackup.doctor import Check, examination
 from tests.support.examined import settings
 from tests.support.registry import FakeRegistry
 
@@ -10,7 +10,7 @@ from tests.support.registry import FakeRegistry
 def checks(*, view: str = "value", keys: bool = False, **parts: Any) -> list[Check]:
     named = {f"{part}_converter_properties": given for part, given in parts.items()}
     found = settings(view=view, store_kafka_keys=keys, **named)
-    return list(configuration.registry_checks(found))
+    return list(examination.registry_checks(found))
 
 
 def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
@@ -67,7 +67,7 @@ def test_the_registry_of_full_records_is_asked() -> None:
     A sink stores its schemas, and a restore registers them.
     """
     with FakeRegistry() as found:
-        [check] = configuration.registry_checks(
+        [check] = examination.registry_checks(
             settings(view="record", schema_registry_url=(found.url,))
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbackup.doctor import Check, spark
+from kbackup.doctor import Check, host
 from kbackup.errors import JavaNotFoundError
 from kbackup.spark.jvm import ended
 from kbackup.spark.settings import EngineSettings
@@ -28,7 +28,7 @@ def no_java() -> Java:
 
 
 def spark_checks(find: Callable[[], Java], *, starts: bool = False) -> list[Check]:
-    return list(spark.checks(find, EngineSettings(), starts=starts, stop=threading.Event()))
+    return list(host.spark_checks(find, EngineSettings(), starts=starts, stop=threading.Event()))
 
 
 def test_the_java_that_was_found_is_named() -> None:
@@ -78,7 +78,7 @@ def test_a_doctor_that_is_stopped_does_not_say_that_spark_has_started() -> None:
     stop = threading.Event()
     stop.set()
 
-    found = one(spark.checks(Java, EngineSettings(), starts=True, stop=stop), "start")
+    found = one(host.spark_checks(Java, EngineSettings(), starts=True, stop=stop), "start")
     ended()
 
     assert ("warn", "not checked: the doctor was stopped before") == (found.level, found.text)

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.doctor import Check
-from kbackup.doctor import store as stores
+from kbackup.doctor.examination import open_for, store_checks
 from kbackup.errors import StoreError
 from kbackup.stores import StoreSettings
 from kbackup.stores.abilities import BucketFacts, LifecycleRule
@@ -56,7 +56,7 @@ def test_without_a_bucket_nothing_is_asked() -> None:
     """
     Without a bucket nothing is checked, and nothing is called good.
     """
-    found = stores.open_for(settings(None))
+    found = open_for(settings(None))
 
     assert isinstance(found, Check)
     assert ("warn", "not checked: no s3.bucket.name") == (found.level, found.text)
@@ -68,7 +68,7 @@ def test_a_store_that_cannot_be_listed_is_one_line() -> None:
     """
     denied = FaultyStore("503 503 503 503")
 
-    found = list(stores.checks(denied, settings(), writes=True))
+    found = list(store_checks(denied, settings(), writes=True))
 
     assert [("readable", "fail")] == [(check.name, check.level) for check in found]
     assert "503" in found[0].text
@@ -81,7 +81,7 @@ def test_an_object_that_cannot_be_read_is_found_out() -> None:
     denied = FaultyStore("503", methods=frozenset({"head"}))
     put_bytes(denied, "topics/orders/partition=0/orders+0+0000000000.json", b"{}")
 
-    assert {"readable": "fail"} == levels(stores.checks(denied, settings(), writes=False))
+    assert {"readable": "fail"} == levels(store_checks(denied, settings(), writes=False))
 
 
 @pytest.mark.parametrize("writes", [False, True])
@@ -91,7 +91,7 @@ def test_nothing_is_left_in_the_store(store: MemoryStore, writes: bool) -> None:
     """
     watched = FaultyStore("ok " * 20, store, methods=frozenset({"put"}))
 
-    found = levels(stores.checks(watched, settings(), writes=writes))
+    found = levels(store_checks(watched, settings(), writes=writes))
 
     puts = [key for method, key, _ in watched.calls if method == "put"]
     assert (writes, writes) == ("writable" in found, bool(puts))
@@ -103,7 +103,7 @@ def test_a_probe_lies_among_the_run_records(store: MemoryStore) -> None:
     Even a probe that is left behind is never taken for a backup.
     """
     watched = FaultyStore("ok", store, methods=frozenset({"put"}))
-    list(stores.checks(watched, settings(topics_dir="a/topics"), writes=True))
+    list(store_checks(watched, settings(topics_dir="a/topics"), writes=True))
 
     puts = [key for method, key, _ in watched.calls if method == "put"]
     assert [True] == [key.startswith("a/_kbackup/probe-") for key in puts]
@@ -121,7 +121,7 @@ def test_a_step_that_is_denied_fails_the_write_probe(store: MemoryStore, script:
     method, word = script.split()
     denied = FaultyStore(word, store, methods=frozenset({method}))
 
-    assert "fail" == one(stores.checks(denied, settings(), writes=True), "writable").level
+    assert "fail" == one(store_checks(denied, settings(), writes=True), "writable").level
 
 
 def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
@@ -130,7 +130,7 @@ def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
     """
     bucket = Bucket(upload=StoreError("s3:AbortMultipartUpload on x", "AccessDenied", "allow it"))
 
-    found = one(stores.checks(bucket, settings(), writes=True), "writable")
+    found = one(store_checks(bucket, settings(), writes=True), "writable")
 
     assert ("fail", "allow it") == (found.level, found.do)
     assert [] == list(bucket.list(""))
@@ -143,7 +143,7 @@ def test_a_server_without_conditional_writes_is_named(ignored: tuple[str, ...], 
     """
     bucket = Bucket(ignored=ignored)
 
-    found = one(stores.checks(bucket, settings(), writes=True), "conditional writes")
+    found = one(store_checks(bucket, settings(), writes=True), "conditional writes")
 
     assert level == found.level
     assert all(name in found.text for name in ignored)
@@ -166,7 +166,7 @@ def test_clocks_are_compared(ahead_s: float | None, level: str) -> None:
     """
     assert (
         level
-        == levels(stores.checks(Bucket(clock_ahead_s=ahead_s), settings(), writes=False))["clock"]
+        == levels(store_checks(Bucket(clock_ahead_s=ahead_s), settings(), writes=False))["clock"]
     )
 
 
@@ -174,10 +174,10 @@ def test_a_clock_that_cannot_be_seen_is_not_called_good(store: MemoryStore) -> N
     """
     Without a probe a store that has no date of its own shows no time.
     """
-    found = one(stores.checks(store, settings(), writes=False), "clock")
+    found = one(store_checks(store, settings(), writes=False), "clock")
 
     assert ("warn", "not checkable: without --write-probe") == (found.level, found.text)
-    assert "ok" == levels(stores.checks(store, settings(), writes=True))["clock"]
+    assert "ok" == levels(store_checks(store, settings(), writes=True))["clock"]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_bucket_is_judged_by_what_becomes_of_a_backup(
     """
     Versions, locks and rules decide what is there on the day of the restore.
     """
-    found = levels(stores.checks(Bucket(**facts), settings(), writes=False))
+    found = levels(store_checks(Bucket(**facts), settings(), writes=False))
 
     assert expected.items() <= found.items()
 
@@ -221,6 +221,6 @@ def test_what_is_denied_is_called_not_checkable() -> None:
     """
     bucket = Bucket(versioning=None, untold={"versioning": "AccessDenied (403)"})
 
-    found = one(stores.checks(bucket, settings(), writes=False), "versioning")
+    found = one(store_checks(bucket, settings(), writes=False), "versioning")
 
     assert "not checkable: AccessDenied (403)" == found.text

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.positions import patience_s, patiently
+from kbackup.kafka.client import patience_s, patiently
 
 
 class Broker:

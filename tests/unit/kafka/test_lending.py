@@ -4,8 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kbackup.kafka import KafkaSettings, TakenOverError
-from kbackup.kafka.client import Complaints
-from kbackup.kafka.positions import Lending
+from kbackup.kafka.client import Complaints, Lending
 from kbackup.kafka.writer import meaning
 from kbackup.records import TopicPartition
 

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as At
 
 from kbackup.errors import KafkaError
-from kbackup.kafka import KafkaSettings, Position, positions
-from kbackup.kafka.positions import Positions
+from kbackup.kafka import KafkaSettings, Position, client
+from kbackup.kafka.client import Positions
 from kbackup.records import TopicPartition
 from kbackup.runs.position import CommitMetadata, LastObject
 from tests.support.mock_kafka import MockKafka
@@ -25,7 +25,7 @@ _FROZEN = socket.create_server(("127.0.0.1", 0))
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
     """A group's positions, kept by a broker that is frozen, with a second's patience."""
-    monkeypatch.setattr(positions, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(client, "PATIENCE_S", 1.0)
     address = f"127.0.0.1:{_FROZEN.getsockname()[1]}"
     made = Positions(KafkaSettings(address, timeout_s=1.0), "group")
     yield made
@@ -69,7 +69,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
     """
     monkeypatch.setattr(group, "read", lambda _: None)
     late = At("orders", 1, 7)
-    monkeypatch.setattr(positions, "_LOOK_S", 0.01)
+    monkeypatch.setattr(client, "_LOOK_S", 0.01)
     answer = group._committed
     consumer = group._consumer
 

@@ -4,7 +4,7 @@ import pytest
 
 from kbackup.errors import ConfigurationError
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.permissions import check_properties
+from kbackup.kafka.cluster import check_properties
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kbackup.errors import LocalServiceError
+from kbackup.files import cache_directory
 from kbackup.local.downloads import (
-    cache_directory,
     checksums,
     damaged,
     fetch_once,

@@ -12,14 +12,14 @@ import psutil
 import pytest
 
 from kbackup.errors import LocalServiceError
-from kbackup.local.process import Service, free_ports
+from kbackup.local.servers import Service, free_ports
 
 SERVER = ["/bin/sh", "-c", "echo ready; exec sleep 300"]
 
 CHILD = """
 import sys, threading, time
 from pathlib import Path
-from kbackup.local.process import Service
+from kbackup.local.servers import Service
 log, scratch = map(Path, sys.argv[1:])
 def start():
     global service

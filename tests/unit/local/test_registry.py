@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kbackup.errors import LocalServiceError
-from kbackup.local import ivy
+from kbackup.local import downloads
 from kbackup.local.java import Java
-from kbackup.local.registry import REGISTRY_VERSION, fetch_registry
+from kbackup.local.servers import REGISTRY_VERSION, fetch_registry
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    monkeypatch.setattr(ivy, "_PAUSES", ())
+    monkeypatch.setattr(downloads, "_PAUSES", ())
     return tmp_path / "cache"
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from kbackup.errors import ConfigurationError, LocalServiceError
-from kbackup.local import ivy, kafka, s3, start_kafka
-from kbackup.local.ivy import KAFKA_VERSION, fetch_kafka, ivy_jar
+from kbackup.local import downloads, kafka, servers, start_kafka
+from kbackup.local.downloads import KAFKA_VERSION, fetch_kafka, ivy_jar
 from kbackup.local.java import Java
 
 
-@pytest.mark.parametrize("release", ivy.RELEASES.values(), ids=ivy.RELEASES)
-def test_every_jar_has_its_checksum(release: ivy.Release) -> None:
+@pytest.mark.parametrize("release", downloads.RELEASES.values(), ids=downloads.RELEASES)
+def test_every_jar_has_its_checksum(release: downloads.Release) -> None:
     """
     The list covers the broker itself and what it logs through, each with a SHA-256.
     """
@@ -27,10 +27,10 @@ def test_the_variable_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> No
     ``KBACKUP_KAFKA`` names it; without the variable it is the newest.
     """
     monkeypatch.setenv("KBACKUP_KAFKA", "3.7")
-    assert "3.7.2" == ivy.chosen().version
+    assert "3.7.2" == downloads.chosen().version
 
     monkeypatch.delenv("KBACKUP_KAFKA")
-    assert ivy.NEWEST == ivy.chosen()
+    assert downloads.NEWEST == downloads.chosen()
 
 
 def test_ivy_comes_with_pyspark() -> None:
@@ -44,7 +44,7 @@ def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) ->
     """
     Without PySpark, the error says that it is missing.
     """
-    monkeypatch.setattr(ivy, "find_spec", lambda _: None)
+    monkeypatch.setattr(downloads, "find_spec", lambda _: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
     with pytest.raises(LocalServiceError) as caught:
@@ -70,7 +70,7 @@ def test_without_network_and_cache_the_error_says_so(
     monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    monkeypatch.setattr(ivy, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(downloads, "_PAUSES", (0.0, 0.0))
 
     with pytest.raises(LocalServiceError) as caught:
         fetch_kafka(Java(tmp_path, "17", "PATH"))
@@ -85,10 +85,10 @@ def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     """
     Without the extra, the error names the one command that installs it.
     """
-    monkeypatch.setattr(s3, "find_spec", lambda _: None)
+    monkeypatch.setattr(servers, "find_spec", lambda _: None)
 
     with pytest.raises(LocalServiceError) as caught:
-        s3.LocalS3()
+        servers.LocalS3()
 
     assert caught.value.do == "run: pip install 'kbackup[demo]'"
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kbackup.cli import root
-from kbackup.doctor.kafka import LogState, retention_checks
+from kbackup.doctor.examination import LogState, retention_checks
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun

@@ -14,8 +14,8 @@ from kbackup.clock import SystemClock
 from kbackup.events import ObjectStored, Plain
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka import positions as group_positions
-from kbackup.local.process import free_ports
+from kbackup.kafka import client as kafka_client
+from kbackup.local.servers import free_ports
 from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
@@ -30,7 +30,7 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     """
     Each unit says so in its own name, and a hundred of them do not wait a hundred times.
     """
-    monkeypatch.setattr(group_positions, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(kafka_client, "PATIENCE_S", 2.0)
     kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=2.0)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     job = SinkJob(

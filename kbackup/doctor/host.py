@@ -1,7 +1,8 @@
-"""Java and Spark: found, and started as a trial."""
+"""Checks of this host: the configuration, disk space, the Avro reader, Java and Spark."""
 
 import os
 import platform
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +12,79 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
+from kbackup import files, formats
+from kbackup.config import Settings
+from kbackup.connect import native
 from kbackup.doctor import Check, failed
 from kbackup.errors import KbackupError, SparkError
 from kbackup.events import Event
+from kbackup.sink.job import SPOOL_BYTES
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import archive_classes, run
 from kbackup.spark.java import class_archive
 from kbackup.spark.settings import EngineSettings, Jvm, NotBegun
+
+
+def is_sink(settings: Settings) -> bool:
+    """Whether the configuration can be a sink's: a source connector's has no group."""
+    return settings.group is not None and not settings.renames
+
+
+def losses(settings: Settings) -> Iterator[Check]:
+    """Yield a warning for each part of a record that a sink would not keep."""
+    if not is_sink(settings) or settings.view == "record":
+        return
+    if not settings.store_kafka_keys:
+        yield _loss("store.kafka.keys", "keys are not stored, so a restore has none")
+    if not settings.store_kafka_headers:
+        yield _loss("store.kafka.headers", "headers are not stored, so a restore has none")
+    separator = formats.by_name(settings.format_class).splits_at if settings.format_class else ""
+    if separator:
+        text = "a value that contains the separator is read back as two"
+        do = "choose --view record, or a separator that no value contains"
+        yield Check("configuration", separator, "warn", text, do)
+    if settings.behavior_on_null_values == "ignore":
+        text = "tombstones are left out, so a restore brings deleted keys back"
+        yield Check("configuration", "behavior.on.null.values", "warn", text, "--view record")
+    text = "the connectors' layout keeps no timestamps, and offsets of first records only"
+    yield Check("configuration", "view", "warn", text, "--view record keeps full records")
+
+
+def _loss(name: str, text: str) -> Check:
+    do = f"set {name}=true, or choose --view record"
+    return Check("configuration", name, "warn", text, do)
+
+
+_MIB = 1 << 20
+
+
+def disk_space(settings: Settings) -> Check:
+    """Return whether ``TMPDIR`` is usable and has space for unfinished objects.
+
+    Each core fills one file at a time.
+    """
+    try:
+        folder = files.spool_folder()
+    except KbackupError as error:
+        return failed("disk", "TMPDIR", error)
+    wanted = (os.cpu_count() or 1) * max(settings.rotate_bytes, SPOOL_BYTES)
+    free = shutil.disk_usage(folder).free
+    text = f"{folder} has {free // _MIB} MiB free"
+    if free < wanted:
+        text += f", and open files may take {wanted // _MIB} MiB"
+        return Check("disk", "TMPDIR", "warn", text, "free some, or set TMPDIR to a larger disk")
+    return Check("disk", "TMPDIR", "ok", text)
+
+
+def avro_reader() -> Check:
+    """Return how Avro values would be read: nothing but the speed depends on it."""
+    name = "Avro reader"
+    why = native.why_not()
+    if not why:
+        return Check("configuration", name, "ok", "Avro values are read by the C library")
+    text = f"Avro values are read by Arrow and in Python, at about half the speed: {why}"
+    do = "install kbackup where there is a C compiler (cc), or from a wheel for this platform"
+    return Check("configuration", name, "warn", text, do)
 
 
 class FoundJava(Protocol):
@@ -44,7 +111,7 @@ class FoundJava(Protocol):
         """Where its archive of Spark's classes is or would be; None for nowhere."""
 
 
-def checks(
+def spark_checks(
     find_java: Callable[[], FoundJava],
     settings: EngineSettings,
     *,

@@ -102,7 +102,7 @@ class _Sent(NamedTuple):
 
 
 class ColumnSender:
-    """Hands whole batches over; see `kbackup.kafka.writer_sender.Sender`.
+    """Hands whole batches over; see `Sender`.
 
     Deliveries are counted in C, in the order of production, so that a failed one is the n-th that
     was handed over; `_sent` says which offset that was.  That order is one partition's: where
@@ -203,7 +203,7 @@ Header = tuple[str, bytes | None]
 
 
 class ObjectSender:
-    """Calls ``produce`` once a record; see `kbackup.kafka.writer_sender.Sender`.
+    """Calls ``produce`` once a record; see `Sender`.
 
     The client offers no way to hand over columns, and its ``produce_batch`` takes no headers.
     """
