@@ -15,13 +15,14 @@ from kbackup.cli.options import EXIT_CODES, version_option
 from kbackup.spark.memory import keep_little
 
 _COMMANDS: Final = {
-    "sink": ("kbackup.cli.sink", "Copy Kafka topics to S3."),
-    "restore": ("kbackup.cli.restore", "Write backed-up records to Kafka, and look at a backup."),
-    "config": ("kbackup.cli.config", "Check a configuration, or show where each value comes from."),
-    "doctor": ("kbackup.cli.doctor", "Check in advance what a run needs."),
-    "demo": ("kbackup.cli.demo", "Start Kafka and S3, back up a sample, restore and compare it."),
-    "plugins": ("kbackup.cli.plugins", "List the installed plugins of each seam."),
+    "sink": ("sink", "Copy Kafka topics to S3."),
+    "restore": ("restore", "Write backed-up records to Kafka, and look at a backup."),
+    "config": ("prepare", "Check a configuration, or show where each value comes from."),
+    "doctor": ("prepare", "Check in advance what a run needs."),
+    "demo": ("prepare", "Start Kafka and S3, back up a sample, restore and compare it."),
+    "plugins": ("prepare", "List the installed plugins of each seam."),
 }
+"""The module of each command, which names it ``sink_command``, and its line of help."""
 
 
 class Family(click.Group):
@@ -85,7 +86,8 @@ class Root(Family):
         """Import and return a command."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        module = importlib.import_module(f"kbackup.cli.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,29 +1,505 @@
-"""``kbackup restore``: run, plan, topics, verify, peek, query, thaw, settle, status."""
+"""``kbackup restore``: run, plan, settle, status; and topics, verify, peek, query, thaw.
 
+The last five only look into a backup.
+"""
+
+import json
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
+from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.events import Event, Plain, Warned
+from kbackup.runs.summary import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbackup.inspect.map import PartitionMap
+    from kbackup.inspect.peek import Record
+    from kbackup.inspect.topics import Told
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
 from kbackup.cli import Family
-from kbackup.cli.inspect import peek_command, thaw_command, topics_command, verify_command
 from kbackup.cli.options import (
-    GroupedCommand,
-    GroupedOption,
-    config_options,
     max_age_option,
     seconds,
 )
-from kbackup.cli.query import query_command
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
-from kbackup.errors import KbackupError
-from kbackup.events import Event
-from kbackup.runs.summary import Summary
+from kbackup.errors import counted
+
+_TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
+"""How records are printed where nothing else is asked for."""
+
+
+class _Verify(GroupedCommand):
+    examples = (
+        "kbackup restore verify -b my-bucket",
+        "kbackup restore verify --config s3.properties --deep --part $(date +%u)/7 --quiet",
+    )
+
+
+class _Peek(GroupedCommand):
+    examples = (
+        "kbackup restore peek orders:0@4200 -b my-bucket",
+        "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
+        "kbackup restore peek orders -b my-bucket --key customer-42 --from-time 2026-11-21",
+    )
+
+
+@click.command("verify", cls=_Verify)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help=DEEP,
+)  # fmt: skip
+@click.option(
+    "--part", cls=GroupedOption, group="Safety", metavar="I/N",
+    help="With --deep: read part I of N; together the N parts read every object once.",
+)  # fmt: skip
+@click.option(
+    "--sample", cls=GroupedOption, group="Safety", metavar="P%",
+    help="With --deep: read a random sample of this percentage of the objects.",
+)  # fmt: skip
+@click.option(
+    "--rebuild", is_flag=True, cls=GroupedOption, group="Safety",
+    help="Rebuild the ledger from the objects first.",
+)  # fmt: skip
+@click.option(
+    "--accept-missing", multiple=True, cls=GroupedOption, group="Safety",
+    metavar="TOPIC:PARTITION:FIRST-LAST",
+    help="Accept that objects missing here were removed on purpose; never report them again.  "
+        "Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--accept-before", cls=GroupedOption, group="Safety", metavar="DATE",
+    help="Accept the same of missing objects stored before this date, as after a lifecycle rule.",
+)  # fmt: skip
+@config_options("verify")
+def verify_command(
+    deep: bool,
+    part: str | None,
+    sample: str | None,
+    rebuild: bool,
+    accept_missing: tuple[str, ...],
+    accept_before: str | None,
+    **parameters: Any,
+) -> None:
+    """Check that a backup is complete and readable, and has no gaps.
+
+    Compares names with the ledger; with --deep, also reads the objects.  What cannot be checked is
+    reported as not checkable, never as "ok".
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.verify.mending import Acceptance  # noqa: PLC0415
+        from kbackup.verify.run import Sample  # noqa: PLC0415
+
+        at = OpenedBackup.of(session, "restore verify")
+        share = Sample.parse(part, sample, at.summary.run)
+        acceptance = Acceptance.parse(accept_missing, accept_before)
+        _mend(at, acceptance, rebuild=rebuild)
+        _verify(at, share, deep=deep or part is not None or sample is not None)
+        return at.summary.finish(session.stop.signal)
+
+    run("verify", "restore verify", parameters, work)
+
+
+def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
+    from kbackup.verify.mending import Mending  # noqa: PLC0415
+
+    settings = at.session.settings
+    mending = Mending(
+        at.store,
+        at.layout,
+        at.reading(),
+        at.summary,
+        at.clock,
+        settings.topics,
+        settings.topics_regex,
+    )
+    if rebuild:
+        at.tell(mending.rebuild())
+    if acceptance:
+        at.tell(mending.accept(acceptance))
+
+
+def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
+    from kbackup.catalog.schemas import SchemaIndex  # noqa: PLC0415
+    from kbackup.runs import locks, wiring  # noqa: PLC0415
+    from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
+    from kbackup.verify.task import VerifyJob  # noqa: PLC0415
+
+    session, reading = at.session, at.reading()
+    known, index = at.known(), SchemaIndex.read(at.store, at.layout)
+    holders = locks.holders(at.store, at.layout, "sink")
+    notes = Notes(known, holders, index, at.held_up(known))
+    read = None
+    if deep:
+        engine = wiring.engine_settings(session.settings, find_jvm())
+        read = on_spark(VerifyJob(at.place, reading), engine, session.tell, session.stop.event)
+    at.tell(
+        verify(
+            at.store,
+            at.layout,
+            reading,
+            at.summary,
+            now=at.clock.now(),
+            only_format=at.only_format,
+            notes=notes,
+            read=read,
+            share=share,
+            **at.asked,
+        )
+    )
+
+
+@click.command("peek", cls=_Peek)
+@click.argument("what", metavar="KEY|TOPIC[:PARTITION[@OFFSET]]")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), default=10, show_default=True,
+    cls=GroupedOption, group="Output", metavar="N", help="Number of records to print.",
+)  # fmt: skip
+@click.option(
+    "--template", cls=GroupedOption, group="Output", metavar="TEXT",
+    help="How to print a record, in kcat's format: %t %p %o %k %s %K %S %h %T \\n; also -f.",
+)  # fmt: skip
+@click.option(
+    "--key", cls=GroupedOption, group="Restore", metavar="TEXT",
+    help="Only records with this key, byte for byte.",
+)  # fmt: skip
+@config_options("peek")
+def peek_command(
+    what: str, count: int, template: str | None, key: str | None, **parameters: Any
+) -> None:
+    """Print records of an object, a partition or an offset; no JVM is started.
+
+    Options choose among them by key and by time.
+    """
+    if template is None and "%" in str(parameters.get("format_class")):
+        template = parameters.pop("format_class")  # kcat's -f; no format has such a name
+
+    def work(session: Session) -> Event:
+        from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.runs.known import NOTHING  # noqa: PLC0415
+
+        at, settings = OpenedBackup.of(session, "restore peek"), session.settings
+        window, place, known = wiring.window(settings), PeekTarget.parse(what, at.layout), NOTHING
+        if place.key is None:  # one object is shown as it is
+            known = at.known(if_allowed=True, topics=(place.topic,))
+        records = peek(
+            at.store,
+            at.layout,
+            at.reading(),
+            what,
+            count=count,
+            only_format=at.only_format,
+            window=window,
+            key=None if key is None else os.fsencode(key),
+            known=known,
+        )
+        _print(records, None if settings.json_ else template or _TEMPLATE)
+        return at.summary.finish()
+
+    run("peek", "restore peek", parameters, work)
+
+
+def _print(records: "Iterable[Record]", template: str | None) -> None:
+    """Write records to stdout; a reader that has seen enough ends it quietly."""
+    from kbackup.cli.terminal import OutputStream, escape  # noqa: PLC0415  (imports rich)
+    from kbackup.inspect.peek import render  # noqa: PLC0415
+
+    out = OutputStream(sys.stdout)
+    for record in records:
+        if template is None:
+            out.write(json.dumps(record) + "\n")
+        elif out.isatty():  # a dumb terminal too: it may garble what it cannot obey
+            text = render(record, template).decode(errors="backslashreplace")
+            # at line feeds only: a value may hold what else Unicode takes for a line's end
+            lines = text.removesuffix("\n").split("\n") if text else []
+            out.write("".join(escape(line) + "\n" for line in lines))
+        else:
+            out.write_bytes(render(record, template))
+        if out.error is not None:
+            raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
+        if not out.is_open:
+            return
+
+
+class _Thaw(GroupedCommand):
+    examples = (
+        "kbackup restore thaw -b my-bucket -t orders --dry-run",
+        "kbackup restore thaw -b my-bucket -t orders --days 14 --tier Bulk",
+    )
+
+
+@click.command("thaw", cls=_Thaw)
+@click.option(
+    "--days", type=click.IntRange(min=1), default=7, show_default=True, metavar="N",
+    cls=GroupedOption, group="Restore", help="How many days the objects stay readable.",
+)  # fmt: skip
+@click.option(
+    "--tier", type=click.Choice(["Standard", "Bulk", "Expedited"]), default="Standard",
+    show_default=True, cls=GroupedOption, group="Restore",
+    help="How fast to retrieve them: Standard within hours, Bulk within two days, Expedited "
+        "within minutes.",
+)  # fmt: skip
+@config_options("thaw")
+def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
+    """Ask S3 for objects in GLACIER and DEEP_ARCHIVE, so that they can be read for some days.
+
+    This costs money and takes minutes to days.  Run the command again to see the progress; objects
+    already requested or readable are not requested again.
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.inspect.thaw import thaw  # noqa: PLC0415
+
+        at = OpenedBackup.of(session, "restore thaw")
+        at.tell(
+            thaw(
+                at.store,
+                at.layout,
+                at.reading().formats,
+                days=days,
+                tier=tier,
+                only_format=at.only_format,
+                is_dry=session.settings.dry_run,
+                **at.asked,
+            )
+        )
+        return at.summary.finish()
+
+    run("thaw", "restore thaw", parameters, work)
+
+
+class _Topics(GroupedCommand):
+    examples = (
+        "kbackup restore topics -b my-bucket",
+        "kbackup restore topics orders -b my-bucket --deep",
+        "kbackup restore topics orders -b my-bucket --map --html orders.html",
+    )
+
+
+@click.command("topics", cls=_Topics)
+@click.argument("topic", required=False)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help=DEEP,
+)  # fmt: skip
+@click.option(
+    "--map", "has_map", is_flag=True, cls=GroupedOption, group="Output",
+    help="Draw which offsets and which days of each partition are stored, and which are missing.",
+)  # fmt: skip
+@click.option(
+    "--html", "page", cls=GroupedOption, group="Output", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the same as one self-contained HTML page.",
+)  # fmt: skip
+@click.option(
+    "--tree", "has_tree", is_flag=True, cls=GroupedOption, group="Output",
+    help="Show the directories that hold each topic's objects.",
+)  # fmt: skip
+@click.option(
+    "--schemas", "has_schemas", is_flag=True, cls=GroupedOption, group="Output",
+    help="Show the Schema Registry ids and subjects that the records of each topic name.",
+)  # fmt: skip
+@click.option(
+    "--as-of", cls=GroupedOption, group="Safety", metavar="TIME",
+    help="Show only what was stored before this time: RFC 3339, a date, or milliseconds.",
+)  # fmt: skip
+@config_options("topics")
+def topics_command(
+    topic: str | None,
+    deep: bool,
+    has_map: bool,
+    page: Path | None,
+    has_tree: bool,
+    has_schemas: bool,
+    as_of: str | None,
+    **parameters: Any,
+) -> None:
+    """Show what is in the bucket: partitions, offsets, sizes; no JVM is started."""
+    if topic is not None:
+        parameters["topics"] = topic
+
+    def work(session: Session) -> Event:
+        from kbackup.inspect.map import PartitionMap  # noqa: PLC0415
+        from kbackup.inspect.topics import topics  # noqa: PLC0415
+
+        as_of_ms = None if as_of is None else _moment("--as-of", as_of)
+        at = OpenedBackup.of(session, "restore topics")
+        known = at.known(if_allowed=True)
+        found = topics(
+            at.store,
+            at.layout,
+            at.reading(),
+            only_format=at.only_format,
+            deep=deep,
+            has_map=has_map or page is not None,
+            has_tree=has_tree,
+            has_schemas=has_schemas,
+            as_of_ms=as_of_ms,
+            known=known,
+            **at.asked,
+        )
+        at.tell([] if as_of is not None else at.summary.held_up(at.held_up(known)))
+        coverages: list[PartitionMap] = []
+        for each in found:
+            if isinstance(each, PartitionMap):
+                coverages.append(each)
+            if has_map or not isinstance(each, PartitionMap):
+                at.tell([_entered(at.summary, each)])
+        if page is not None:
+            moment = as_of_ms if as_of_ms is not None else at.clock.ms()
+            place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
+            _write_page(page, place, moment, at.summary, coverages)
+        return at.summary.finish()
+
+    run("topics", "restore topics", parameters, work)
+
+
+def _moment(option: str, text: str) -> int:
+    from kbackup.config.parsing import moment  # noqa: PLC0415
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text} is not a time", str(error)) from error
+
+
+def _write_page(
+    path: Path, place: str, moment_ms: int, summary: Summary, coverages: "list[PartitionMap]"
+) -> None:
+    from kbackup import clock, files  # noqa: PLC0415
+    from kbackup.cli.tables import page  # noqa: PLC0415
+
+    moment = clock.rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
+    text = page(place, moment, summary.partitions, [one.to_dict() for one in coverages])
+    try:
+        files.replace_file(path, text.encode())
+    except OSError as error:
+        raise KbackupError(
+            f"{path} cannot be written", error.strerror or str(error), "name another file"
+        ) from error
+
+
+def _entered(summary: Summary, told: "Told") -> Plain:
+    """Enter what belongs into the summary, and return what is to be told."""
+    from kbackup.inspect.topics import StoredPartition  # noqa: PLC0415
+
+    if isinstance(told, Warned):
+        return summary.warn(told.code, told.text, **told.place)
+    if isinstance(told, StoredPartition):
+        summary.partitions.append(told.row())
+    return told
+
+
+_FORMS: Final = ("table", "csv", "json", "parquet")
+
+
+class _Query(GroupedCommand):
+    examples = (
+        "kbackup restore query 'select count(*) from orders' -b my-bucket",
+        "kbackup restore query 'select * from orders limit 9' -b my-bucket --output json",
+    )
+
+
+@click.command("query", cls=_Query)
+@click.argument("sql", metavar="SQL")
+@click.option(
+    "--output", "form", type=click.Choice(_FORMS), default="table", show_default=True,
+    cls=GroupedOption, group="Output", help="Format of the result.",
+)  # fmt: skip
+@click.option(
+    "--output-file", type=click.Path(path_type=Path, dir_okay=False), cls=GroupedOption,
+    group="Output", metavar="FILE", help="Write the result to this file, whole or not at all.",
+)  # fmt: skip
+@config_options("query")
+def query_command(sql: str, form: str, output_file: Path | None, **parameters: Any) -> None:
+    """Ask a backup in SQL; each topic is a table.
+
+    Its columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
+    Objects that a condition on partition, offset or timestamp rules out are not opened.
+    """
+
+    def work(session: Session) -> Event:
+        return _query(session, sql, "json" if session.settings.json_ else form, output_file)
+
+    run("query", "restore query", parameters, work)
+
+
+def _query(session: Session, sql: str, form: str, output_file: Path | None) -> Event:
+    if form == "parquet" and output_file is None and sys.stdout.isatty():
+        raise ConfigurationError(
+            "Parquet is not for a terminal", do="name a file with --output-file, or use a pipe"
+        )
+    from kbackup.inspect.query import ask, incomplete, mentioned  # noqa: PLC0415  (imports pyspark)
+    from kbackup.inspect.source import Found  # noqa: PLC0415
+    from kbackup.runs import wiring  # noqa: PLC0415
+    from kbackup.runs.history import new_run_id  # noqa: PLC0415
+
+    summary = Summary(new_run_id(datetime.now(UTC)), "restore query")
+    settings = session.settings
+    found = Found.read(settings, partial(mentioned, sql))
+    for topic in found.counted():
+        text = (
+            f"{topic}: its objects do not store every offset: rows after a hole have offsets too "
+            "low"
+        )
+        session.tell(summary.warn("counted_offsets", text))
+    answer = ask(sql, found, found.topics, wiring.engine_settings(settings, find_jvm()))
+    if found.missing:
+        summary.fail(incomplete(found.missing))
+    if output_file is None:
+        _print_rows(answer, form)
+    else:
+        _write_rows(answer, form, output_file)
+    return summary.finish()
+
+
+def _print_rows(answer: Any, form: str) -> None:
+    from kbackup.cli.tables import Grid, GridColumn  # noqa: PLC0415
+    from kbackup.cli.terminal import OutputStream  # noqa: PLC0415
+    from kbackup.inspect import query as writing  # noqa: PLC0415
+
+    out = OutputStream(sys.stdout)
+    if form == "table":
+        cells = [
+            ["NULL" if cell is None else cell for cell in row] for row in writing.text_rows(answer)
+        ]
+        columns = [
+            GridColumn(name, "right" if is_number else "left", 0 if is_number else 8)
+            for name, is_number in writing.columns(answer).items()
+        ]
+        if cells:
+            Grid(columns, cells).draw(out)
+        out.write(counted(len(cells), "row") + "\n")
+    else:
+        out.write_bytes(writing.as_bytes(answer, form))
+    if out.error is not None:
+        raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
+
+
+def _write_rows(answer: Any, form: str, place: Path) -> None:
+    from kbackup.files import replace_file  # noqa: PLC0415
+    from kbackup.inspect.query import as_bytes  # noqa: PLC0415
+
+    try:
+        replace_file(place, as_bytes(answer, form))
+    except OSError as error:
+        raise KbackupError(f"{place} cannot be written", error.strerror or str(error)) from error
 
 
 @click.group("restore", cls=Family, default="run")
-def command() -> None:
+def restore_command() -> None:
     """Write backed-up records to Kafka, and look at a backup."""
 
 
@@ -39,7 +515,7 @@ class _Plan(GroupedCommand):
     examples = ("kbackup restore plan -k broker:9092 -b my-bucket --rename 'copy_of_$0'",)
 
 
-@command.command("run", cls=_Run)
+@restore_command.command("run", cls=_Run)
 @config_options("restore")
 def run_command(**parameters: Any) -> None:
     """Write backed-up records to Kafka, exactly once.
@@ -51,7 +527,7 @@ def run_command(**parameters: Any) -> None:
     run("restore", words, parameters, _restore)
 
 
-@command.command("plan", cls=_Plan)
+@restore_command.command("plan", cls=_Plan)
 @config_options("restore")
 def plan_command(**parameters: Any) -> None:
     """Show which objects would go to which topics, and what prevents it; nothing is written."""
@@ -65,7 +541,7 @@ class _Settle(GroupedCommand):
     )
 
 
-@command.command("settle", cls=_Settle)
+@restore_command.command("settle", cls=_Settle)
 @config_options("settle")
 def settle_command(**parameters: Any) -> None:
     """Give restored topics the settings of their originals: retention, compaction and all others.
@@ -100,7 +576,7 @@ class _Status(GroupedCommand):
     )
 
 
-@command.command("status", cls=_Status)
+@restore_command.command("status", cls=_Status)
 @max_age_option
 @click.option(
     "--of-group", cls=GroupedOption, group="Safety", metavar="NAME",
@@ -138,8 +614,8 @@ def _agree() -> Callable[[str], bool] | None:
     return lambda question: click.confirm(question, err=True)
 
 
-command.add_command(topics_command)
-command.add_command(verify_command)
-command.add_command(peek_command)
-command.add_command(query_command)
-command.add_command(thaw_command)
+restore_command.add_command(topics_command)
+restore_command.add_command(verify_command)
+restore_command.add_command(peek_command)
+restore_command.add_command(query_command)
+restore_command.add_command(thaw_command)

@@ -19,7 +19,7 @@ from kbackup.events import Event
 
 
 @click.group("sink", cls=Family, default="run", invoke_without_command=False)
-def command() -> None:
+def sink_command() -> None:
     """Copy Kafka topics to S3."""
 
 
@@ -43,7 +43,7 @@ class _Status(GroupedCommand):
     )
 
 
-@command.command("run", cls=_Run)
+@sink_command.command("run", cls=_Run)
 @config_options("sink")
 def run_command(**parameters: Any) -> None:
     """Copy Kafka topics to S3.
@@ -54,14 +54,14 @@ def run_command(**parameters: Any) -> None:
     run("sink", words, parameters, _sink)
 
 
-@command.command("plan", cls=_Plan)
+@sink_command.command("plan", cls=_Plan)
 @config_options("sink")
 def plan_command(**parameters: Any) -> None:
     """Show what a run would read and write; nothing is written, and no JVM is started."""
     run("sink", "sink plan", parameters | {"dry_run": True}, _sink)
 
 
-@command.command("status", cls=_Status)
+@sink_command.command("status", cls=_Status)
 @max_age_option
 @click.option(
     "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
@@ -98,7 +98,7 @@ class _Ddl(GroupedCommand):
     )
 
 
-@command.command("ddl", cls=_Ddl)
+@sink_command.command("ddl", cls=_Ddl)
 @click.option(
     "--engine", type=click.Choice(["athena", "hive", "spark"]), default="athena",
     show_default=True, cls=GroupedOption, group="Output", help="Whose words to use.",
@@ -132,7 +132,7 @@ class _Prune(GroupedCommand):
     )
 
 
-@command.command("prune", cls=_Prune)
+@sink_command.command("prune", cls=_Prune)
 @click.option(
     "--older-than", default="1d", show_default=True, cls=GroupedOption, group="Safety",
     metavar="TIME", help="Abort uploads older than this; a run may still be writing younger ones.",

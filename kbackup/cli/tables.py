@@ -1,14 +1,246 @@
-"""The tables: from events and summaries to a `Grid` and the sentence that counts it."""
+"""The tables and maps: from events and summaries to what is drawn, and its line of counts."""
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from itertools import groupby, product
+from typing import Any, Final, Literal
 
-from kbackup.cli.grid import Grid, GridColumn, number, words
-from kbackup.cli.quantities import UNKNOWN, count, digits, duration, size
-from kbackup.cli.reasons import left_out, skips, title
+from rich.box import ROUNDED, Box
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from kbackup.cli.terminal import (
+    UNKNOWN,
+    OutputStream,
+    count,
+    digits,
+    duration,
+    escape,
+    fold,
+    longest_atom,
+    size,
+)
+from kbackup.inspect.map import NOTHING, PART, MapState, Stretch, cells
 
 Event = Mapping[str, Any]
+
+
+def title(command: str) -> str:
+    """Return the command's short name: ``sink`` for ``sink run``."""
+    return command.removesuffix(" run")
+
+
+def is_run(command: str) -> bool:
+    """Return whether *command* copies records, rather than looks at what is there."""
+    return title(command) in {"sink", "restore"}
+
+
+def left_out(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many records of *rows*, of partitions, the configuration left out, by reason."""
+    rows = list(rows)
+    counts = {
+        "filtered": sum(row.get("filtered") or 0 for row in rows),
+        "null values": sum(row.get("nulls_left_out") or 0 for row in rows),
+    }
+    return {name: number for name, number in counts.items() if number}
+
+
+RULED: Final = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
+"""A line below the head and nothing else."""
+
+_GAPS: Final = (3, 2)
+"""Cells between two columns: better few than folded text."""
+
+_STYLES: Final = {"REFUSED": "bold red", "CORRUPT": "bold red", "MISSING": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class GridColumn:
+    """One column.
+
+    Attributes:
+        head: Its title, which may have several lines.
+        justify: ``right`` for numbers.
+        least: Cells it may be folded to, 0 where its text is not broken into lines.
+        short: A shorter title for a narrow screen, empty for the same.
+        keeps: How much of it a narrow screen shows.
+    """
+
+    head: str
+    justify: Literal["left", "right", "center"] = "left"
+    least: int = 0
+    short: str = ""
+    keeps: Literal["all", "first word", "nothing"] = "all"
+
+    def narrow(self) -> "GridColumn":
+        """Return the column as a narrow screen has it."""
+        head = self.short or self.head
+        return GridColumn(head, self.justify, 0 if self.keeps == "first word" else self.least)
+
+
+def number(head: str, short: str = "") -> GridColumn:
+    """Return a column of numbers."""
+    return GridColumn(head, "right", short=short)
+
+
+def words(head: str, least: int = 8) -> GridColumn:
+    """Return a column of text that may be folded; below *least* cells, blocks read better."""
+    return GridColumn(head, least=least)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table whose width is not yet decided.
+
+    Attributes:
+        columns: The columns, left to right.
+        rows: A cell a column; foreign text, escaped when it is drawn.
+        total: The last row, set off by a line; None where there is none.
+        headings: Number of first columns that name a row.
+        is_boxed: Drawn with lines around it.
+    """
+
+    columns: Sequence[GridColumn]
+    rows: Sequence[Sequence[str]]
+    total: Sequence[str] | None = None
+    headings: int = 1
+    is_boxed: bool = False
+
+    def draw(self, stream: OutputStream) -> None:
+        """Write the table as wide as it needs, at most as wide as *stream*."""
+        if not (self.draw_table(stream) or self.narrowed().draw_table(stream)):
+            self._draw_blocks(stream, self._cells())
+
+    def draw_table(self, stream: OutputStream) -> bool:
+        """Write it as a table if it fits; return whether it does."""
+        cells = self._cells()
+        spans = [self._span(index, cells) for index in range(len(self.columns))]
+        for folds, gap in product((False, True), _GAPS[:1] if self.is_boxed else _GAPS):
+            # A boxed table has lines at its sides, another a space at each of them.
+            room = stream.width - gap * len(spans) + (-1 if self.is_boxed else gap - 2)
+            if (widths := fitted(spans, room, folds=folds)) is not None:
+                self._draw_table(stream, cells, widths, gap)
+                return True
+        return False
+
+    def narrowed(self) -> "Grid":
+        """Return the grid with short titles, and without what can be spared."""
+        kept = [index for index, column in enumerate(self.columns) if column.keeps != "nothing"]
+
+        def cells(row: Sequence[str]) -> list[str]:
+            firsts = {i for i in kept if self.columns[i].keeps == "first word"}
+            return [row[i].partition(" ")[0] if i in firsts else row[i] for i in kept]
+
+        return replace(
+            self,
+            columns=[self.columns[index].narrow() for index in kept],
+            rows=[cells(row) for row in self.rows],
+            total=None if self.total is None else cells(self.total),
+        )
+
+    def _cells(self) -> list[list[str]]:
+        rows = [*self.rows, *([] if self.total is None else [self.total])]
+        return [[escape(cell) for cell in row] for row in rows]
+
+    def _span(self, index: int, cells: list[list[str]]) -> tuple[int, int]:
+        """Return the least and the natural width of a column."""
+        column = self.columns[index]
+        texts = [*column.head.split("\n"), *(row[index] for row in cells)]
+        natural = max(map(cell_len, texts))
+        if column.least == 0:
+            return natural, natural
+        head = max(map(cell_len, column.head.split()))
+        return min(natural, max([head, column.least, *map(longest_atom, texts)])), natural
+
+    def _draw_table(
+        self, stream: OutputStream, cells: list[list[str]], widths: list[int], gap: int
+    ) -> None:
+        table = Table(
+            box=ROUNDED if self.is_boxed else RULED,
+            show_edge=self.is_boxed,
+            pad_edge=gap == 3,
+            padding=(0, 1) if gap == 3 else (0, 1, 0, 0),
+            header_style="",
+        )
+        heads = [
+            [line for part in column.head.split("\n") for line in fold(part, wide)]
+            for column, wide in zip(self.columns, widths, strict=True)
+        ]
+        tallest = max(map(len, heads))
+        for column, head, wide in zip(self.columns, heads, widths, strict=True):
+            title = "\n".join([""] * (tallest - len(head)) + head)
+            table.add_column(Text(title), justify=column.justify, width=wide, no_wrap=True)
+        for index, row in enumerate(cells):
+            is_last_before_total = self.total is not None and index == len(cells) - 2
+            folded = [
+                _styled("\n".join(fold(cell, wide))) for cell, wide in zip(row, widths, strict=True)
+            ]
+            table.add_row(*folded, end_section=is_last_before_total)
+        with stream.console.capture() as drawn:
+            stream.console.print(table)
+        lines = [line.rstrip() for line in drawn.get().splitlines()]
+        stream.write("\n".join(lines) + "\n")
+
+    def _draw_blocks(self, stream: OutputStream, cells: list[list[str]]) -> None:
+        heads = [column.head.split("\n")[0] for column in self.columns]
+        indent = max(map(cell_len, heads[self.headings :])) + 4
+        room = max(stream.width - indent, 1)
+        for row in cells:
+            name = " ".join(filter(None, row[: self.headings]))
+            stream.text("\n".join(fold(name, stream.width)))
+            for head, cell in zip(heads[self.headings :], row[self.headings :], strict=True):
+                if cell:
+                    lines = f"\n{' ' * indent}".join(fold(cell, room))
+                    stream.text(_styled(f"  {head:<{indent - 2}}{lines}"))
+
+
+def fitted(spans: Sequence[tuple[int, int]], room: int, *, folds: bool) -> list[int] | None:
+    """Return a width for each column, None where together they need more than *room*.
+
+    Args:
+        spans: Least and natural width of each column.
+        room: Cells for all of them.
+        folds: Whether columns may be narrower than natural.
+    """
+    widths = [natural for _, natural in spans]
+    while (excess := sum(widths) - room) > 0:
+        slack = [wide - least for wide, (least, _) in zip(widths, spans, strict=True)]
+        widest = slack.index(max(slack))
+        if not folds or slack[widest] == 0:
+            return None
+        widths[widest] -= min(slack[widest], max(1, excess // len(widths)))
+    return widths
+
+
+def _styled(text: str) -> Text:
+    styled = Text(text)
+    for word, style in _STYLES.items():
+        styled.highlight_words([word], style)
+    return styled
+
+
+def skips(skipped: Mapping[str, int]) -> str:
+    """Return counts by name as in the column of a table: ``3 bad, 2 foreign objects``."""
+    named = [
+        f"{digits(number)} {name.removesuffix('_records')}"
+        if name.endswith("_records")
+        else counted_by_name(number, name)
+        for name, number in skipped.items()
+        if number
+    ]
+    return ", ".join(named) or "0"
+
+
+def counted_by_name(number: int, name: str) -> str:
+    """Return a count by its name: ``1 bad object``, ``1 filtered``."""
+    nouns, of, rest = name.replace("_", " ").partition(" of ")
+    if not nouns.endswith("s"):
+        return f"{digits(number)} {nouns}{of}{rest}"
+    return f"{count(number, nouns.removesuffix('s'))}{of}{rest}"
 
 
 def run_table(summary: Event) -> Grid:
@@ -322,3 +554,262 @@ def plugins_table(plugins: Sequence[Event]) -> Grid:
     names = ("seam", "name", "class", "package", "version")
     rows = [[_text(row.get(name)) for name in names] for row in plugins]
     return Grid([words(name) for name in names], rows, headings=2)
+
+
+_WIDEST: Final = 100
+"""Cells of a bar at most, also where nothing limits the width."""
+
+_MARGIN: Final = 6
+
+_SIGNS: Final = {
+    MapState.STORED: "\u2588", MapState.NAMED: "\u2593", PART: "\u2592", MapState.EXPIRED: "\u2591",
+    MapState.REMOVED: "-", MapState.MISSING: "X", MapState.DISPUTED: "?", NOTHING: "\u00b7",
+}  # fmt: skip
+
+MEANINGS: Final = {
+    MapState.STORED: "stored",
+    MapState.NAMED: "stored, judging by names alone",
+    PART: "stored in part",
+    MapState.EXPIRED: "expired before it was backed up",
+    MapState.REMOVED: "removed on purpose",
+    MapState.MISSING: "MISSING",
+    MapState.DISPUTED: "in several objects: a restore is refused",
+    NOTHING: "nothing known",
+}
+"""What each kind of cell is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One line of a map.
+
+    Attributes:
+        partition: Of which partition.
+        stretches: What is known, in order.
+        low: The first number of the line: an offset, or a day since year 1.
+        high: The last one.
+    """
+
+    partition: int
+    stretches: tuple[Stretch, ...]
+    low: int
+    high: int
+
+    def cells(self, width: int) -> list[str]:
+        """Return the line in at most *width* cells."""
+        return cells(self.stretches, self.low, self.high, width)
+
+
+def by_offset(events: Iterable[Event]) -> list[Bar]:
+    """Return a line for each partition that has something, from its first offset to its last."""
+    found = []
+    for event in events:
+        stretches = tuple(
+            Stretch(MapState(one["state"]), one["first"], one["last"]) for one in event["offsets"]
+        )
+        if stretches:
+            found.append(Bar(event["partition"], stretches, stretches[0].first, stretches[-1].last))
+    return found
+
+
+def by_day(events: Iterable[Event]) -> list[Bar]:
+    """Return a line for each partition that has timestamps, all over the same days."""
+    found = [
+        (
+            event["partition"],
+            tuple(
+                Stretch(MapState(one["state"]), _number(one["first"]), _number(one["last"]))
+                for one in event["days"]
+            ),
+        )
+        for event in events
+        if event["days"]
+    ]
+    low = min((stretches[0].first for _, stretches in found), default=0)
+    high = max((stretches[-1].last for _, stretches in found), default=0)
+    return [Bar(partition, stretches, low, high) for partition, stretches in found]
+
+
+def _number(day: str) -> int:
+    return date.fromisoformat(day).toordinal()
+
+
+def draw(events: Sequence[Event], stream: OutputStream) -> None:
+    """Write the maps of all topics, and a legend."""
+    width = min(_WIDEST, max(stream.width - _MARGIN - 30, 10))
+    seen: set[str] = set()
+    for topic, among in groupby(events, key=lambda event: event["topic"]):
+        mine = list(among)
+        offsets, days = by_offset(mine), by_day(mine)
+        if not offsets:
+            continue
+        stream.text("")
+        stream.line(topic)
+        for bar in offsets:
+            seen |= _line(bar, width, stream, f"{digits(bar.low)} to {digits(bar.high)}")
+        if days:
+            first, last = (date.fromordinal(number) for number in (days[0].low, days[0].high))
+            stream.line(f"{topic}, by day of the records, {first} to {last}")
+            for bar in days:
+                seen |= _line(bar, width, stream, "")
+    if seen:
+        stream.text("")
+        named = (f"{sign} {MEANINGS[state]}" for state, sign in _SIGNS.items() if state in seen)
+        stream.text("   ".join(named))
+
+
+def _line(bar: Bar, width: int, stream: OutputStream, ends: str) -> set[str]:
+    found = bar.cells(width)
+    text = Text(f"{bar.partition:>{_MARGIN - 2}}  ")
+    for state in found:
+        text.append(_SIGNS[state], "bold red" if state is MapState.MISSING else "")
+    text.append(f"  {ends}".rstrip())
+    stream.text(text)
+    return set(found)
+
+
+def draw_tree(directories: Sequence[Event], stream: OutputStream) -> None:
+    """Write the directories of each topic, with what is in them."""
+    for topic, among in groupby(directories, key=lambda event: event["topic"]):
+        tree = Tree(Text(escape(topic)))
+        nodes: dict[tuple[str, ...], Tree] = {(): tree}
+        for event in among:
+            path = tuple(event["directory"])
+            for depth in range(1, len(path) + 1):
+                here = path[:depth]
+                if here not in nodes:
+                    nodes[here] = nodes[here[:-1]].add(Text(escape(here[-1])))
+            nodes[path].label = Text(
+                f"{escape((path or (topic,))[-1])}  {count(event['objects'], 'object')}, "
+                f"{size(event['bytes'])}"
+            )
+        stream.text("")
+        stream.console.print(tree, soft_wrap=True)
+
+
+_CELLS: Final = 500
+_HEIGHT: Final = 14
+
+_COLOURS: Final = {
+    MapState.STORED: "#2e7d32", MapState.NAMED: "#7cb342", PART: "#c0ca33",
+    MapState.EXPIRED: "#9e9e9e", MapState.REMOVED: "#64b5f6",
+    MapState.MISSING: "#d50000", MapState.DISPUTED: "#ff6d00", NOTHING: "none",
+}  # fmt: skip
+
+_STYLE: Final = """
+:root { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif; }
+body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: left; font-weight: 600; }
+tbody + tbody th { padding-top: .6rem; }
+td, th { padding: .15rem 1rem .15rem 0; white-space: nowrap; }
+.bar { width: 60%; padding-right: .5rem; }
+.number { text-align: right; padding-right: 0; padding-left: 1rem; font-variant-numeric: tabular-nums; }
+svg { display: block; width: 100%; height: 14px; background: color-mix(in srgb, currentColor 8%, transparent); }
+.legend span { display: inline-block; margin-right: 1rem; }
+i { display: inline-block; width: 1em; height: 1em; vertical-align: -.1em; border: 1px solid #8888; margin-right: .3em; }
+.missing { color: light-dark(#c40000, #ff7b72); font-weight: 600; }
+@media (max-width: 44rem) {
+  tr { display: grid; grid-template-columns: 5.5rem 1fr 1fr; margin-bottom: .4rem; }
+  th.number { display: none; }
+  .bar { width: auto; grid-column: 2 / -1; align-self: center; white-space: normal; }
+  td.number { text-align: left; padding-left: 0; }
+  td.number::before { content: attr(data-of) " "; opacity: .7; }
+  td:nth-child(odd).number { grid-column: 2; }
+  td:nth-child(even).number { grid-column: 3; }
+}
+"""  # noqa: E501
+
+_NUMBERS: Final = ("first", "last", "records", "stored")
+
+
+def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequence[Event]) -> str:
+    """Return the page.
+
+    Args:
+        place: What is shown: the store and ``topics.dir``.
+        moment: When it was looked at.
+        partitions: The ``partition`` events.
+        coverages: The ``coverage`` events, by topic.
+    """
+    title = f"Backup in {place}"
+    rows = {(row["topic"], row["partition"]): row for row in partitions}
+    objects, stored = (sum(row[name] or 0 for row in partitions) for name in ("objects", "bytes"))
+    missing = sum(
+        one["state"] == MapState.MISSING for event in coverages for one in event["offsets"]
+    )
+    verdict = (
+        f'<p class="missing">{count(missing, "range")} of offsets missing</p>' if missing
+        else "<p>Nothing that was stored is missing.</p>"
+    )  # fmt: skip
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{html.escape(MEANINGS[state].lower())}</span> '
+        for state, colour in _COLOURS.items()
+    )
+    sections = (
+        _section(topic, list(among), rows)
+        for topic, among in groupby(coverages, key=lambda event: event["topic"])
+    )
+    summary = f"{count(len(rows), 'partition')}, {count(objects, 'object')}, {size(stored)}"
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{_STYLE}</style></head><body>\n"
+        f"<h1>{html.escape(title)}</h1>\n<p>{summary}, as of {html.escape(moment)}</p>\n"
+        f'{verdict}\n<p class="legend">{legend}</p>\n{"".join(sections)}</body></html>\n'
+    )
+
+
+def _section(topic: str, coverages: Sequence[Event], rows: Mapping[tuple[str, int], Event]) -> str:
+    offsets, days = by_offset(coverages), by_day(coverages)
+    lines = [f"<h2>{html.escape(topic)}</h2>\n"]
+    if not offsets:
+        return f"{lines[0]}<p>No object.</p>\n"
+    heads = "".join(f'<th class="number">{name}</th>' for name in _NUMBERS)
+    lines.append(f"<table><tbody><tr><th>partition</th>{_head('by offset')}{heads}</tr>\n")
+    for bar in offsets:
+        row = rows.get((topic, bar.partition), {})
+        numbers = (
+            digits(bar.low), digits(bar.high), digits(row.get("records")), size(row.get("bytes")),
+        )  # fmt: skip
+        cells = "".join(
+            f'<td class="number" data-of="{name}">{text}</td>'
+            for name, text in zip(_NUMBERS, numbers, strict=True)
+        )
+        lines.append(f"<tr><td>{bar.partition}</td>{_bar(bar, digits)}{cells}</tr>\n")
+    if days:
+        first, last = (_day(number) for number in (days[0].low, days[0].high))
+        head = _head(f"by day, {first} to {last}")
+        lines.append(f"</tbody><tbody><tr><th>partition</th>{head}</tr>\n")
+        lines += [f"<tr><td>{bar.partition}</td>{_bar(bar, _day)}</tr>\n" for bar in days]
+    lines.append("</tbody></table>\n")
+    return "".join(lines)
+
+
+def _head(text: str) -> str:
+    return f'<th class="bar">{text}</th>'
+
+
+def _day(number: int) -> str:
+    return date.fromordinal(number).isoformat()
+
+
+def _bar(bar: Bar, named: Any) -> str:
+    """Return one line as a picture; each range says what it is when the pointer is on it."""
+    found = bar.cells(_CELLS)
+    total, at, parts = bar.high - bar.low + 1, 0, []
+    for state, run in groupby(found):
+        width = len(list(run))
+        first = bar.low + total * at // len(found)
+        last = bar.low + total * (at + width) // len(found) - 1
+        if state != NOTHING:
+            parts.append(
+                f'<rect x="{at}" width="{width}" height="{_HEIGHT}" fill="{_COLOURS[state]}">'
+                f"<title>{named(first)} to {named(last)}: {MEANINGS[state].lower()}</title></rect>"
+            )
+        at += width
+    view = f'viewBox="0 0 {len(found)} {_HEIGHT}" preserveAspectRatio="none"'
+    return f'<td class="bar"><svg {view}>{"".join(parts)}</svg></td>'

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.cli.streams import escape
+from kbackup.cli.terminal import escape
 
 NAUGHTY = Path(__file__).parents[4].joinpath("shared/interop/strings/blns.txt")
 HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}

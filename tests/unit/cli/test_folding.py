@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kbackup.cli.grid import fold, fold_command, longest_atom, shorten
+from kbackup.cli.terminal import fold, fold_command, longest_atom, shorten
 
 TEXTS = st.text(st.sampled_from("ab 01234,.\u2009/_-+田(") | st.characters(categories=["L", "N"]))
 

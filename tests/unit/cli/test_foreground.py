@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.cli.running import Foreground
+from kbackup.cli.prepare import Foreground
 from kbackup.errors import StoppedError
 from tests.support.running import wait_until
 

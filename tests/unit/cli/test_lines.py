@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.live import ProgressRow, ProgressTable
-from kbackup.cli.logs import Lines, progress_line, start_line, warning_text
+from kbackup.cli.progress import (
+    Lines,
+    ProgressRow,
+    ProgressTable,
+    progress_line,
+    start_line,
+    warning_text,
+)
 
 
 def test_lines_come_at_intervals() -> None:

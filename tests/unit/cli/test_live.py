@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from kbackup.cli.live import Live, ProgressTable, draw
-from kbackup.cli.streams import OutputStream
+from kbackup.cli.progress import Live, ProgressTable, draw
+from kbackup.cli.terminal import OutputStream
 
 
 def progress_of(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.logs import Logs
-from kbackup.cli.streams import Mask
+from kbackup.cli.output import Logs
+from kbackup.cli.terminal import Mask
 
 SINK = ["sink DEBUG", "sink INFO", "sink WARN"]
 

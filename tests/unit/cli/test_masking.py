@@ -1,6 +1,6 @@
 import pytest
 
-from kbackup.cli.streams import Mask
+from kbackup.cli.terminal import Mask
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.live import ProgressTable
+from kbackup.cli.progress import ProgressTable
 
 
 class Clock:

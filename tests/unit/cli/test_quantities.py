@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.cli.quantities import count, digits, duration, rate, size
+from kbackup.cli.terminal import count, digits, duration, rate, size
 
 
 @given(st.integers())

@@ -2,13 +2,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.reasons import (
-    exit_reason,
-    has_worked,
-    headline,
-    render_error,
-    sentence,
-)
+from kbackup.cli.screens import exit_reason, has_worked, headline, render_error, sentence
 from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError, RegistryError
 from kbackup.naming import check_topic
 

@@ -1,6 +1,6 @@
 import io
 
-from kbackup.cli.streams import OutputStream
+from kbackup.cli.terminal import OutputStream
 
 
 def test_bytes_reach_a_pipe_as_they_are() -> None:

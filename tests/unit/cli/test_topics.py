@@ -15,8 +15,8 @@ from backup_samples import Backup
 from click.testing import CliRunner, Result
 
 from kbackup.cli import root
-from kbackup.cli.maps import page
 from kbackup.cli.output import schema
+from kbackup.cli.tables import page
 
 LINES = jsonschema.Draft202012Validator(schema())
 STATES = [

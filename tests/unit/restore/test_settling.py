@@ -10,7 +10,7 @@ import pytest
 from kbackup import config
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
-from kbackup.cli.reasons import headline
+from kbackup.cli.screens import headline
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.kafka import Topic

@@ -9,6 +9,8 @@ that cannot be encoded.
 
 Nothing above this layer puts a secret into an event, an error or a log line on purpose; a server's
 answer or a library's message may.  So each line and each free text passes through here.
+
+Numbers are written as people read them, in grouped digits; JSON and log lines have plain digits.
 """
 
 import io
@@ -20,10 +22,63 @@ from contextlib import suppress
 from typing import IO, Any, Final, cast
 from urllib.parse import quote, quote_plus
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from kbackup.cli.quantities import THIN
+from kbackup.errors import form
+
+THIN: Final = "\u2009"
+"""The thin space between groups of digits."""
+
+UNKNOWN: Final = "?"
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_THOUSANDS: Final = ("", "k", "M", "G", "T")
+
+
+def digits(number: int | None) -> str:
+    """Return *number* in groups of three digits, ``?`` where it is unknown."""
+    return UNKNOWN if number is None else f"{number:,}".replace(",", THIN)
+
+
+def size(count: int | None, space: str = " ") -> str:
+    """Return a number of bytes in the unit that leaves one to four digits: ``1.2 GiB``."""
+    if count is None:
+        return UNKNOWN
+    return _scaled(count, 1024, _UNITS, space)
+
+
+def rate(per_second: float) -> str:
+    """Return a rate in few characters: ``42.9k``."""
+    if per_second < 1000:
+        return f"{per_second:.0f}"
+    scaled, power = per_second, 0
+    while scaled >= 999.95 and power < len(_THOUSANDS) - 1:
+        scaled, power = scaled / 1000, power + 1
+    return f"{scaled:.1f}{_THOUSANDS[power]}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time span to the second: ``1:44``, ``26:03:09``."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def count(number: int | None, noun: str) -> str:
+    """Return *number* with its noun, in the plural where it is not one: ``2 objects``."""
+    return f"{digits(number)} {form(number, noun)}"
+
+
+def _scaled(count: int, step: int, units: tuple[str, ...], space: str) -> str:
+    value, power = float(count), 0
+    while value >= step - 0.5 and power < len(units) - 1:
+        value, power = value / step, power + 1
+    shown = f"{value:.1f}" if power and value < 9.95 else f"{value:.0f}"
+    return f"{shown}{space}{units[power]}"
 
 
 def escape(text: str) -> str:
@@ -212,3 +267,76 @@ class Mask:
         if isinstance(value, list | tuple):
             return [self._value(name, item) for item in value]
         return value
+
+
+_ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
+"""The pieces a word may be broken into: whole numbers, and single other characters."""
+
+_PARTS: Final = re.compile(r".+?(?:[/_+:-]|[.,](?!\d)|$)", re.DOTALL)
+"""The pieces a word is broken into first: its parts, each with the punctuation after it."""
+
+_ARGUMENTS: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
+
+
+def fold(text: str, width: int | None) -> list[str]:
+    """Return *text* in lines of at most *width* cells, at least one line.
+
+    A number longer than *width* stands in a line of its own and is longer than *width*.
+    """
+    if width is None or cell_len(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        elif cell_len(word) <= width:
+            lines.append(word)
+        else:
+            lines += _split(word, width)
+    return [line.rstrip() for line in lines if line.strip()] or [""]
+
+
+def _split(word: str, width: int) -> list[str]:
+    pieces = [""]
+    for part in _PARTS.findall(word):
+        for atom in [part] if cell_len(part) <= width else _ATOMS.findall(part):
+            if pieces[-1] and cell_len(pieces[-1] + atom) > width:
+                pieces.append("")
+            pieces[-1] += atom
+    return pieces
+
+
+def fold_command(command: str, width: int) -> list[str]:
+    """Return a shell command in indented lines that can be pasted as one."""
+    lines = ["  "]
+    for argument in _ARGUMENTS.findall(command):
+        joined = f"{lines[-1]}{argument}"
+        if lines[-1].strip() and cell_len(joined) > width - len(" \\"):
+            lines[-1] += "\\"
+            joined = f"    {argument}"
+            lines.append("")
+        lines[-1] = f"{joined} "
+    return [line.rstrip() for line in lines]
+
+
+def longest_atom(text: str) -> int:
+    """Return the minimum width of *text* in cells, however it is folded."""
+    return max(map(cell_len, _ATOMS.findall(text)), default=0)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return *text* in at most *width* cells, its middle left out where it is longer."""
+    if cell_len(text) <= width:
+        return text
+    if width < 3:
+        return "…"[:width]
+    head = (width - 1) // 2
+    return f"{_clip(text, head)}…{_clip(text[::-1], width - 1 - head)[::-1]}"
+
+
+def _clip(text: str, width: int) -> str:
+    clipped = text[:width]
+    while cell_len(clipped) > width:
+        clipped = clipped[:-1]
+    return clipped

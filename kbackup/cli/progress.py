@@ -1,10 +1,15 @@
-"""The live display: a table on stderr, redrawn four times a second, of what events add up to.
+"""How far a run is: a live table on stderr, or log lines, of what its events add up to.
 
 Bars show committed offsets.  What has been read or sent and could still be lost stands in a column
 of its own.  However many partitions there are, the display fits the terminal: those that move are
 shown, the others counted.
+
+A log has one line when the run starts, one per interval, one per event and one when it ends.
 """
 
+import json
+import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,10 +24,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kbackup.cli.grid import RULED, shorten
-from kbackup.cli.quantities import count, digits, duration, rate, size
-from kbackup.cli.reasons import title
-from kbackup.cli.streams import OutputStream, escape
+from kbackup.cli.tables import RULED, is_run, left_out, title
+from kbackup.cli.terminal import (
+    OutputStream,
+    count,
+    digits,
+    duration,
+    escape,
+    rate,
+    shorten,
+    size,
+)
+from kbackup.errors import counted
 
 _WINDOW_S: Final = 10.0
 """Seconds over which a rate is measured: long enough to be calm, short enough to be news."""
@@ -404,3 +417,172 @@ def _totals(totals: Totals, width: int, *, is_restore: bool, is_starting: bool) 
         joined = f"{lines[-1]}   {part}"
         lines[-1:] = [joined] if cell_len(joined) <= width else [lines[-1], part]
     return [Text(line, no_wrap=True) for line in lines]
+
+
+RUN_LOG: Final = "kbackup.run"
+"""Start, progress and end: what a terminal shows in other ways."""
+
+EVENT_LOG: Final = "kbackup.event"
+"""Warnings and finished objects."""
+
+ERROR_LOG: Final = "kbackup.error"
+"""Errors, for the log file: stderr shows them in their three parts."""
+
+_ROWS_SHOWN: Final = 12
+_START_FIRST: Final = {
+    "run": "run",
+    "topics": "topics",
+    "group": "group",
+    "store": "store",
+    "topics_dir": "dir",
+    "format": "format",
+}
+_START_UNSHOWN: Final = frozenset({"type", "v", "command", "version", "config_sha256"})
+_LEVELS: Final = {"ok": logging.INFO, "skipped": logging.WARNING, "stopped": logging.WARNING}
+
+
+class Lines:
+    """Turns events into log records, and reports progress every *interval* seconds."""
+
+    def __init__(
+        self, command: str, interval: float, progress: ProgressTable | None = None
+    ) -> None:
+        self._command = title(command)
+        self._is_run = is_run(command)
+        self._interval = interval
+        self._progress = progress or ProgressTable()
+        self._said: dict[tuple[str, int, str], int | None] = {}
+        self._has_begun = False
+        self._is_over = threading.Event()
+        self._beat: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if self._is_run:
+            self._beat = threading.Thread(target=self._tick, name="progress-lines", daemon=True)
+            self._beat.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._beat is not None:
+            self._beat.join()
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Take in an event, and log it if it belongs in the log."""
+        self._progress.tell(event)
+        log = logging.getLogger(EVENT_LOG)
+        match event["type"]:
+            case "start":
+                self._has_begun = True
+                self._say(logging.INFO, start_line(self._command, event))
+            case "warning":
+                log.log(logging.WARNING if self._is_run else logging.DEBUG, warning_text(event))
+            case "object":
+                log.debug(
+                    "object %s offsets=%s-%s records=%s bytes=%s",
+                    *(event.get(name) for name in ("key", "first", "last", "records", "bytes")),
+                )
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Log how the run ended, if it ever began."""
+        for error in summary.get("errors") or ():
+            logging.getLogger(ERROR_LOG).error("%s", error_line(error))
+        if self._has_begun:
+            level = _LEVELS.get(summary["result"], logging.ERROR)
+            self._say(level, end_line(self._command, summary))
+
+    def say_progress(self) -> None:
+        """Log the progress of each partition that moved since the last time."""
+        rows = self._progress.rows()
+        moved = [row for row in rows if self._said.get(_place(row), row.start) != row.committed]
+        if not rows:
+            return
+        self._said = {_place(row): row.committed for row in rows}
+        logging.getLogger(RUN_LOG).info("%s", progress_line(moved, len(rows)))
+
+    def _tick(self) -> None:
+        while not self._is_over.wait(self._interval):
+            self.say_progress()
+
+    def _say(self, level: int, text: str) -> None:
+        logging.getLogger(RUN_LOG).log(level if self._is_run else logging.DEBUG, "%s", text)
+
+
+def _place(row: ProgressRow) -> tuple[str, int, str]:
+    return row.topic, row.partition, row.target
+
+
+def start_line(command: str, event: Mapping[str, Any]) -> str:
+    """Return what is about to be done, as ``name=value`` pairs."""
+    facts = {short: event[name] for name, short in _START_FIRST.items() if name in event}
+    facts |= {
+        name: value
+        for name, value in event.items()
+        if name not in _START_FIRST and name not in _START_UNSHOWN
+    }
+    if isinstance(facts.get("run"), str):
+        facts["run"] = facts["run"].rsplit("-", 1)[-1]
+    return _pairs(f"{command} start", facts)
+
+
+def progress_line(moved: list[ProgressRow], partitions: int) -> str:
+    """Return the progress of the partitions that moved, with the total number of partitions."""
+    if not moved:
+        return f"no progress in {counted(partitions, 'partition')}"
+    shown = [_row(row, is_first=index == 0) for index, row in enumerate(moved[:_ROWS_SHOWN])]
+    if len(moved) > _ROWS_SHOWN:
+        shown.append(f"and {len(moved) - _ROWS_SHOWN} more of {partitions}")
+    return " | ".join(shown)
+
+
+def _row(row: ProgressRow, *, is_first: bool) -> str:
+    committed = "-" if row.committed is None else row.committed
+    end = "" if row.end is None else f"/{row.end}"
+    objects = counted(row.objects, "object") if is_first else row.objects
+    return f"{row.topic} {row.partition}: {committed}{end} {objects}"
+
+
+def warning_text(event: Mapping[str, Any]) -> str:
+    """Return a warning with its place, where the sentence does not name it."""
+    text = str(event.get("text") or event.get("code"))
+    names = [event[name] for name in ("key", "topic", "partition") if event.get(name) is not None]
+    if event.get("key") is not None:
+        names = names[:1]
+    place = " ".join(map(str, names))
+    return text if not place or str(names[0]) in text else f"{place}: {text}"
+
+
+def error_line(error: Mapping[str, Any]) -> str:
+    """Return an error as one line."""
+    return ": ".join(filter(None, [error["code"], error.get("what"), error.get("why")]))
+
+
+def end_line(command: str, summary: Mapping[str, Any]) -> str:
+    """Return how a run ended, as ``name=value`` pairs."""
+    facts: dict[str, Any] = {"exit": summary["exit_code"]}
+    facts |= {name: summary.get(name) for name in ("records", "objects")}
+    facts["read" if command == "restore" else "stored"] = _bytes(command, summary)
+    facts["skipped"] = sum((summary.get("skipped") or {}).values())
+    facts |= {
+        name.replace(" ", "_"): number
+        for name, number in left_out(summary.get("partitions") or ()).items()
+    }
+    facts["seconds"] = summary.get("seconds")
+    return _pairs(f"{command} end {summary['result']}", facts)
+
+
+def _bytes(command: str, summary: Mapping[str, Any]) -> str | None:
+    number = summary.get("bytes_read" if command == "restore" else "bytes_stored")
+    return None if number is None else size(number, space="")
+
+
+def _pairs(head: str, facts: Mapping[str, Any]) -> str:
+    shown = [f"{name}={_value(value)}" for name, value in facts.items() if value is not None]
+    return " ".join([head, *shown])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_value, value))
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or '"' in text else text

@@ -1,0 +1,509 @@
+"""``kbackup config``, ``doctor``, ``plugins``, ``demo``: what comes before the first backup."""
+
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kbackup import config, plugins
+from kbackup.cli import Family
+from kbackup.cli.options import (
+    EXIT_CODES,
+    GroupedCommand,
+    GroupedOption,
+    all_options,
+    output_options,
+    version_option,
+)
+from kbackup.cli.output import Logs
+from kbackup.cli.running import Session, load, load_output, paths, perform, run
+from kbackup.cli.screens import print_error
+from kbackup.cli.terminal import OutputStream, count, digits
+from kbackup.doctor import Check, doubt
+from kbackup.errors import ConfigurationError, KbackupError, StoppedError
+from kbackup.events import Event
+from kbackup.runs.history import new_run_id
+from kbackup.runs.summary import Summary
+
+if TYPE_CHECKING:  # imported when the demo runs: ``--help`` needs no clients
+    from kbackup.kafka import KafkaSettings
+    from kbackup.local import LocalS3
+    from kbackup.local.sample import Filled
+
+
+_HELP = """\
+Check a configuration, or show where each value comes from.
+
+\b
+Examples:
+  kbackup config check --config s3.properties
+  kbackup config show --config s3.properties --all
+"""
+
+
+@click.group("config", cls=Family, help=_HELP, epilog=EXIT_CODES)
+def config_command() -> None:
+    """Hold the words."""
+
+
+config_command.params.append(version_option())
+
+
+class _Check(GroupedCommand):
+    examples = (
+        "kbackup config check --config s3.properties",
+        "kbackup config check --config common.yaml --config orders.json --json",
+    )
+
+
+class _Show(GroupedCommand):
+    examples = (
+        "kbackup config show --config s3.properties",
+        "kbackup config show --config s3.properties --flush-size 500 -t orders",
+        "kbackup config show --all",
+    )
+
+
+@config_command.command("check", cls=_Check)
+@output_options(has_files=True)
+def check_command(**parameters: Any) -> None:
+    """Read a configuration, from files and variables, and report every problem.
+
+    Exits 0 with or without warnings, 2 with errors.  No connection is made.
+    """
+
+    def work(session: Session) -> Event:
+        summary = Summary(new_run_id(datetime.now(UTC)), "config check")
+        checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
+        for check in checks or [_no_doubt(parameters)]:
+            session.tell(check.to_dict())
+            if check.level == "fail":
+                summary.fail(check.failure())
+        return summary.finish()
+
+    perform("config check", load_output("config check", parameters), work)
+
+
+def _no_doubt(parameters: dict[str, Any]) -> Check:
+    names = ", ".join(map(str, paths(parameters))) or "the variables alone"
+    return Check("configuration", names, "ok", "no problems found")
+
+
+@config_command.command("show", cls=_Show)
+@click.option("--all", "is_all", is_flag=True, help="List every property, with its default.")
+@all_options("config")
+def show_command(is_all: bool, **parameters: Any) -> None:
+    """Show every effective value and where it came from; secrets are masked.
+
+    Takes the options of sink and restore, so that you can inspect a command exactly as typed.
+    """
+
+    def work(session: Session) -> Event:
+        for name, value, origin in session.loaded.shown(all=is_all):
+            is_unset = not value and origin == "default"
+            session.tell(
+                {
+                    "type": "setting",
+                    "name": name,
+                    "value": None if is_unset else value,
+                    "origin": origin,
+                }
+            )
+        return Summary(new_run_id(datetime.now(UTC)), "config show").finish()
+
+    run("config", "config show", parameters, work)
+
+
+class _Doctor(GroupedCommand):
+    examples = (
+        "kbackup doctor -k broker:9092 -t orders -b my-bucket",
+        "kbackup doctor --config s3.properties --write-probe",
+        "kbackup doctor --config s3.properties --no-spark --quiet",
+    )
+
+
+@click.command("doctor", cls=_Doctor)
+@click.option(
+    "--write-probe", is_flag=True, cls=GroupedOption, group="S3",
+    help="Put, upload in parts, try conditions, abort and delete a probe object under _kbackup/.",
+)  # fmt: skip
+@click.option(
+    "--spark/--no-spark", "starts", default=True, cls=GroupedOption, group="Spark",
+    help="Start Spark and run a trial task, which takes some seconds. [default: spark]",
+)  # fmt: skip
+@all_options("doctor")
+def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
+    """Check what a run needs before it is needed: configuration, disk, S3, Kafka, Java and Spark.
+
+    Prints one line for each check, with what to do.  Takes the options of sink and restore, so that
+    you can check a command exactly as typed.  Exits 0, or with the code of the area that failed.
+    """
+    from kbackup.doctor import doubts  # noqa: PLC0415  (not needed for --help)
+
+    try:
+        loaded = load("doctor", parameters)
+        found = list(loaded.warnings)
+    except ConfigurationError as error:
+        found = doubts(error)
+        loaded = load_output("doctor", parameters)
+
+    def work(session: Session) -> Event:
+        from kbackup.doctor.examination import examine  # noqa: PLC0415  (imports all clients)
+        from kbackup.local.java import find_java  # noqa: PLC0415
+
+        summary = Summary(new_run_id(datetime.now(UTC)), "doctor")
+        for check in examine(
+            session.settings,
+            found,
+            find_java,
+            writes=write_probe,
+            starts=starts,
+            stop=session.stop.event,
+        ):
+            session.tell(check.to_dict())
+            if check.level == "fail":
+                summary.fail(check.failure())
+        return summary.finish(session.stop.signal)
+
+    perform("doctor", replace(loaded, warnings=()), work)
+
+
+class _Plugins(GroupedCommand):
+    examples = ("kbackup plugins", "kbackup plugins --json")
+
+
+@click.command("plugins", cls=_Plugins)
+@output_options(has_files=False)
+def plugins_command(**parameters: Any) -> None:
+    """List the installed plugins of each seam, and their packages."""
+    perform("plugins", load_output("plugins", parameters), _list_plugins)
+
+
+def _list_plugins(session: Session) -> Event:
+    for seam in (*plugins.SEAMS, *plugins.CHAINED):
+        for found in plugins.installed(seam):
+            session.tell(
+                {
+                    "type": "plugin",
+                    "seam": seam,
+                    "name": found.name,
+                    "class": found.target,
+                    "package": found.package,
+                    "version": found.version,
+                    "options": _options(seam, found.name),
+                }
+            )
+    return Summary(new_run_id(datetime.now(UTC)), "plugins").finish()
+
+
+def _options(seam: str, name: str) -> dict[str, str]:
+    """Return what a plugin declares: its properties and their values."""
+    try:
+        if seam in plugins.CHAINED:
+            declared = plugins.load(seam, name).options
+        else:
+            declared = plugins.options(seam, name)
+    except ConfigurationError:
+        return {}  # choosing it reports why it cannot be imported
+    return {option.name: option.help for option in declared}
+
+
+class Foreground:
+    """Runs one command at a time in the foreground.
+
+    The first signal stops everything in good order, the second one ends the running command at
+    once; what is cleaned up after it is not interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._is_starting = False
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Raise `StoppedError` at the first SIGINT, SIGTERM or SIGHUP, wherever we are."""
+        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, self._handle) for number in caught}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def call(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run *command* to its end; return its exit code as a shell would say it.
+
+        It has our output, a session of its own, so that Ctrl-C reaches it once, from here, and no
+        input, so that it asks nothing.
+
+        Raises:
+            StoppedError: At a signal, when the command has stopped too.
+        """
+        self._is_starting = True  # a signal waits until there is a process to pass it on to
+        try:
+            with subprocess.Popen(  # noqa: S603  (our own commands)
+                command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+            ) as child:
+                return self._ended(child)
+        finally:
+            self._is_starting = False
+
+    def _ended(self, child: "subprocess.Popen[bytes]") -> int:
+        self._child = child
+        try:
+            self._is_starting = False
+            self._stop_if_asked()
+            code = child.wait()
+        except StoppedError:
+            child.terminate()  # SIGINT, if it is not up yet, would make it print a traceback
+            child.wait()
+            raise
+        finally:
+            self._child = None
+        return code if code >= 0 else 128 - code
+
+    def _handle(self, number: int, _frame: object) -> None:
+        if self._signal is not None:
+            if self._child is not None:
+                os.killpg(self._child.pid, signal.SIGKILL)
+            return
+        self._signal = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+        if not self._is_starting:
+            self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        if self._signal is not None:
+            raise StoppedError("stopped", signal=self._signal)
+
+
+T = TypeVar("T")
+
+DEFAULT_RECORDS: Final = 400_000
+"""A demo of a minute on two cores."""
+
+_BUCKET: Final = "demo"
+_RENAME: Final = "copy_of_$0"
+
+
+class _Demo(GroupedCommand):
+    examples = ("kbackup demo", "kbackup demo --records 20000", "kbackup demo --keep")
+
+
+@click.command("demo", cls=_Demo)
+@click.option(
+    "--records", cls=GroupedOption, group="Sample", type=click.IntRange(min=1000),
+    default=DEFAULT_RECORDS, show_default=True, metavar="N", help="Number of sample records.",
+)  # fmt: skip
+@click.option(
+    "--keep", cls=GroupedOption, group="Sample", is_flag=True,
+    help="Keep Kafka and S3 running until Ctrl-C, so that you can try things out.",
+)  # fmt: skip
+@click.option(
+    "-q",
+    "--quiet",
+    cls=GroupedOption,
+    group="Output",
+    is_flag=True,
+    help="Print errors and reasons only.",
+)
+@click.option(
+    "--no-progress", cls=GroupedOption, group="Output", is_flag=True,
+    help="Print plain lines instead of the live display.",
+)  # fmt: skip
+def demo_command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None:
+    """Start Kafka and S3, back up a sample, restore and compare it.
+
+    Both servers are real, listen on the loopback interface, and are removed at the end, as is
+    their data.  Apache Kafka is downloaded the first time.  Exits 0 when the copy equals the
+    original, 7 when it does not.
+    """
+    demo = Demo(
+        OutputStream(sys.stdout, is_plain=no_progress),
+        OutputStream(sys.stderr, is_plain=no_progress),
+        Foreground(),
+        quiet=quiet,
+        no_progress=no_progress,
+    )
+    sys.exit(demo.run(records, keep=keep))
+
+
+class _CommandFailedError(Exception):
+    """A command of the demo failed, and has printed why."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """The steps of the demo, and what it prints about them.
+
+    Attributes:
+        stdout: Gets the result.
+        stderr: Gets the progress messages.
+        foreground: Runs the commands.
+        quiet: Print failures only.
+        no_progress: No live display.
+    """
+
+    stdout: OutputStream
+    stderr: OutputStream
+    foreground: Foreground
+    quiet: bool = False
+    no_progress: bool = False
+
+    def run(self, records: int, *, keep: bool) -> int:
+        """Do all of it; return the exit code."""
+        logs = Logs(None if self.quiet else self.stderr.line)
+        with logs, self.foreground.stoppable():
+            # a client's warnings are of what it tries again; what fails is raised
+            logging.getLogger("kbackup.kafka").setLevel(logging.ERROR)
+            code = self._judged(lambda: self._run(records, keep=keep))
+        logs.finish()
+        return code
+
+    def _judged(self, work: Callable[[], int]) -> int:
+        """Return the exit code of *work*, having printed why it failed where it has."""
+        try:
+            return work()
+        except StoppedError as stopped:
+            self._say("stopped")
+            return stopped.exit_status
+        except _CommandFailedError as failed:
+            return failed.code
+        except KbackupError as error:
+            print_error(self.stderr, error.to_dict())
+            return error.exit_code
+        except Exception as error:  # noqa: BLE001  (the last line of defence: never a traceback)
+            why = f"{type(error).__name__}: {error}"
+            do = "this is a defect of kbackup: report it"
+            print_error(self.stderr, KbackupError("the demo failed", why, do).to_dict())
+            return 1
+
+    def _run(self, records: int, *, keep: bool) -> int:
+        from kbackup.kafka import KafkaSettings  # noqa: PLC0415  (imports a Kafka client)
+        from kbackup.local import LocalS3, start_kafka  # noqa: PLC0415
+
+        with self._started("Apache Kafka, downloaded the first time", start_kafka) as kafka:
+            self._say(f"Apache Kafka {kafka.version} runs at {kafka.bootstrap_servers}")
+            with self._started("an S3 server", LocalS3) as s3:
+                s3.create_bucket(_BUCKET)
+                self._say(
+                    f"an S3 server runs at {s3.endpoint_url}, with an empty bucket, {_BUCKET}"
+                )
+                settings = KafkaSettings(kafka.bootstrap_servers)
+                code = self._judged(lambda: self._round_trip(settings, s3, records))
+                if keep and code not in (130, 143):
+                    self._keep(settings, s3)
+        return code
+
+    def _round_trip(self, kafka: "KafkaSettings", s3: "LocalS3", records: int) -> int:
+        """Fill, back up, look at the backup, restore, compare.
+
+        Raises:
+            AuditError: If the copy differs from the original.
+        """
+        from kbackup.local.compare import compare_topics  # noqa: PLC0415  (imports a Kafka client)
+        from kbackup.local.sample import TOPICS, fill  # noqa: PLC0415
+
+        names = [topic.name for topic in TOPICS]
+        self._say("\nthe sample:")
+        with self._status("writing the sample"):
+            for filled in fill(kafka, records):
+                self._say(_line(filled))
+        broker = ("-k", kafka.bootstrap_servers)
+        store = ("-b", _BUCKET, "--store-url", s3.endpoint_url)
+        self._call(s3, "sink", *broker, "-t", ",".join(names), *store)
+        self._call(s3, "restore", "topics", *store)
+        self._call(s3, "restore", "verify", *store)
+        self._call(s3, "restore", *broker, *store, "--rename", _RENAME)
+        with self._status("comparing every record"):
+            pairs = {name: _RENAME.replace("$0", name) for name in names}
+            equal = [found for _, found in compare_topics(kafka, pairs)]
+        self._say("")
+        if not self.quiet:
+            self.stdout.line(
+                f"{count(sum(equal), 'record')} in {count(len(equal), 'partition')}: the copy "
+                "equals the original, key, value, headers and timestamps",
+                "bold green",
+            )
+        return 0
+
+    def _call(self, s3: "LocalS3", *words: str) -> None:
+        """Print a command as one would type it, and run it."""
+        flags = {"--quiet": self.quiet, "--no-progress": self.no_progress}
+        words = (*words, *(flag for flag, is_set in flags.items() if is_set))
+        self._say(f"\n$ {shlex.join(['kbackup', *words])}", "bold")
+        code = self.foreground.call(
+            [sys.executable, "-m", "kbackup", *words], _demo_environment(os.environ, s3)
+        )
+        if code:
+            raise _CommandFailedError(code)
+
+    def _keep(self, kafka: "KafkaSettings", s3: "LocalS3") -> None:
+        """Wait for a signal, which is not a failure here."""
+        exports = " ".join(f"{name}={value}" for name, value in s3.environment.items())
+        try:
+            self._say("\nKafka and S3 run until Ctrl-C.  In another terminal:", "bold")
+            self._say(f"export {exports}")
+            self._say(f"export KBACKUP_BOOTSTRAP_SERVERS={kafka.bootstrap_servers}")
+            self._say(
+                f"export KBACKUP_STORE_URL={s3.endpoint_url} KBACKUP_S3_BUCKET_NAME={_BUCKET}"
+            )
+            while True:
+                signal.pause()
+        except StoppedError:
+            self._say("stopped")
+
+    def _started(self, name: str, start: Callable[[], T]) -> T:
+        with self._status(f"starting {name}"):
+            return start()
+
+    def _status(self, text: str) -> AbstractContextManager[object]:
+        """Show on a terminal that work is in progress."""
+        is_live = self.stderr.is_terminal and not (self.stderr.is_plain or self.quiet)
+        return self.stderr.console.status(f"{text} ...") if is_live else nullcontext()
+
+    def _say(self, text: str, style: str = "") -> None:
+        if not self.quiet:
+            for line in text.split("\n"):
+                self.stderr.line(line, style)
+
+
+def _line(filled: "Filled") -> str:
+    topic = filled.topic
+    readable = count(filled.readable, "record")
+    gone = filled.written - filled.readable
+    about = (
+        f"{topic.about}; {digits(gone)} of {digits(filled.written)} gone" if gone else topic.about
+    )
+    return f"  {topic.name:<10}{count(topic.partitions, 'partition'):<14}{readable:>16}   {about}"
+
+
+def _demo_environment(environ: Mapping[str, str], s3: "LocalS3") -> dict[str, str]:
+    """Return the variables of a command: nothing of the user's own Kafka, bucket or account."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.upper().startswith(("KBACKUP_", "AWS_"))
+    }
+    here = ",".join(filter(None, [environ.get("no_proxy") or environ.get("NO_PROXY"), "127.0.0.1"]))
+    return {
+        **kept,
+        **s3.environment,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "NO_PROXY": here,
+        "no_proxy": here,
+    }
