@@ -6,7 +6,7 @@ Source: schema-registry, ``AvroConverter``, ``AvroData``.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -16,13 +16,41 @@ from kbackup.connect.avro_reading import united
 from kbackup.connect.avro_walk import AVRO as AVRO_DATUMS
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.registry import AVRO, RegisteredSchema
+from kbackup.connect.registry import options as registry
 from kbackup.connect.registry.framing import framed
 from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
-from kbackup.converters.avro_options import CONNECT_META, ENHANCED
 from kbackup.converters.registered import RequestedSchemas, Under
+from kbackup.options import Unsupported, boolean, false, true
 from kbackup.records import Column, Encoded, Kind, Schema
+
+CONNECT_META: Final = boolean(
+    "connect.meta.data",
+    "When writing Avro, keep what only Kafka Connect knows about a schema in attributes that "
+    "begin with connect.",
+    True,
+    commands="restore",
+)
+ENHANCED: Final = boolean(
+    "enhanced.avro.schema.support",
+    "When writing Avro, write text that was an Avro enum as an enum again.",
+    False,
+    commands="restore",
+)
+
+BARE_TYPES: Final = Unsupported(
+    "discard.type.doc.default",
+    true,
+    "it removes documentation and defaults of types, and this version keeps them",
+)
+SINGLE_UNIONS: Final = Unsupported(
+    "flatten.singleton.unions",
+    false,
+    "it keeps a union of one type as a struct, and this version stores the value itself",
+)
+
+OPTIONS: Final = (*registry.OPTIONS, CONNECT_META, ENHANCED, BARE_TYPES, SINGLE_UNIONS)
 
 
 class AvroConverter:

@@ -22,14 +22,58 @@ from kbackup.connect.json_schema import (
 )
 from kbackup.connect.json_values import InexactError, JsonStyle
 from kbackup.connect.registry import JSON, RegisteredSchema
+from kbackup.connect.registry import options as registry
 from kbackup.connect.registry.framing import framed
 from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
-from kbackup.converters.json_options import DECIMAL_FORMAT
-from kbackup.converters.json_schema_options import ADDITIONAL, NOT_REQUIRED
+from kbackup.converters.avro import SINGLE_UNIONS
+from kbackup.converters.json_text import DECIMAL_FORMAT
 from kbackup.converters.registered import RequestedSchemas, Under
+from kbackup.options import Unsupported, boolean, true
 from kbackup.records import Column, Kind, Schema
+
+NOT_REQUIRED: Final = boolean(
+    "use.optional.for.nonrequired",
+    "Whether a property that its JSON Schema does not list as required may be null or absent; "
+    "otherwise a record without it is a bad record.",
+    False,
+)
+ADDITIONAL: Final = boolean(
+    "object.additional.properties",
+    "Whether JSON Schemas that are registered allow properties that they do not name.",
+    True,
+    commands="restore",
+)
+
+AVRO_NAMES: Final = Unsupported(
+    "scrub.invalid.names",
+    true,
+    "it changes names that Avro does not allow, and this version keeps names",
+)
+ADDITIONAL_KEPT: Final = Unsupported(
+    "preserve.additional.properties",
+    true,
+    "it keeps properties that the schema does not name, and this version leaves them out",
+)
+VALIDATION: Final = Unsupported(
+    "json.fail.invalid.schema",
+    true,
+    "it refuses records that break a rule of their JSON Schema, such as a pattern, and this "
+    "version checks types only",
+)
+INDENT: Final = Unsupported(
+    "json.indent.output",
+    true,
+    "it spreads JSON over lines, and this version writes it on one",
+    commands="restore",
+)
+
+OPTIONS: Final = (
+    *registry.OPTIONS, NOT_REQUIRED, ADDITIONAL, DECIMAL_FORMAT,
+    SINGLE_UNIONS, AVRO_NAMES, ADDITIONAL_KEPT, VALIDATION, INDENT,
+)  # fmt: skip
+
 
 _DO: Final = (
     f"set {NOT_REQUIRED.name}=true if properties may be absent, choose the converter that fits "

@@ -17,9 +17,33 @@ from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_values import JsonForm, JsonStyle
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters.json_options import DECIMAL_FORMAT, FILL, SCHEMAS_ENABLE
 from kbackup.java import jackson
+from kbackup.options import boolean, words
 from kbackup.records import Bad, Column, Kind, Schema, all_bad
+
+SCHEMAS_ENABLE: Final = boolean(
+    "schemas.enable",
+    "Each JSON value carries its schema; true is Kafka Connect's default, which applies if the "
+    "converter is named by its Java class.",
+    True,
+)
+DECIMAL_FORMAT: Final = words(
+    "decimal.format",
+    "When writing JSON, write a Decimal as base64 of its bytes, or as a number.",
+    ("base64", "numeric"),
+    "base64",
+    any_case=True,
+    commands="restore",
+)
+
+FILL: Final = boolean(
+    "replace.null.with.default",
+    "With schemas: whether null is the default of its schema, where that has one.",
+    True,
+)
+
+OPTIONS: Final = (SCHEMAS_ENABLE, DECIMAL_FORMAT, FILL)
+
 
 _ENVELOPE: Final = {"schema", "payload"}
 _DO: Final = "set schemas.enable=false if the records carry no schema"

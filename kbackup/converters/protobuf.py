@@ -5,19 +5,73 @@ Source: schema-registry, ``ProtobufConverter``, ``ProtobufData``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect import schema as connect
 from kbackup.connect.registry import PROTOBUF, RegisteredSchema
+from kbackup.connect.registry import options as registry
 from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
 from kbackup.connect.registry.options import IGNORE_DEFAULTS
-from kbackup.converters import protobuf_options as options
 from kbackup.converters import registered
 from kbackup.converters.registered import RequestedSchemas, Under
+from kbackup.options import Unsupported, boolean, false, true
 from kbackup.records import Column, Kind, Schema
+
+ENHANCED: Final = boolean(
+    "enhanced.protobuf.schema.support",
+    "Whether names of messages and enums keep their package.",
+    False,
+)
+INT_ENUMS: Final = boolean(
+    "int.for.enums", "Whether an enum of Protobuf is its number, instead of its symbol.", False
+)
+OPTIONAL: Final = boolean(
+    "optional.for.nullables",
+    "Whether only fields that are declared optional, messages and enums are optional columns; "
+    "otherwise all are.",
+    False,
+)
+WRAPPED: Final = boolean(
+    "wrapper.for.nullables",
+    "Whether messages such as google.protobuf.Int64Value are optional values, and plain fields "
+    "required ones.",
+    False,
+)
+WRAPPED_ALONE: Final = boolean(
+    "wrapper.for.raw.primitives",
+    "Whether such a message is a plain value where it is the whole record.",
+    True,
+)
+INDEXED_UNIONS: Final = boolean(
+    "generate.index.for.unions",
+    "Whether the column of a oneof has its index after its name, as in choice_0.",
+    True,
+)
+
+FLAT_UNIONS: Final = Unsupported(
+    "flatten.unions",
+    true,
+    "it puts the fields of a oneof beside the others, and this version keeps them in a struct",
+)
+FILLED_NULLS: Final = Unsupported(
+    "generate.struct.for.nulls",
+    true,
+    "it fills messages that are not set, and this version stores null",
+)
+PROTO2_REQUIRED: Final = Unsupported(
+    "support.optional.for.proto2",
+    false,
+    "this version reads the keyword optional in proto2 files too",
+)
+
+OPTIONS: Final = (
+    *registry.OPTIONS, ENHANCED, INT_ENUMS, OPTIONAL, WRAPPED, WRAPPED_ALONE, INDEXED_UNIONS,
+    FLAT_UNIONS, FILLED_NULLS, PROTO2_REQUIRED,
+)  # fmt: skip
+
 
 if TYPE_CHECKING:
     from kbackup.connect.protobuf_schema import ProtobufStyle
@@ -55,12 +109,12 @@ class ProtobufConverter:
         self.asked = RequestedSchemas.of(properties)
         self._fills_defaults = not IGNORE_DEFAULTS.of(properties)
         self._style = ProtobufStyle(
-            options.ENHANCED.of(properties),
-            options.INT_ENUMS.of(properties),
-            options.OPTIONAL.of(properties),
-            options.WRAPPED.of(properties),
-            options.WRAPPED_ALONE.of(properties),
-            options.INDEXED_UNIONS.of(properties),
+            ENHANCED.of(properties),
+            INT_ENUMS.of(properties),
+            OPTIONAL.of(properties),
+            WRAPPED.of(properties),
+            WRAPPED_ALONE.of(properties),
+            INDEXED_UNIONS.of(properties),
         )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:

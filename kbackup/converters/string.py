@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,10 +10,16 @@ import pyarrow.compute as pc
 from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters.string_options import ENCODING
 from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
+from kbackup.options import text
 from kbackup.records import Column, Kind, Schema, all_bad, row_by_row
+
+ENCODING: Final = text(
+    "converter.encoding", "Encoding of the text; UTF-8 is the only one.", "UTF-8"
+)
+
+OPTIONS: Final = (ENCODING,)
 
 
 class StringConverter:

@@ -162,7 +162,7 @@ def settings_of(properties: Mapping[str, Any]) -> Any:
     Raises:
         ConfigurationError: If they contradict each other, or name a Java key store.
     """
-    from kbackup.connect.registry import RegistrySettings  # noqa: PLC0415  (options are read for --help)
+    from kbackup.connect.registry import RegistrySettings  # noqa: PLC0415
 
     urls = URL.of(properties)
     for url in urls or ("",):

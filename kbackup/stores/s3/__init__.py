@@ -16,8 +16,8 @@ from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.abilities import BucketFacts, Thaw, Tier, UnfinishedUpload
 from kbackup.stores.s3 import bucket, outcomes, route, sources
 from kbackup.stores.s3.object_settings import ObjectSettings
+from kbackup.stores.s3.options import PART_SIZE
 from kbackup.stores.s3.upload import Features, Upload
-from kbackup.stores.s3_options import PART_SIZE
 
 _log: Final = logging.getLogger(__name__)
 

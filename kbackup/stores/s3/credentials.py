@@ -17,17 +17,19 @@ from botocore.exceptions import NoCredentialsError
 from botocore.session import Session as Core
 
 from kbackup.stores.s3 import sources
-from kbackup.stores.s3_options import (
+from kbackup.stores.s3.options import (
     ACCESS_KEY_ID,
+    ANONYMOUS,
     PROVIDER,
     REGION,
+    ROLE,
     ROLE_ARN,
     ROLE_EXTERNAL_ID,
     ROLE_REGION,
     ROLE_SESSION,
     SECRET_ACCESS_KEY,
+    STATIC,
 )
-from kbackup.stores.s3_providers import ANONYMOUS, ROLE, STATIC
 
 _SESSION: Final = "kbackup"
 """Name of a role's session where none is given."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kbackup.errors import ConfigurationError, StoreError
-from kbackup.stores.s3_options import (
+from kbackup.stores.s3.options import (
     CANNED_ACL,
     CUSTOMER_KEY,
     ENCRYPTION,

@@ -24,7 +24,7 @@ from kbackup.options import check_needs
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import credentials, errors, route
 from kbackup.stores.s3.object_settings import ObjectSettings
-from kbackup.stores.s3_options import (
+from kbackup.stores.s3.options import (
     ACCELERATE,
     ATTEMPTS,
     BACKOFF_MS,

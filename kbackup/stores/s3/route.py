@@ -5,7 +5,7 @@ from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from kbackup.errors import ConfigurationError
-from kbackup.stores.s3_options import ACCELERATE, PATH_STYLE, PROXY_PASSWORD, PROXY_URL, PROXY_USER
+from kbackup.stores.s3.options import ACCELERATE, PATH_STYLE, PROXY_PASSWORD, PROXY_URL, PROXY_USER
 
 
 def addressing_style(

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbackup.errors import ConfigurationError
-from kbackup.stores.s3_options import ACCESS_KEY_ID, PROVIDER, ROLE_ARN, SECRET_ACCESS_KEY
-from kbackup.stores.s3_providers import ROLE, STATIC, methods
+from kbackup.stores.s3.options import (
+    ACCESS_KEY_ID,
+    PROVIDER,
+    ROLE,
+    ROLE_ARN,
+    SECRET_ACCESS_KEY,
+    STATIC,
+    methods,
+)
 
 
 def chosen(options: Mapping[str, Any]) -> tuple[str, ...]:
