@@ -24,27 +24,34 @@ def worst(codes: Iterable[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """An error after it was caught: what crosses a process, and what summaries and records keep.
+class Issue:
+    """Something wrong: an error once it was caught, or what was found without one being raised.
+
+    It is what crosses a process, and what summaries and records keep.
 
     Attributes:
-        code: The code of its class.
-        exit_code: The exit code that it stands for.
-        what: What failed.
+        code: What kind of thing, for scripts; that of its class where it was an error.
+        what: What failed, or what something is wrong with.
         why: The reason; may be empty.
         do: What the operator can do about it; may be empty.
         place: Where it happened, as plain JSON values.
+        exit_code: The exit code that it stands for.
     """
 
     code: str
-    exit_code: int
     what: str
     why: str = ""
     do: str = ""
     place: Mapping[str, Any] = field(default_factory=dict)
+    exit_code: int = 1
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
+
+    @property
+    def text(self) -> str:
+        """All of it in one sentence."""
+        return f"{self}; {self.do}" if self.do else str(self)
 
     def at(self, **place: Any) -> Self:
         """Return it with more of its place; what it names itself stays."""
@@ -67,7 +74,7 @@ class Failure:
         place = dict(data)
         code, exit_code = place.pop("code", KbackupError.code), place.pop("exit_code", 1)
         what, why, do = place.pop("what"), place.pop("why", ""), place.pop("do", "")
-        return cls(code, exit_code, what, why, do, place)
+        return cls(code, what, why, do, place, exit_code)
 
     def error(self) -> "KbackupError":
         """Return the error, in its own class."""
@@ -98,13 +105,13 @@ class KbackupError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.what, self.why, self.do, self.place)
 
-    def failure(self) -> Failure:
+    def issue(self) -> Issue:
         """Return what is kept of the error once it was caught."""
-        return Failure(self.code, self.exit_code, self.what, self.why, self.do, dict(self.place))
+        return Issue(self.code, self.what, self.why, self.do, dict(self.place), self.exit_code)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the error."""
-        return self.failure().to_dict()
+        return self.issue().to_dict()
 
 
 def _rebuild(

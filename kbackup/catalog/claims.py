@@ -15,7 +15,7 @@ import pyarrow as pa
 from kbackup import formats
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.errors import CorruptObjectError, Failure, counted, form
+from kbackup.errors import CorruptObjectError, Issue, counted, form
 from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
@@ -47,22 +47,6 @@ class Claim:
     own_identity: TopicIdentity = UNKNOWN
     partition: int | None = None
     siblings: frozenset[View] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One contradiction.
-
-    Attributes:
-        code: ``wrong_topic``, ``count_mismatch``, ``corrupt`` or ``unsupported_object``, as
-            findings have it.
-        key: The object.
-        text: What is wrong.
-    """
-
-    code: str
-    key: str
-    text: str
 
 
 def claims_of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
@@ -103,7 +87,7 @@ def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
 
 def contradictions(
     files: FileSet, claims: Sequence[Claim], identity: TopicIdentity = UNKNOWN
-) -> Iterator[Problem]:
+) -> Iterator[Issue]:
     """Yield what the objects of a set claim that contradicts their names or each other.
 
     Args:
@@ -115,42 +99,42 @@ def contradictions(
         yield from _alone(files, claim)
         if identity.conflicts(claim.identity) or identity.conflicts(claim.own_identity):
             text = "it belongs to another topic, judging by the topic's id"
-            yield Problem("wrong_topic", claim.file.key, text)
+            yield Issue("wrong_topic", claim.file.key, text)
     said = [claim for claim in claims if claim.facts is not None]
     for claim in said[1:]:
         yield from _beside(said[0], claim)
 
 
-def _alone(files: FileSet, claim: Claim) -> Iterator[Problem]:
+def _alone(files: FileSet, claim: Claim) -> Iterator[Issue]:
     key, facts, start = claim.file.key, claim.facts, files.start_offset
     if claim.where is not None and claim.where != files.where:
         text = f"it was written as partition {claim.where.partition} of {claim.where.topic}"
-        yield Problem("wrong_topic", key, text)
+        yield Issue("wrong_topic", key, text)
     elif claim.partition not in (None, files.where.partition):
-        yield Problem("wrong_topic", key, f"it was written as partition {claim.partition}")
+        yield Issue("wrong_topic", key, f"it was written as partition {claim.partition}")
     if claim.identity.conflicts(claim.own_identity):
-        yield Problem("wrong_topic", key, "the ids of its topic in file and metadata differ")
+        yield Issue("wrong_topic", key, "the ids of its topic in file and metadata differ")
     if facts is not None and facts.first_offset != start:
         text = f"it was stored with first offset {facts.first_offset}, its name says {start}"
-        yield Problem("corrupt", key, text)
+        yield Issue("corrupt", key, text)
     elif claim.numbers is not None and claim.numbers[0] != start:
         text = f"its first record has offset {claim.numbers[0]}, its name says {start}"
-        yield Problem("corrupt", key, text)
+        yield Issue("corrupt", key, text)
     elif facts is not None and claim.numbers is not None:
         yield from _counts(key, facts, *claim.numbers[1:])
 
 
-def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Problem]:
+def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Issue]:
     if records != facts.records:
         were = form(facts.records, "was", "were")
         text = f"it holds {counted(records, 'record')}; {facts.records} {were} stored"
-        yield Problem("count_mismatch", key, text)
+        yield Issue("count_mismatch", key, text)
     elif last != facts.last_offset:
         text = f"its last record has offset {last}; it was stored with {facts.last_offset}"
-        yield Problem("count_mismatch", key, text)
+        yield Issue("count_mismatch", key, text)
 
 
-def _beside(first: Claim, other: Claim) -> Iterator[Problem]:
+def _beside(first: Claim, other: Claim) -> Iterator[Issue]:
     mine, its = first.facts, other.facts
     if mine is None or its is None:
         return
@@ -160,9 +144,9 @@ def _beside(first: Claim, other: Claim) -> Iterator[Problem]:
             f"it was stored with {counted(its.records, 'record')} up to offset {its.last_offset}, "
             f"{beside} with {mine.records} up to {mine.last_offset}"
         )
-        yield Problem("count_mismatch", key, text)
+        yield Issue("count_mismatch", key, text)
     if first.identity.conflicts(other.identity):
-        yield Problem("wrong_topic", key, f"it belongs to another topic than {beside}")
+        yield Issue("wrong_topic", key, f"it belongs to another topic than {beside}")
 
 
 _VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
@@ -300,7 +284,7 @@ def check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity
         CorruptObjectError: If they contradict.
     """
     for problem in contradictions(files, found, identity):
-        raise contradiction(problem.code, problem.key, problem.text)
+        raise contradiction(problem.code, problem.what, problem.why)
 
 
 def check_offsets(batch: pa.RecordBatch, start: int, last: int | None, file: BackupFile) -> None:
@@ -411,7 +395,7 @@ class Checked:
     last: int | None = None
     unchecked: tuple[str, ...] = ()
     sha256: str | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Issue, ...] = ()
     is_same: bool | None = None
     repeated: int = 0
-    failure: Failure | None = None
+    failure: Issue | None = None

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Final
 
 from kbackup.catalog import claims, judging
-from kbackup.catalog.claims import Checked, Problem
+from kbackup.catalog.claims import Checked
 from kbackup.catalog.covered import covered
 from kbackup.catalog.findings import TEMPLATES, Finding, PartitionVerdict
 from kbackup.catalog.judging import Extent, Recorded
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.errors import CorruptObjectError, Failure, ObjectNotFoundError, counted, form
+from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
 from kbackup.naming import NOT_OF_TEMPLATE, Layout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
@@ -104,16 +104,16 @@ def _judged(
         return None
     key = doubt.file.key
     if (other := rows.get(there.sha256, key)) != key:
-        return _finding(doubt, Problem("corrupt", key, f"it is a copy of {other}"))
+        return _finding(doubt, Issue("corrupt", key, f"it is a copy of {other}"))
     problem = next(_by_itself(store, doubt, head, identity), None)
     if problem is not None:
         return _finding(doubt, problem)
     text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
     if _was_passed(doubt.row, there.last_offset + 1, ledger):
         text += f"; runs have gone on behind it and not entered it: {_DO}"
-        return _finding(doubt, Problem("count_mismatch", key, text))
+        return _finding(doubt, Issue("count_mismatch", key, text))
     text += "; the run that stored it, or the next one, enters it"
-    return _finding(doubt, Problem("count_mismatch", key, text), is_error=False)
+    return _finding(doubt, Issue("count_mismatch", key, text), is_error=False)
 
 
 def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
@@ -129,40 +129,40 @@ def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
     )
 
 
-def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Problem | None:
+def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Issue | None:
     """Return how an object's metadata differs from the stored object, or that one grown."""
     key, row, stored = doubt.file.key, doubt.row, doubt.row.facts
     there = Facts.from_metadata(head.metadata)
     if identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
-        return Problem("wrong_topic", key, "it belongs to another topic, judging by the topic's id")
+        return Issue("wrong_topic", key, "it belongs to another topic, judging by the topic's id")
     partition = claims.partition_of(head.metadata)
     if partition not in (None, doubt.files.where.partition):
-        return Problem("wrong_topic", key, f"it was written as partition {partition}")
+        return Issue("wrong_topic", key, f"it was written as partition {partition}")
     if there is not None and stored is not None and there != stored:
         return _by_facts(key, there, stored)
     if head.size == row.bytes:
         return None
     code = "count_mismatch" if there is None else "corrupt"
     were = form(row.bytes, "was", "were")
-    return Problem(code, key, f"it has {counted(head.size, 'byte')}; {row.bytes} {were} stored")
+    return Issue(code, key, f"it has {counted(head.size, 'byte')}; {row.bytes} {were} stored")
 
 
-def _by_facts(key: str, there: Facts, stored: Facts) -> Problem | None:
+def _by_facts(key: str, there: Facts, stored: Facts) -> Issue | None:
     if there.first_offset != stored.first_offset:
         text = f"it starts at offset {there.first_offset}; it was stored with {stored.first_offset}"
-        return Problem("corrupt", key, text)
+        return Issue("corrupt", key, text)
     if not there.covers(stored):
         text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
-        return Problem("count_mismatch", key, text)
+        return Issue("count_mismatch", key, text)
     if (there.records, there.last_offset) == (stored.records, stored.last_offset):
         text = "it is not the object that was stored: its sha256 differs"
-        return Problem("corrupt", key, text)
+        return Issue("corrupt", key, text)
     return None
 
 
 def _by_itself(
     store: Store, doubt: _Doubt, head: ObjectHead, identity: TopicIdentity
-) -> Iterator[Problem]:
+) -> Iterator[Issue]:
     """Yield what a grown object claims about itself that is not true."""
     try:
         with store.open(doubt.file.key) as body:
@@ -170,7 +170,7 @@ def _by_itself(
     except ObjectNotFoundError:
         return  # gone since it was asked about: the next listing misses it
     except CorruptObjectError as error:
-        yield Problem("corrupt", doubt.file.key, error.why or error.what)
+        yield Issue("corrupt", doubt.file.key, error.why or error.what)
     else:
         yield from claims.contradictions(doubt.files, [claim], identity)
 
@@ -179,10 +179,10 @@ def _counted(facts: Facts) -> str:
     return f"{counted(facts.records, 'record')} up to offset {facts.last_offset}"
 
 
-def _finding(doubt: _Doubt, problem: Problem, *, is_error: bool = True) -> Finding:
+def _finding(doubt: _Doubt, problem: Issue, *, is_error: bool = True) -> Finding:
     offsets = (doubt.row.first, doubt.row.span.end_offset - 1)
     where = doubt.files.where
-    return Finding(problem.code, where, problem.key, offsets, problem.text, is_error)
+    return Finding(problem.code, where, problem.what, offsets, problem.why, is_error)
 
 
 @dataclass(slots=True)
@@ -248,11 +248,11 @@ class JudgedPartition:
             if report is None:
                 yield from judging.empty(extent.files)
             for problem in () if report is None else report.problems:
-                if (problem.code, problem.key) in known_of:
+                if (problem.code, problem.what) in known_of:
                     continue
                 start = extent.files.start_offset
                 offsets = (start, start if extent.last is None else max(start, extent.last))
-                yield Finding(problem.code, self.where, problem.key, offsets, problem.text)
+                yield Finding(problem.code, self.where, problem.what, offsets, problem.why)
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
 
@@ -299,7 +299,7 @@ class JudgedPartition:
             do = TEMPLATES if is_unread else ""
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
 
-    def failures(self) -> Iterator[Failure]:
+    def failures(self) -> Iterator[Issue]:
         """Yield why sets could not be read that are not known to be damaged."""
         for files in self.sets:
             report = self.reports.get(files.id)

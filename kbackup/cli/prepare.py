@@ -87,7 +87,7 @@ def check_command(**parameters: Any) -> None:
         for check in checks or [_no_doubt(parameters)]:
             session.tell(check.to_dict())
             if check.level == "fail":
-                summary.fail(check.failure())
+                summary.fail(check.issue())
         return summary.finish()
 
     perform("config check", load_output("config check", parameters), work)
@@ -171,7 +171,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
         ):
             session.tell(check.to_dict())
             if check.level == "fail":
-                summary.fail(check.failure())
+                summary.fail(check.issue())
         return summary.finish(session.stop.signal)
 
     perform("doctor", replace(loaded, warnings=()), work)

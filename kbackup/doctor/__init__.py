@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kbackup.config import ConfigIssue
-from kbackup.errors import ConfigurationError, Failure, KbackupError
+from kbackup.errors import ConfigurationError, Issue, KbackupError
 from kbackup.events import Event
 
 Area = Literal["configuration", "disk", "store", "kafka", "registry", "spark"]
@@ -60,11 +60,11 @@ class Check:
             **self.place,
         }
 
-    def failure(self) -> Failure:
+    def issue(self) -> Issue:
         """Return a failed check as one of a summary's errors."""
         place = {**self.place, "area": self.area, "name": self.name}
         what = f"{self.area} {self.name}"
-        return Failure(self.code, EXIT_CODES[self.area], what, self.text, self.do, place)
+        return Issue(self.code, what, self.text, self.do, place, EXIT_CODES[self.area])
 
 
 def failed(area: Area, name: str, error: KbackupError) -> Check:

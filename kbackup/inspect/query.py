@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from kbackup import clock
 from kbackup.errors import (
     ConfigurationError,
-    Failure,
     IncompleteBackupError,
+    Issue,
     KbackupError,
     SparkError,
     counted,
@@ -150,7 +150,7 @@ def _of_a_task(text: str) -> KbackupError | None:
         said, _ = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
-    return Failure.from_dict(said).error()
+    return Issue.from_dict(said).error()
 
 
 def _misunderstood(sql: str, text: str, names: Sequence[str]) -> ConfigurationError:

@@ -232,7 +232,7 @@ def topics(
     for code, text in found.left_out():
         yield Warned(code, text)
     for damage in known.all_damage():
-        yield Warned("ledger_damaged", damage.text, place={"key": damage.name})
+        yield Warned(damage.code, damage.text, place={"key": damage.what})
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.topics, *(where.topic for where in everywhere)}
     chosen = select(there, names, pattern)

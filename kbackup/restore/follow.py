@@ -15,7 +15,7 @@ from typing import Any, Final, Unpack
 
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
-from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
+from kbackup.errors import Issue, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import Event, Planned, Progress, from_json
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
@@ -61,7 +61,7 @@ class VisitPlanner:
         store: Store,
         account: RestoreProgress,
         remarks: Remarks,
-        set_aside: Callable[[str, Sequence[Failure]], None],
+        set_aside: Callable[[str, Sequence[Issue]], None],
     ) -> None:
         self._settings, self._world, self._store = settings, world, store
         self._account, self._remarks, self._set_aside = account, remarks, set_aside
@@ -127,7 +127,7 @@ class VisitPlanner:
                 if error.exit_code in (5, 6):
                     raise
                 self.unplanned.add(name)
-                self._set_aside(name, [error.failure()])
+                self._set_aside(name, [error.issue()])
         spans = {where: span for plan in plans for where, span in plan.spans.items()}
         topics = tuple(topic for plan in plans for topic in plan.topics)
         return RestorePlan(topics, wiring.restore_group(self._settings), spans)
@@ -255,7 +255,7 @@ class Following:
             except KbackupError as error:
                 if self._turns == 0:
                     raise
-                self._set_aside(BUCKET, [error.failure()])
+                self._set_aside(BUCKET, [error.issue()])
             else:
                 if self._turns == 0 and names and all(map(self._asides.holds, names)):
                     return
@@ -354,8 +354,8 @@ class Following:
         check_idle(cluster, wiring.restore_group(settings))
         said = known.read(self._store, self._layout, clock, due)
         for damage in said.all_damage():
-            text = [("ledger_damaged", damage.text)]
-            self._remarks.odd((damage.name, "ledger_damaged"), text)
+            text = [(damage.code, damage.text)]
+            self._remarks.odd((damage.what, damage.code), text)
         begun = clock.ms() / 1000 if self._turns == 0 else None
         taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
@@ -391,9 +391,9 @@ class Following:
             self._remarks.plan(topic)
             by_source.setdefault(topic.intent.source, []).append(topic)
         for name, topics in by_source.items():
-            failures = [error.failure() for topic in topics for error in topic.refusals]
+            failures = [error.issue() for topic in topics for error in topic.refusals]
             if not failures and unconfirmed is not None and any(each.adds for each in topics):
-                failures = [unconfirmed.failure()]
+                failures = [unconfirmed.issue()]
             units: list[RestoreUnit] = []
             first: list[RestoreUnit] = []
             if not failures:
@@ -408,7 +408,7 @@ class Following:
                 except KbackupError as error:
                     if isinstance(error, KafkaError) and error.is_away:
                         raise
-                    failures = [error.failure()]
+                    failures = [error.issue()]
             if first and not self._stop.is_set():
                 task = functools.partial(put_back, self._job(plan, self._visits + 1))
                 found = self._tasks.run(task, first)
@@ -480,13 +480,13 @@ class Following:
         counted, failures = target.counts(self._tasks.run(task, doubtful) if doubtful else ())
         errors += target.differences(doubtful, counted, exactly_once=exactly_once)
         with self._account.lock:
-            for failure in [*failures, *(error.failure() for error in errors)]:
+            for failure in [*failures, *(error.issue() for error in errors)]:
                 place = failure.place.get("topic"), failure.place.get("partition")
                 self._summary.standing["audit", *place] = failure
 
     # what is set aside
 
-    def _set_aside(self, place: Subject, failures: Sequence[Failure]) -> None:
+    def _set_aside(self, place: Subject, failures: Sequence[Issue]) -> None:
         with self._account.lock:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
             self._remarks.stand(place, failures)

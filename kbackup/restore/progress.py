@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Any, Final, Self, TextIO
 
 from kbackup.config import Settings
-from kbackup.errors import ConfigurationError, Failure, KbackupError, ObjectKeyError
+from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError
 from kbackup.events import (
     Event,
     Progress,
@@ -68,7 +68,7 @@ class SkipList:
             ) from error
         return self
 
-    def add(self, failure: Failure, where: TopicPartition | None = None) -> None:
+    def add(self, failure: Issue, where: TopicPartition | None = None) -> None:
         """Write down something that is left out.
 
         Args:
@@ -156,9 +156,9 @@ class RestoreProgress:
         with self.lock:
             self._summary.skip("missing_objects")
             if self._skip_list is not None:
-                self._skip_list.add(error.failure())
+                self._skip_list.add(error.issue())
 
-    def passes_over(self, failure: Failure) -> None:
+    def passes_over(self, failure: Issue) -> None:
         """List an object that is nobody's; the listing counts it."""
         with self.lock:
             if self._skip_list is not None:
@@ -221,7 +221,7 @@ class RestoreProgress:
             now = replace(row.report, committed=committed, done=done)
             state = "done" if report.failure is None else report.failure.code
             self._rows[place] = Row(now, state, is_reported=True)
-            skipped = list[Failure]()
+            skipped = list[Issue]()
             objects, records = report.done.bad_objects, report.done.bad_records
             for each in report.own.skipped:
                 if self._is_news(place, each):
@@ -232,14 +232,14 @@ class RestoreProgress:
             summary.skip("records_of_unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
-    def _is_news(self, place: _Place, failure: Failure) -> bool:
+    def _is_news(self, place: _Place, failure: Issue) -> bool:
         """Whether no other topic's restore has left the same object out."""
         where, target = place
         key = None if "offset" in failure.place else failure.place.get("key")
         return key is None or self._bad_objects.setdefault((where, key), target) == target
 
     def foretell(
-        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Failure]
+        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Issue]
     ) -> None:
         """Count and name what a visit will leave out, if one comes: it then names it no more."""
         with self.lock:
@@ -256,7 +256,7 @@ class RestoreProgress:
                 self._summary.skip(reason, max(0, left))
 
     def left_out(
-        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Failure]
+        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Issue]
     ) -> None:
         """Count bad records and objects of a partition, and name *skipped*."""
         with self.lock:
@@ -357,7 +357,7 @@ class Remarks:
             if number:
                 self._summary.skipped[reason] = number
 
-    def set_aside(self, place: Subject, failure: Failure) -> None:
+    def set_aside(self, place: Subject, failure: Issue) -> None:
         """Report that *place* is set aside, and why."""
         text = f"{str(place) or 'the restore'} is set aside: {failure}"
         self._tell(self._event("set_aside", text, _placed(place)))
@@ -367,7 +367,7 @@ class Remarks:
         what = f"{place}: the restore" if place else "the restore"
         self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
 
-    def stand(self, place: Subject, failures: Sequence[Failure]) -> None:
+    def stand(self, place: Subject, failures: Sequence[Issue]) -> None:
         """Put into the summary why *place* is set aside: that is the reason of the exit code.
 
         Args:
@@ -391,9 +391,9 @@ def _placed(place: Subject) -> Mapping[str, Any]:
     return {"topic": place} if place else {}
 
 
-def skipped(key: str, why: str) -> Failure:
+def skipped(key: str, why: str) -> Issue:
     """Return the entry of an object that is not the backup's in the list of what is skipped."""
-    return replace(ObjectKeyError(key, why).failure(), place={"key": key})
+    return replace(ObjectKeyError(key, why).issue(), place={"key": key})
 
 
 def tell_start(

@@ -20,7 +20,7 @@ from kbackup.config import Settings
 from kbackup.errors import (
     BadRecordError,
     ConfigurationError,
-    Failure,
+    Issue,
     KbackupError,
     RefusedError,
     StoppedError,
@@ -137,8 +137,8 @@ class Surveyed:
     shares: Mapping[str, RoutedRecords] = field(default_factory=dict)
     bad_records: int = 0
     bad_objects: int = 0
-    skipped: tuple[Failure, ...] = ()
-    failure: Failure | None = None
+    skipped: tuple[Issue, ...] = ()
+    failure: Issue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterato
         except KbackupError as error:
             error.place.setdefault("topic", source.topic)
             error.place.setdefault("partition", source.partition)
-            yield Surveyed(source, failure=error.failure())
+            yield Surveyed(source, failure=error.issue())
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ class _Reading:
         self._job, self._unit = job, unit
         self._transforming = Transforming(job, unit)
         self._found: dict[str, _Found] = {}
-        self._skipped = list[Failure]()
+        self._skipped = list[Issue]()
         self._bad_records = self._bad_objects = 0
 
     def run(self, store: Store, line: Line) -> Surveyed:
@@ -293,13 +293,13 @@ class _Reading:
                 case Skipped(_, lost):
                     if unit.window.offset.meets(lost.offset, lost.offset):
                         self._bad_records += lost.records
-                        self._skip(lost.error.failure())
+                        self._skip(lost.error.issue())
                 case Failed(files, error, unread):
                     if job.on_error == "fail":
                         raise error
                     self._bad_objects += 1
                     self._bad_records += unread or 0
-                    self._skip(unit.left(files, error, unread).failure())
+                    self._skip(unit.left(files, error, unread).issue())
         shares = {
             name: RoutedRecords(one.records, one.first, one.oldest, frozenset(one.sets))
             for name, one in self._found.items()
@@ -309,7 +309,7 @@ class _Reading:
         # without a topic there is no writing task that would count them
         return Surveyed(unit.source, {}, self._bad_records, self._bad_objects, tuple(self._skipped))
 
-    def _skip(self, failure: Failure) -> None:
+    def _skip(self, failure: Issue) -> None:
         if not self._found and len(self._skipped) < SKIPPED_MOST:
             self._skipped.append(failure)
 
@@ -322,7 +322,7 @@ class _Reading:
             raise error
         self._bad_records += len(routed.bad)
         for bad in routed.bad:
-            self._skip(bad.error(self._unit.source).failure())
+            self._skip(bad.error(self._unit.source).issue())
         for times, offsets, topics in routed.runs:
             rows = pa.table({"topic": topics, "time": _times(times), "offset": offsets})
             sums = rows.group_by("topic").aggregate(

@@ -164,7 +164,7 @@ class RestoreRun:
         )
         self._say_foreign(found)
         for damage in said.all_damage():
-            self._frame.tell(self._summary.warn("ledger_damaged", damage.text, key=damage.name))
+            self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
         inventory, shares = Inventory(settings, store, found, said), None
         if choose_topics(settings.transforms):
             names = inventory.topics()

@@ -23,7 +23,7 @@ from kbackup.config import Settings
 from kbackup.errors import (
     AuditError,
     EndNotSeenError,
-    Failure,
+    Issue,
     KafkaError,
     KbackupError,
     RefusedError,
@@ -421,14 +421,14 @@ class TargetCount:
 
     target: TopicPartition
     records: int = 0
-    failure: Failure | None = None
+    failure: Issue | None = None
 
 
 def counts(
     reports: Iterable[TargetCount | NotBegun],
-) -> tuple[dict[TopicPartition, int], list[Failure]]:
+) -> tuple[dict[TopicPartition, int], list[Issue]]:
     """Return how many records `count` found in each partition, and why others were not counted."""
-    found, failures = dict[TopicPartition, int](), list[Failure]()
+    found, failures = dict[TopicPartition, int](), list[Issue]()
     for report in reports:
         if report.failure is not None:
             failures.append(report.failure)
@@ -448,7 +448,7 @@ def count(
                 batches = reader.read(entry.target, entry.span)
                 report = TargetCount(entry.target, sum(len(batch) for batch in batches))
             except KbackupError as error:
-                report = TargetCount(entry.target, failure=error.failure())
+                report = TargetCount(entry.target, failure=error.issue())
             yield report
             if line.is_stopped():
                 return

@@ -21,7 +21,7 @@ import pyarrow as pa
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
-from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
+from kbackup.errors import BadRecordError, Issue, KbackupError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Outage, Position, TakenOverError, Writer
 from kbackup.records import TopicPartition
@@ -157,7 +157,7 @@ class RestorePartitionTask:
     _sieve: RecordFilter = field(init=False)
     _values: FileSet | None = None
     _begun: ResumedValues | None = None
-    _left: list[Failure] = field(default_factory=list)
+    _left: list[Issue] = field(default_factory=list)
     _before: str = ""
     _limit_bytes: int = FIRST_BYTES
     _told: float = field(default_factory=monotonic)
@@ -392,7 +392,7 @@ class RestorePartitionTask:
 
     def _skip(self, error: KbackupError, records: pa.RecordBatch | None) -> None:
         """Report what is left out, and write it to the topic for that, if there is one."""
-        failure = error.failure()
+        failure = error.issue()
         if self.letters is not None:
             self.letters.send(transform.malformed_records(failure, self.unit.source, records))
         self._left.append(failure)
@@ -559,7 +559,7 @@ class _Task:
         self._note(work.unit, error)
         error.place.setdefault("topic", work.unit.target.topic)
         error.place.setdefault("partition", work.unit.target.partition)
-        work.report = replace(work.report, failure=error.failure())
+        work.report = replace(work.report, failure=error.issue())
 
     def _note(self, unit: RestoreUnit, error: KbackupError) -> None:
         """Remember what an error means for units that are still to come."""

@@ -24,8 +24,8 @@ from kbackup.converters import Converter
 from kbackup.errors import (
     BadRecordError,
     ConfigurationError,
-    Failure,
     IllegalTopicNameError,
+    Issue,
     KbackupError,
     counted,
     form,
@@ -395,7 +395,7 @@ class RecordFilter:
 
 
 def malformed_records(
-    failure: Failure, where: TopicPartition, records: pa.RecordBatch | None
+    failure: Issue, where: TopicPartition, records: pa.RecordBatch | None
 ) -> pa.RecordBatch:
     """Return what to write to the topic, ``records.SCHEMA``.
 
@@ -416,7 +416,7 @@ def malformed_records(
     return pa.RecordBatch.from_pylist([row], SCHEMA)
 
 
-def _context(failure: Failure, where: TopicPartition) -> Iterator[dict[str, Any]]:
+def _context(failure: Issue, where: TopicPartition) -> Iterator[dict[str, Any]]:
     facts: Sequence[tuple[str, object]] = (
         ("topic", where.topic),
         ("partition", where.partition),

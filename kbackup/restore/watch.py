@@ -18,7 +18,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
-from kbackup.errors import Failure, KbackupError, RefusedError, StoppedError
+from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.records import TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
@@ -163,7 +163,7 @@ _PASSING: Final = frozenset({5, 6})
 
 @dataclass(frozen=True, slots=True)
 class _Aside:
-    failures: tuple[Failure, ...]
+    failures: tuple[Issue, ...]
     count: int
     until: float
 
@@ -179,7 +179,7 @@ class Asides:
     first_s: float
     _held: dict[Subject, _Aside] = field(default_factory=dict)
 
-    def add(self, place: Subject, failures: Sequence[Failure], now: float, jitter: float) -> bool:
+    def add(self, place: Subject, failures: Sequence[Issue], now: float, jitter: float) -> bool:
         """Set *place* aside, for longer where it has failed before; return whether that is news.
 
         Args:
@@ -222,7 +222,7 @@ def _topic(place: Subject) -> str:
     return place.topic if isinstance(place, TopicPartition) else place
 
 
-def _codes(failures: Sequence[Failure]) -> list[str]:
+def _codes(failures: Sequence[Issue]) -> list[str]:
     return [failure.code for failure in failures]
 
 
@@ -245,7 +245,7 @@ class BucketWatch:
         settings: Settings,
         store: Store,
         remarks: Remarks,
-        passes_over: Callable[[Failure], None],
+        passes_over: Callable[[Issue], None],
     ) -> None:
         self._settings, self._store, self._remarks = settings, store, remarks
         self._passes_over = passes_over
@@ -355,7 +355,7 @@ class FollowedRoutes:
         shares = self._known[where].shares if where in self._known else {}
         return next((name for name, share in shares.items() if share.counts_rest), None)
 
-    def look(self, topics: Sequence[str], inventory: Inventory) -> dict[str, list[Failure]]:
+    def look(self, topics: Sequence[str], inventory: Inventory) -> dict[str, list[Issue]]:
         """Read what is new of *topics*.
 
         Returns:
@@ -364,7 +364,7 @@ class FollowedRoutes:
         Raises:
             StoreError: If the store does not answer.
         """
-        failures: dict[str, list[Failure]] = {name: [] for name in topics}
+        failures: dict[str, list[Issue]] = {name: [] for name in topics}
         units = list[RestoreUnit]()
         for name in topics:
             try:
@@ -373,7 +373,7 @@ class FollowedRoutes:
             except KbackupError as error:
                 if error.exit_code in (5, 6):
                     raise
-                failures[name].append(error.failure())
+                failures[name].append(error.issue())
             else:
                 units += found
         new = {unit.source: unit for unit in units}
@@ -387,7 +387,7 @@ class FollowedRoutes:
                 try:
                     self._judge(name)
                 except RefusedError as error:
-                    failures[name].append(error.failure())
+                    failures[name].append(error.issue())
         return failures
 
     def _unread(self, name: str, inventory: Inventory) -> list[RestoreUnit]:

@@ -30,10 +30,10 @@ from kbackup.catalog.ledger.rows import (
     stored,
     topic_entries,
 )
-from kbackup.catalog.ledger.stream import Damage
+from kbackup.catalog.ledger.stream import unreadable
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.clock import Clock
-from kbackup.errors import ConfigurationError, StoreError
+from kbackup.errors import ConfigurationError, Issue, StoreError
 from kbackup.java.regex import PatternError
 from kbackup.naming import Layout
 from kbackup.pipeline.write import CutFacts
@@ -75,7 +75,7 @@ class BackupState:
     ledgers: Mapping[str, TopicLedger] = field(default_factory=dict)
     earlier: frozenset[str] = frozenset()
     is_begun: bool = False
-    damage: Sequence[Damage] = ()
+    damage: Sequence[Issue] = ()
     recorded: Mapping[TopicPartition, Sequence[Recorded]] = field(default_factory=dict)
     known_gaps: Mapping[TopicPartition, Sequence[Span]] = field(default_factory=dict)
     _watched: set[tuple[str, str]] = field(
@@ -142,7 +142,7 @@ class BackupState:
             if one.cluster_id == cluster_id and (one.names or one.pattern)
         )
 
-    def all_damage(self) -> list[Damage]:
+    def all_damage(self) -> list[Issue]:
         """Return every file of the ledger that cannot be read."""
         return [*self.damage, *(one for each in self.ledgers.values() for one in each.damage)]
 
@@ -243,7 +243,7 @@ def read_if_allowed(
         if error.place.get("status") != _DENIED:
             raise
         why = f"{error}: objects that are missing are not noticed, empty topics not known"
-        return BackupState(damage=(Damage(layout.records_prefix(), why, error.do),))
+        return BackupState(damage=(unreadable(layout.records_prefix(), why, error.do),))
 
 
 def of_run_records(

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from kbackup import clock
-from kbackup.errors import Failure
+from kbackup.errors import Issue
 from kbackup.events import NOT_SHOWN, PartitionRow, Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import NOTHING, CommitMetadata, Done, LastObject
@@ -169,7 +169,7 @@ class PartitionReport(Generic[Own]):
     committed: int | None
     own: Own
     done: Done = NOTHING
-    failure: Failure | None = None
+    failure: Issue | None = None
     held_up: HeldUp | None = None
 
     @property
@@ -263,7 +263,7 @@ class OfRestore:
     planned_objects: int = 0
     log_end: int | None = None
     lanes: tuple[WrittenTo, ...] = ()
-    skipped: tuple[Failure, ...] = ()
+    skipped: tuple[Issue, ...] = ()
 
     def progress(self, done: Done) -> Mapping[str, int]:
         """Return the bytes that were read."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from time import monotonic
 from typing import Any, Final, Self
 
-from kbackup.errors import Failure, KbackupError, StoppedError, worst
+from kbackup.errors import Issue, KbackupError, StoppedError, worst
 from kbackup.events import Event, Warned, to_json
 from kbackup.records import TopicPartition
 from kbackup.runs.report import HeldUp
@@ -37,15 +37,15 @@ class Summary:
         self.skipped: dict[str, int] = {}
         self.facts: Event = {}
         self.remarks: dict[Any, Warned] = {}
-        self.standing: dict[Any, Failure] = {}
-        self._errors: list[Failure] = []
+        self.standing: dict[Any, Issue] = {}
+        self._errors: list[Issue] = []
         self._warnings: list[Warned] = []
         self._told: dict[TopicPartition, tuple[float, bool]] = {}
         self._started = monotonic()
 
-    def fail(self, error: KbackupError | Failure) -> None:
+    def fail(self, error: KbackupError | Issue) -> None:
         """Take an error; the same one is kept once."""
-        failure = error.failure() if isinstance(error, KbackupError) else error
+        failure = error.issue() if isinstance(error, KbackupError) else error
         if failure not in self._errors:
             self._errors.append(failure)
 
@@ -95,7 +95,7 @@ class Summary:
         codes = [failure.exit_code for failure in self._all_errors()]
         return worst([*codes, _SKIPPED if self.skipped else 0])
 
-    def _all_errors(self) -> list[Failure]:
+    def _all_errors(self) -> list[Issue]:
         found = [failure for failure in self._errors if failure.code != StoppedError.code]
         for failure in self.standing.values():
             if failure not in found:

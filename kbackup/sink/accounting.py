@@ -6,7 +6,7 @@ from threading import RLock
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.errors import Failure, StoppedError, TopicChangedError, TopicDeletedError, counted
+from kbackup.errors import Issue, StoppedError, TopicChangedError, TopicDeletedError, counted
 from kbackup.events import (
     Event,
     NewestObject,
@@ -247,7 +247,7 @@ class SinkProgress:
         with self.lock:
             return list(self._rows.values())
 
-    def set_aside(self, where: TopicPartition, failure: Failure | None) -> bool:
+    def set_aside(self, where: TopicPartition, failure: Issue | None) -> bool:
         """Record why a partition is stalled, None if it is not; return whether that is new."""
         with self.lock:
             before = self._summary.standing.pop(where, None)

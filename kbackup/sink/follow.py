@@ -19,7 +19,7 @@ from kbackup.catalog.ledger import objects
 from kbackup.catalog.ledger.rows import OBJECTS, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.errors import (
-    Failure,
+    Issue,
     KafkaError,
     KbackupError,
     NoSpaceError,
@@ -71,7 +71,7 @@ class Pause:
         log_start: Where the log began: once it has moved on, a bad record may be gone.
     """
 
-    failure: Failure
+    failure: Issue
     passes: bool
     visits: int
     until: float
@@ -118,7 +118,7 @@ class Watch:
     _wanted: int = 0
     _waiting_since: float | None = None
     _silent_since: float | None = None
-    _lost: Failure | None = None
+    _lost: Issue | None = None
     _pause: Pause | None = None
     _seen_at: float = 0.0
     _mark: tuple[int, float] | None = None
@@ -233,7 +233,7 @@ class Watch:
 
     def give_up(self, error: KbackupError) -> None:
         """Take in that the cluster is away, which ends the run."""
-        self.report = replace(self.report, failure=error.failure())
+        self.report = replace(self.report, failure=error.issue())
 
     def _silence(self, look: Look, now: float) -> KbackupError | None:
         """Return why the partition cannot be asked, once that has lasted."""
@@ -275,9 +275,9 @@ class Watch:
         failure = self._lost or (None if self._pause is None else self._pause.failure)
         self.report = replace(self.report, failure=failure)
 
-    def _placed(self, error: KbackupError) -> Failure:
+    def _placed(self, error: KbackupError) -> Issue:
         where = self.report.where
-        return error.failure().at(topic=where.topic, partition=where.partition)
+        return error.issue().at(topic=where.topic, partition=where.partition)
 
 
 POLL_S: Final = 1.0

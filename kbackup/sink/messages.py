@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from kbackup.errors import Failure
+from kbackup.errors import Issue
 from kbackup.events import Event, to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import Done, LastObject
@@ -72,7 +72,7 @@ class Examined:
             message["committed"],
             own,
             Done.from_dict(message["done"]),
-            Failure.from_dict(message["failure"]) if "failure" in message else None,
+            Issue.from_dict(message["failure"]) if "failure" in message else None,
             HeldUp.from_dict(message["held_up"]) if "held_up" in message else None,
         )
         return cls(message["run"], report)

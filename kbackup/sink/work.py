@@ -235,7 +235,7 @@ class SinkPartitionTask:
     def fail(self, error: KbackupError) -> None:
         """Put *error*, with its place, into the report."""
         where = self.unit.where
-        failure = error.failure().at(topic=where.topic, partition=where.partition)
+        failure = error.issue().at(topic=where.topic, partition=where.partition)
         self.report = replace(self.report, failure=failure)
 
     def run(self) -> None:

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
 
 import kbackup
-from kbackup.errors import Failure, KbackupError, SparkError, StoppedError
+from kbackup.errors import Issue, KbackupError, SparkError, StoppedError
 from kbackup.events import Event, Plain
 from kbackup.spark import log_lines
 from kbackup.spark.channel import Address, Hub, Line, Scheduler
@@ -252,7 +252,7 @@ class _Job(Generic[R]):
 
 def _report(found: R | dict[str, Any]) -> R | NotBegun:
     """Return what a worker has sent; a dictionary is the failure of one that could not begin."""
-    return NotBegun(Failure.from_dict(found)) if isinstance(found, dict) else found
+    return NotBegun(Issue.from_dict(found)) if isinstance(found, dict) else found
 
 
 def _watch(

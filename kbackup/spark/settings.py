@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from kbackup.errors import ConfigurationError, Failure
+from kbackup.errors import ConfigurationError, Issue
 from kbackup.spark.channel import Line
 
 DEFAULT_MASTER: Final = "local[*,4]"
@@ -85,7 +85,7 @@ class Report(Protocol):
     """What became of one unit: a frozen dataclass of plain values, which Spark pickles."""
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> Issue | None:
         """What stopped the work on the unit; None if nothing has."""
         ...
 
@@ -98,7 +98,7 @@ class NotBegun:
         failure: Why not.
     """
 
-    failure: Failure
+    failure: Issue
 
 
 R = TypeVar("R", bound=Report)

@@ -175,7 +175,7 @@ def verify(
     summary.skip("foreign_objects", found.foreign_count)
     known = notes.known
     for damage in known.all_damage():
-        summary.fail(CorruptObjectError(damage.name, damage.why, REBUILD, key=damage.name))
+        summary.fail(CorruptObjectError(damage.what, damage.why, REBUILD, key=damage.what))
     entries: Mapping[TopicPartition, Sequence[Recorded]] = known.recorded
     if only_format is not None:
         narrow = found.narrowed(only_format)

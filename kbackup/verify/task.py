@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
-from kbackup.catalog.claims import Checked, Problem, sha256_of
+from kbackup.catalog.claims import Checked, sha256_of
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.catalog.merging import ConflictError, woven
 from kbackup.catalog.reading import Window, read
@@ -16,6 +16,7 @@ from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
     IncompleteBackupError,
+    Issue,
     KbackupError,
     ObjectNotFoundError,
     UnsupportedObjectError,
@@ -76,7 +77,7 @@ def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iter
         try:
             yield _Check(store, unit, job.reading).run()
         except KbackupError as error:
-            yield Checked(unit.files.id, failure=error.failure())
+            yield Checked(unit.files.id, failure=error.issue())
         if line.is_stopped():
             return
 
@@ -88,7 +89,7 @@ class _Check:
     store: Store
     unit: VerifyUnit
     reading: ReadOptions
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Issue] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
     records: int = 0
@@ -108,7 +109,7 @@ class _Check:
         end = self._end(known)
         known_of = {watched.hashed}
         if not is_unread:
-            known_of |= {problem.key for problem in self.problems}
+            known_of |= {problem.what for problem in self.problems}
         unchecked = (
             file.key
             for file in files.files
@@ -165,7 +166,7 @@ class _Check:
         is_other = sha256 not in (None, stored.sha256)
         if self.problems:  # it is not supported, so its checksum is all there is to compare
             if is_other:
-                self.problems[:] = [Problem("corrupt", files.main.key, text)]
+                self.problems[:] = [Issue("corrupt", files.main.key, text)]
         elif self.records < stored.records:
             held = counted(self.records, "record")
             text = f"it holds {held}, the ledger says {stored.records}"
@@ -177,7 +178,7 @@ class _Check:
             self._problem("corrupt", files.main.key, text)
 
     def _problem(self, code: str, key: str, text: str) -> None:
-        self.problems.append(Problem(code, key, text))
+        self.problems.append(Issue(code, key, text))
 
     def _end(self, known: Facts | None) -> int | None:
         """Return the last offset: as read, or as stored beside rows that do not say theirs."""

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from kbackup import errors
-from kbackup.errors import Failure, KbackupError, StoppedError, worst
+from kbackup.errors import Issue, KbackupError, StoppedError, worst
 
 ALL = [
     kind
@@ -23,7 +23,7 @@ def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
     error = kind("what", "why", "do", topic="orders")
     fields = (error.what, error.why, error.do, error.place)
 
-    for copy in (pickle.loads(pickle.dumps(error)), Failure.from_dict(error.to_dict()).error()):
+    for copy in (pickle.loads(pickle.dumps(error)), Issue.from_dict(error.to_dict()).error()):
         assert (kind, fields) == (type(copy), (copy.what, copy.why, copy.do, copy.place))
 
 
@@ -62,8 +62,6 @@ def test_a_place_changes_nothing_of_the_error_itself() -> None:
     """
     A field of the place that is named like one of the error's own never replaces it.
     """
-    failure = Failure(
-        "configuration", 2, "a file", "it is missing", "", {"code": "file", "line": 3}
-    )
+    issue = Issue("configuration", "a file", "it is missing", "", {"code": "file", "line": 3})
 
-    assert ("configuration", 3) == (failure.to_dict()["code"], failure.to_dict()["line"])
+    assert ("configuration", 3) == (issue.to_dict()["code"], issue.to_dict()["line"])

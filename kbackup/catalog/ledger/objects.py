@@ -16,7 +16,7 @@ from kbackup.catalog.ledger.rows import (
     Entry,
     names,
 )
-from kbackup.catalog.ledger.stream import Damage
+from kbackup.errors import Issue
 from kbackup.records import Facts, Span, TopicPartition, joined, without
 
 
@@ -186,11 +186,11 @@ class TopicLedger:
     """
 
     partitions: Mapping[int, PartitionLedger] = field(default_factory=dict)
-    damage: Sequence[Damage] = ()
+    damage: Sequence[Issue] = ()
     unknown: int = 0
 
     @classmethod
-    def of(cls, entries: Iterable[Entry], damage: Sequence[Damage] = ()) -> "TopicLedger":
+    def of(cls, entries: Iterable[Entry], damage: Sequence[Issue] = ()) -> "TopicLedger":
         """Return the ledger that *entries*, one about each thing, make up."""
         found: defaultdict[int, PartitionLedger] = defaultdict(PartitionLedger)
         unknown = 0

@@ -40,7 +40,13 @@ import pyarrow.parquet as pq
 from kbackup import __version__
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Form
 from kbackup.clock import Clock
-from kbackup.errors import CorruptObjectError, NewerVersionError, ObjectNotFoundError, StoreError
+from kbackup.errors import (
+    CorruptObjectError,
+    Issue,
+    NewerVersionError,
+    ObjectNotFoundError,
+    StoreError,
+)
 from kbackup.naming import Layout
 from kbackup.stores import Store
 
@@ -160,30 +166,17 @@ GRACE_MS: Final = 3_600_000
 FOLD_AT: Final = 64
 """How many parts a reader may have to open before they are folded."""
 
+_REBUILD: Final = "kbackup restore verify --rebuild rebuilds it"
+
 _THREADS: Final = 16
 _TRIES: Final = 5
 _HOLDS_KEY: Final = b"kbackup.holds"
 _DAMAGED_KEY: Final = b"kbackup.damaged"
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A file of the ledger that cannot be read.
-
-    Attributes:
-        name: Its key; that of the folder where none of it may be read.
-        why: What is wrong with it.
-        do: What the operator can do.
-    """
-
-    name: str
-    why: str
-    do: str = "kbackup restore verify --rebuild rebuilds it"
-
-    @property
-    def text(self) -> str:
-        """Say all of it in one sentence."""
-        return f"{self.name}: {self.why}; {self.do}"
+def unreadable(key: str, why: str, do: str = _REBUILD) -> Issue:
+    """Return what is wrong where *key* of the ledger, a file or its folder, cannot be read."""
+    return Issue("ledger_damaged", key, why, do)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +191,7 @@ class Contents:
     """
 
     rows: pa.Table
-    damage: tuple[Damage, ...] = ()
+    damage: tuple[Issue, ...] = ()
     loose: int = 0
     is_begun: bool = False
 
@@ -210,7 +203,7 @@ class _Snapshot:
     rows: pa.Table
     watermark: int = -1
     holds: frozenset[str] = frozenset()
-    damage: tuple[Damage, ...] = ()
+    damage: tuple[Issue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,14 +299,14 @@ class Stream:
         self._write_snapshot(make(look.contents), (), look, wall)
 
     def _write_snapshot(
-        self, rows: pa.Table, damage: Sequence[Damage], look: _Look, wall: int
+        self, rows: pa.Table, damage: Sequence[Issue], look: _Look, wall: int
     ) -> None:
         newest = max((name.time_ms for name in look.newer), default=0)
         watermark = max(_watermark(wall, newest), look.watermark, 0)
         holds = [name.text for name in look.newer if name.time_ms > watermark]
         metadata = {
             _HOLDS_KEY: json.dumps(holds),
-            _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
+            _DAMAGED_KEY: json.dumps([[one.what, one.why] for one in damage]),
         }
         body = encoded(self.form.merged(rows), self.form.schema, metadata, is_snapshot=True)
         self._put(new_name(max(self._next(self.clock.ms()), watermark), watermark), body)
@@ -342,7 +335,7 @@ class Stream:
     def _look(self) -> _Look:
         base: _Snapshot | None = None
         newer: list[Name] = []
-        damage: list[Damage] = []
+        damage: list[Issue] = []
         for name in self._names():
             if base is not None and name.time_ms <= base.watermark:
                 break
@@ -352,19 +345,19 @@ class Stream:
                 try:
                     base = self._snapshot(name, name.watermark)
                 except CorruptObjectError as error:
-                    damage.append(Damage(self.prefix + name.text, error.why))
+                    damage.append(unreadable(self.prefix + name.text, error.why))
         is_begun = bool(base or newer or damage)
         base = base or _Snapshot(self.form.schema.empty_table())
         loose = [name for name in newer if name.text not in base.holds]
         tables = [base.rows]
         with ThreadPoolExecutor(min(_THREADS, len(loose)) or 1) as pool:
             for found in pool.map(self._part, loose):
-                if isinstance(found, Damage):
+                if isinstance(found, Issue):
                     damage.append(found)
                 else:
                     tables.append(found)
         rows = self.form.merged(pa.concat_tables(tables)) if loose else base.rows
-        lost = {one.name: one for one in (*base.damage, *damage)}
+        lost = {one.what: one for one in (*base.damage, *damage)}
         contents = Contents(rows, tuple(lost.values()), len(loose), is_begun)
         return _Look(contents, base.watermark, tuple(newer))
 
@@ -375,18 +368,18 @@ class Stream:
             if name is not None:
                 yield name
 
-    def _part(self, name: Name) -> pa.Table | Damage:
+    def _part(self, name: Name) -> pa.Table | Issue:
         try:
             return self._rows(name)[0]
         except CorruptObjectError as error:
-            return Damage(self.prefix + name.text, error.why)
+            return unreadable(self.prefix + name.text, error.why)
 
     def _snapshot(self, name: Name, watermark: int) -> _Snapshot:
         rows, metadata = self._rows(name)
         try:
             holds = json.loads(metadata[_HOLDS_KEY])
             damaged = json.loads(metadata[_DAMAGED_KEY])
-            damage = tuple(Damage(str(key), str(why)) for key, why in damaged)
+            damage = tuple(unreadable(str(key), str(why)) for key, why in damaged)
             return _Snapshot(rows, watermark, frozenset(holds), damage)
         except (KeyError, ValueError, TypeError) as error:
             raise damaged(self.prefix + name.text, error) from error

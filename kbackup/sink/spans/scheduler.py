@@ -200,7 +200,7 @@ class _Lane:
         failure = next((each.failure for each in self.reports if each.failure is not None), None)
         if failure is None and not all(piece.is_over for piece in self.pieces):
             place = {"topic": self.where.topic, "partition": self.where.partition}
-            failure = StoppedError(f"{self.where} stopped").failure().at(**place)
+            failure = StoppedError(f"{self.where} stopped").issue().at(**place)
         skipped = joined(span for each in self.reports for span in each.own.skipped)
         return replace(
             furthest,

@@ -4,18 +4,18 @@ import pickle
 
 import pytest
 
-from kbackup.catalog.claims import Checked, Problem
-from kbackup.errors import StoreError
+from kbackup.catalog.claims import Checked
+from kbackup.errors import Issue, StoreError
 from kbackup.spark.engine import check_whole
 
-PROBLEM = Problem("corrupt", "a", "it is cut short")
+PROBLEM = Issue("corrupt", "a", "it is cut short")
 
 
 @pytest.mark.parametrize(
     "checked",
     [
         pytest.param(Checked("a", 2, 70, 9, 0, 8, ("a",), "5e1f", (PROBLEM,), True, 3), id="read"),
-        pytest.param(Checked("a", failure=StoreError("gone").failure()), id="not read"),
+        pytest.param(Checked("a", failure=StoreError("gone").issue()), id="not read"),
     ],
 )
 def test_it_crosses_processes_unchanged(checked: Checked) -> None:

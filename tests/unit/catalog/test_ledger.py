@@ -145,7 +145,7 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
 
     assert {0, 20} == {entry.first for entry in entries(before.rows)}
     assert {0, 20, 990} == {entry.first for entry in entries(after.rows)}
-    assert [broken] == [one.name for one in before.damage] == [one.name for one in after.damage]
+    assert [broken] == [one.what for one in before.damage] == [one.what for one in after.damage]
 
 
 def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
@@ -165,7 +165,7 @@ def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
     found = ledger.read()
 
     assert {0, 10, 20, 30, 40, 50} == {entry.first for entry in entries(found.rows)}
-    assert [newest] == [one.name for one in found.damage]
+    assert [newest] == [one.what for one in found.damage]
 
 
 def test_a_snapshot_of_the_future_is_not_believed() -> None:

@@ -25,7 +25,7 @@ def test_a_failed_area_has_its_exit_code(area: Any, code: int) -> None:
     """
     A failed area has its own exit code.
     """
-    assert code == failed(area, "x", KafkaError("what", "why", "do")).failure().exit_code
+    assert code == failed(area, "x", KafkaError("what", "why", "do")).issue().exit_code
 
 
 def test_a_check_without_a_remedy_says_null() -> None:

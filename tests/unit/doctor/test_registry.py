@@ -35,7 +35,7 @@ def test_one_that_refuses_the_user_fails_without_a_wait() -> None:
     with FakeRegistry(user="ann:s3cret") as found:
         [check] = checks(value={"schema.registry.url": found.url})
 
-    assert ("fail", 5, 1) == (check.level, check.failure().exit_code, len(found.asked))
+    assert ("fail", 5, 1) == (check.level, check.issue().exit_code, len(found.asked))
     assert "basic.auth.user.info" in check.do
 
 

@@ -68,7 +68,7 @@ def test_without_java_spark_is_not_started() -> None:
     found = spark_checks(no_java, starts=True)
 
     assert {"java": "fail", "pyspark": "ok", "start": "warn"} == levels(found)
-    assert (9, "install one") == (found[0].failure().exit_code, found[0].do)
+    assert (9, "install one") == (found[0].issue().exit_code, found[0].do)
 
 
 def test_a_doctor_that_is_stopped_does_not_say_that_spark_has_started() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbackup.catalog.listing import FileSet
-from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Failure
+from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Issue
 from kbackup.events import Progress, to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
@@ -30,7 +30,7 @@ def unit(*starts: int) -> RestoreUnit:
     return RestoreUnit(TopicPartition("copy", 0), sets, bookmark)
 
 
-def report(done: Done, *skipped: Failure, target: str = "copy") -> PartitionReport[OfRestore]:
+def report(done: Done, *skipped: Issue, target: str = "copy") -> PartitionReport[OfRestore]:
     return PartitionReport(ORDERS, 0, None, 10, OfRestore(target, skipped=skipped), done)
 
 
@@ -64,7 +64,7 @@ def test_a_skip_list_may_be_a_stream() -> None:
     What keeps no bytes, such as /dev/stderr or a pipe, cannot be made safe, and need not be.
     """
     with SkipList("/dev/null", "r1") as skip_list:
-        skip_list.add(BadRecordError("offset 3", "too large", offset=3).failure())
+        skip_list.add(BadRecordError("offset 3", "too large", offset=3).issue())
 
 
 def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary) -> None:
@@ -77,7 +77,7 @@ def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary)
         account = RestoreProgress(summary, 1, skip_list)
         account.plan(unit(0))
         errors = [BadRecordError(f"offset {at}", "too large", offset=at) for at in (3, 4)]
-        skipped = tuple(error.failure() for error in errors)
+        skipped = tuple(error.issue() for error in errors)
         with skip_list:
             account.take(report(Done(bad_records=2), *skipped))
 
@@ -126,7 +126,7 @@ def test_an_object_that_is_left_out_of_several_topics_counts_once(summary: Summa
     Each topic that a transform chooses has a task of its own, which reads the object and fails.
     """
     account = RestoreProgress(summary)
-    entry = CorruptObjectError("orders+0+0000000000.json", "altered").failure()
+    entry = CorruptObjectError("orders+0+0000000000.json", "altered").issue()
     failure = replace(entry, place={"key": "orders+0+0000000000.json"})
     for target in ("a", "b"):
         account.plan(replace(unit(0), target=TopicPartition(target, 0)))
@@ -149,7 +149,7 @@ def test_what_is_left_out_is_counted_and_named(
     """
     account = RestoreProgress(summary, names_most)
     account.plan(unit(0))
-    entries = [BadRecordError(f"offset {offset}", "bad").failure() for offset in range(3)]
+    entries = [BadRecordError(f"offset {offset}", "bad").issue() for offset in range(3)]
 
     done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
     account.take(report(done, *entries))

@@ -15,11 +15,11 @@ def test_what_is_set_aside_stands_until_it_goes_on() -> None:
     """
     summary = Summary("r1", "restore")
     remarks = Remarks(summary, RLock(), lambda _: None)
-    two = [RefusedError("no").failure(), RefusedError("nor this").failure()]
+    two = [RefusedError("no").issue(), RefusedError("nor this").issue()]
     where = TopicPartition("orders", 1)
 
     remarks.stand("orders", two)
-    remarks.stand(where, [KafkaError("gone").failure()])
+    remarks.stand(where, [KafkaError("gone").issue()])
     remarks.stand("orders", two[1:])
     remarks.stand("payments", two)
     remarks.stand("payments", ())
@@ -39,7 +39,7 @@ def test_a_cluster_that_is_away_costs_each_partition_the_same() -> None:
     begin = time.process_time()
 
     for where in wheres:
-        remarks.stand(where, [KafkaError("gone").failure()])
+        remarks.stand(where, [KafkaError("gone").issue()])
     for where in wheres:
         remarks.stand(where, ())
 

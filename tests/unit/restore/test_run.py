@@ -143,7 +143,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     restoring.backup.put("orders", 0, range(5))
     run = a_run([])
     error = SparkError("driver and workers have different versions of kbackup")
-    nothing: Any = lambda *_, **__: [NotBegun(error.failure())]  # noqa: E731
+    nothing: Any = lambda *_, **__: [NotBegun(error.issue())]  # noqa: E731
     world = replace(run._frame.world, run_tasks=nothing)
     run._frame = replace(run._frame, world=world)
 

@@ -25,7 +25,7 @@ counts = st.integers(0, 2**63 - 1)
 done = st.builds(Done, *[counts] * 5, st.none() | counts, st.none() | counts, *[counts] * 7)
 objects = st.builds(LastObject, st.none() | st.text("a/+", max_size=5), st.none() | counts)
 spans = st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple)
-failures = st.sampled_from([None, StoreError("put", "503").failure()])
+failures = st.sampled_from([None, StoreError("put", "503").issue()])
 of_sink = st.builds(
     OfSink, st.none() | st.builds(CommitMetadata, objects, st.text("r1"), done), spans, spans,
     st.none() | st.floats(0, 2e9),
@@ -33,7 +33,7 @@ of_sink = st.builds(
 of_restore = st.builds(
     OfRestore, st.just("copy"), st.just(0), st.none() | counts,
     st.lists(st.builds(WrittenTo, counts, counts, counts), max_size=2).map(tuple),
-    st.lists(st.just(CorruptObjectError("an object", key="k").failure()), max_size=2).map(tuple),
+    st.lists(st.just(CorruptObjectError("an object", key="k").issue()), max_size=2).map(tuple),
 )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
     account.begin(partition)
     account.progress(Progress("r1", partition.where, 50, 50, 5, 0, end=90, bytes_stored=700))
 
-    failure = KafkaError("no answer").failure()
+    failure = KafkaError("no answer").issue()
     account.take(PartitionReport(partition.where, 0, 90, 0, OfSink(), failure=failure))
 
     row = to_json(account.rows()[0].shown())

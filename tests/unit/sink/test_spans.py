@@ -114,7 +114,7 @@ class Run:
         self, who: int, start: int, committed: int, error: Exception | None = None
     ) -> list[tuple[Any, ...]]:
         """A task has ended a span."""
-        failure = StoreError("full", "full").failure() if error is not None else None
+        failure = StoreError("full", "full").issue() if error is not None else None
         report = PartitionReport(
             ORDERS, start, start + 10, committed, OfSink(), Done(records=committed), failure
         )

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from kbackup.errors import (
     ConfigurationError,
-    Failure,
+    Issue,
     KafkaError,
     KbackupError,
     SparkError,
@@ -66,12 +66,12 @@ def test_a_job_that_was_ended_after_a_signal_is_no_failure_of_spark(
 class Told:
     """What a task says of one unit: an `engine.Report`."""
 
-    failure: Failure | None = None
+    failure: Issue | None = None
 
 
 def report(error: KbackupError | None = None) -> Told:
     """What a task says of one unit."""
-    return Told(None if error is None else error.failure())
+    return Told(None if error is None else error.issue())
 
 
 @pytest.mark.parametrize(

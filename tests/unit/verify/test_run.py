@@ -7,7 +7,7 @@ from typing import Any
 from backup_samples import Backup
 
 from kbackup.catalog.claims import Checked
-from kbackup.errors import Failure
+from kbackup.errors import Issue
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
 from kbackup.spark.settings import NotBegun
@@ -21,7 +21,7 @@ def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
     """
     backup = Backup()
     backup.put("orders", 0, range(3))
-    failure = Failure("store", 6, "s3:GetObject", "503")
+    failure = Issue("store", "s3:GetObject", "503", exit_code=6)
 
     def read(units: Any) -> Any:
         return [Checked(unit.files.files[0].key, failure=failure) for unit in units]
@@ -38,7 +38,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     """
     backup = Backup()
     backup.put("orders", 0, range(3))
-    failure = Failure("spark", 9, "other versions")
+    failure = Issue("spark", "other versions", exit_code=9)
 
     verified = Verified(backup, read=lambda _: [NotBegun(failure)])
 
