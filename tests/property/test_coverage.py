@@ -253,3 +253,34 @@ def test_values_are_read_that_the_ledger_says_had_expired() -> None:
         (one.holding.key, one.only) for one in found.reads
     ]
     assert ["v0"] == [one.keys[0] for one in counted.disputes]
+
+
+def test_full_records_that_a_run_left_unfinished_do_not_go_unseen_beside_values() -> None:
+    """Half of a rotation stands for nothing: what a file of it has is not known to be elsewhere."""
+    rotation = Rotation(Span(0, 10), 2)
+    full = Holding("f0", "d", 0, is_full=True, last=8, records=5, rotation=rotation)
+    values = Holding("v1", "e", 1, is_full=False, last=9, records=5, rotation=rotation)
+
+    found = cover([full, values])
+
+    assert [("f0", "v1")] == [one.keys for one in found.disputes]
+    assert () == found.repeats
+
+
+def test_the_same_file_in_another_directory_is_a_copy() -> None:
+    """One of them is read."""
+    one = Holding("a", "d", 0, is_full=False, last=9, records=10, sha256="ab")
+
+    found = cover([one, replace(one, key="b", directory="e")])
+
+    assert ((), ["a"]) == (found.disputes, [read.holding.key for read in found.reads])
+    assert [("b", "a")] == [(repeat.holding.key, repeat.of) for repeat in found.repeats]
+
+
+def test_a_rotation_has_no_more_files_than_were_closed_together() -> None:
+    """Of two directories that claim the one file of a rotation, one holds it twice."""
+    one = Holding("a", "d", 0, is_full=False, last=8, records=5, rotation=Rotation(Span(0, 10), 1))
+
+    found = cover([one, replace(one, key="b", directory="e", start=1, last=9)])
+
+    assert ("a", "b") in [dispute.keys for dispute in found.disputes]
