@@ -284,3 +284,12 @@ def test_a_rotation_has_no_more_files_than_were_closed_together() -> None:
     found = cover([one, replace(one, key="b", directory="e", start=1, last=9)])
 
     assert ("a", "b") in [dispute.keys for dispute in found.disputes]
+
+
+def test_a_connectors_object_that_begins_inside_another_one_is_named() -> None:
+    """It cannot be known which of the other's records it holds."""
+    other = Holding("a", "d", 0, is_full=False, last=9, records=10)
+
+    found = cover([other, Holding("b", "d", 5, is_full=False)])
+
+    assert ("a", "b") in [dispute.keys for dispute in found.disputes]
