@@ -12,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from kbackup.cli import options
 from kbackup.cli.options import EXIT_CODES, version_option
-from kbackup.spark.memory import keep_little
+from kbackup.spark.worker import keep_little
 
 _COMMANDS: Final = {
     "sink": ("sink", "Copy Kafka topics to S3."),

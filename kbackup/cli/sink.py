@@ -142,7 +142,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
     """Abort unfinished uploads that killed runs left: listings hide them, but S3 bills them."""
 
     def work(session: Session) -> Event:
-        from kbackup.sink.prune import prune  # noqa: PLC0415
+        from kbackup.sink.maintenance import prune  # noqa: PLC0415
 
         older_than_s = seconds("--older-than", older_than)
         at = OpenedBackup.of(session, "sink prune")
@@ -164,7 +164,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
 
 def _sink(session: Session) -> Event:
     from kbackup.runs.environment import Environment  # noqa: PLC0415
-    from kbackup.sink.repair import RepairRun  # noqa: PLC0415
+    from kbackup.sink.maintenance import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 
     world = Environment.of(session.settings, find_jvm)

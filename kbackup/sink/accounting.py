@@ -29,8 +29,8 @@ from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row
 from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.runs.summary import Summary
-from kbackup.sink.held import Inherited
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
+from kbackup.sink.start import Inherited
 
 _CONFIG: Final = (
     "cleanup.policy",

@@ -16,17 +16,20 @@ from kbackup.catalog.ledger.rows import EARLIER, OBJECTS, SINK, TOPIC, TOPICS, T
 from kbackup.catalog.ledger.stream import FOLD_AT, Stream
 from kbackup.clock import Clock
 from kbackup.config import Settings
+from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
+from kbackup.runs.environment import Environment
 from kbackup.runs.known import adopt, listed
 from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
 from kbackup.sink.accounting import News, SinkProgress
-from kbackup.sink.plan import SinkPartitionPlan, SinkPlan
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.plan import Claim, SinkPartitionPlan, SinkPlan, no_others, plan_more
 from kbackup.stores import Store
 
 _THREADS: Final = 16
@@ -280,3 +283,84 @@ class Opening:
                 self._account.begin(at, None if at.refusal is not None else empty_at)
                 self._news.odd(at)
         self._news.planned(plan)
+
+
+NEWCOMERS_S: Final = 20.0
+"""Seconds between two looks.  Even if one of them fails, what is new is followed within 60 s."""
+
+
+class Newcomers:
+    """Takes in matching topics and partitions that are new.
+
+    Args:
+        settings: The configuration.
+        world: The cluster, asked by one client as long as it answers, and the time.
+        store: Where the backup is.
+        opening: Accounts for newcomers, and enters them into the ledger.
+        plan: What is backed up already.
+        looked: When the cluster was asked for it, in seconds since the epoch.
+        claim: Takes topics, and returns those that are left to other runs.
+
+    Attributes:
+        looked: When the cluster was last asked: what came before is being backed up.
+    """
+
+    def __init__(
+        self, settings: Settings, world: Environment, store: Store, opening: Opening,
+        plan: SinkPlan, looked: float, claim: Claim = no_others,
+    ) -> None:  # fmt: skip
+        self._claim = claim
+        self._settings, self._world, self._store = settings, world, store
+        self._opening, self._group = opening, plan.group
+        self._known = {at.where: at.identity for at in plan.partitions}
+        self._cluster: Cluster | None = None
+        self.looked = looked
+
+    def adopt(self) -> list[SinkUnit]:
+        """Look once, and take in what is new; return what tasks have to begin with.
+
+        Raises:
+            KbackupError: If cluster or store do not answer, or a newcomer cannot be backed up.
+        """
+        began = self._world.clock.now().timestamp()
+        plan, cluster = self._look()
+        if plan.partitions:
+            self._opening.add(plan, cluster, self._group, self.looked)
+            self._known |= {at.where: at.identity for at in plan.partitions}
+        self.looked = began
+        return [unit for at in plan.partitions if (unit := at.followed()) is not None]
+
+    def wait(self, stop: threading.Event) -> list[SinkUnit]:
+        """Wait for a first topic, where there is none; a single failed look is forgiven.
+
+        Returns:
+            What tasks have to begin with; nothing where *stop* was set first.
+        """
+        has_failed = False
+        units: list[SinkUnit] = []
+        while not self._known and not stop.wait(NEWCOMERS_S):
+            try:
+                units = self.adopt()
+            except KafkaError:
+                if has_failed:
+                    raise
+                has_failed = True
+            else:
+                has_failed = False
+        return units
+
+    def _look(self) -> tuple[SinkPlan, Cluster]:
+        """Plan the partitions that have appeared; return with it the cluster it is of."""
+        try:
+            if self._cluster is None:
+                self._cluster = self._world.kafka.cluster()
+            else:
+                self._cluster.refresh()
+            plan = plan_more(
+                self._settings, self._cluster, self._store, self._world.clock, self._known,
+                self._claim,
+            )  # fmt: skip
+        except KbackupError:
+            self._cluster = None  # its client may keep asking a broker that was restarted
+            raise
+        return plan, self._cluster

@@ -16,8 +16,9 @@ from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
 from kbackup.runs.known import NOTHING, BackupState, with_objects
 from kbackup.runs.position import LastObject
-from kbackup.sink.dated import pointed_to
-from kbackup.sink.held import (
+from kbackup.sink.keep import from_on, pointed_to
+from kbackup.sink.start import (
+    Evidence,
     HeldCut,
     Inherited,
     count_inherited,
@@ -25,8 +26,6 @@ from kbackup.sink.held import (
     one_after_another,
     untold_to,
 )
-from kbackup.sink.keep import from_on
-from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
 _ANY: Final = ".any"

@@ -10,8 +10,9 @@ Nothing here reads a clock or talks to a server.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 from zlib import crc32
 
@@ -28,20 +29,155 @@ from kbackup.errors import (
     StoppedError,
     StoreError,
     TopicChangedError,
+    TopicDeletedError,
     counted,
 )
 from kbackup.events import Event, Warned
-from kbackup.kafka import PATIENCE_S, LogStartMovedError
+from kbackup.kafka import PATIENCE_S, Cluster, Connection, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.runs.context import growing_s
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
-from kbackup.sink.held import HeldCut, around, unreachable
-from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.messages import ADOPT, Examined, GaveUp
+from kbackup.sink.job import ADOPT, Examined, GaveUp, SinkJob, SinkUnit, recreated
+from kbackup.sink.start import HeldCut, around, unreachable
 from kbackup.sink.storing import TaskClients, connect
-from kbackup.sink.watch import ClusterWatch, Look, changed
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the cluster finds.
+
+    Attributes:
+        logs: What the logs hold, of partitions that answer, up to the last stable offset.
+        ends: Where those logs end, behind open transactions.
+        gone: Topics that do not exist.
+        changed: Topics that are others of the same name.
+        silent: Partitions that cannot be asked, and why.
+    """
+
+    logs: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    silent: Mapping[TopicPartition, KbackupError] = field(default_factory=dict)
+
+
+class ClusterWatch:
+    """Examines the cluster repeatedly, with one client as long as it answers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._cluster: Cluster | None = None
+
+    def __call__(self, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
+        """Look at these partitions; a topic that does not answer keeps no other from it.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        if not followed:
+            return Look()
+        try:
+            self._cluster = self._cluster or self._connection.cluster()
+            return _look(self._cluster, followed)
+        except KafkaError:
+            self._cluster = None  # its client may keep asking a broker that was restarted
+            raise
+
+
+def _look(cluster: Cluster, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
+    ids = {where.topic: identity.topic_id for where, identity in followed.items()}
+    failures: dict[str, KafkaError] = {}
+    topics = cluster.topics(ids, failures)
+    now = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
+    changed = frozenset(name for name, topic_id in now.items() if ids[name] not in ("", topic_id))
+    silent: dict[TopicPartition, KbackupError] = {}
+    asked = []
+    for where in followed:
+        topic = topics.get(where.topic)
+        if where.topic in failures:
+            silent[where] = failures[where.topic]
+        elif topic is not None and where.partition in topic.leaderless:
+            silent[where] = _leaderless(where)
+        elif topic is not None and where.topic not in changed:
+            asked.append(where)
+    logs, ends, refused = _logs(cluster, asked)
+    gone = frozenset(ids.keys() - topics.keys() - failures.keys())
+    return Look(logs, ends, gone, changed, silent | refused)
+
+
+def _logs(
+    cluster: Cluster, wheres: list[TopicPartition]
+) -> tuple[
+    dict[TopicPartition, Span], dict[TopicPartition, int], dict[TopicPartition, KbackupError]
+]:
+    """Ask for all at once, and topic by topic where one of them is in the way.
+
+    The ends come first: what is written meanwhile is behind no transaction.
+    """
+    try:
+        ends = cluster.ends(wheres)
+        return cluster.spans(wheres), ends, {}
+    except KafkaError as error:
+        if error.is_away:
+            raise
+    logs: dict[TopicPartition, Span] = {}
+    ends = {}
+    refused: dict[TopicPartition, KbackupError] = {}
+    for _, group in groupby(sorted(wheres), key=lambda where: where.topic):
+        of_topic = list(group)
+        try:
+            found = cluster.ends(of_topic)
+            logs |= cluster.spans(of_topic)
+            ends |= found
+        except KafkaError as error:
+            if error.is_away:
+                raise
+            refused |= dict.fromkeys(of_topic, error)
+    return logs, ends, refused
+
+
+def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
+    """Return why a partition is not the one that was followed; most reasons must be seen twice.
+
+    A broker's answer may be out of date, or come while another broker takes over.
+    """
+    if where.topic in look.changed:
+        return recreated(where.topic)
+    if where.topic in look.gone & before.gone:
+        return TopicDeletedError(
+            f"{where.topic} no longer exists",
+            "it was deleted while it was being backed up",
+            "what is stored stays as it is; remove the topic from the list, or restore it",
+            topic=where.topic,
+            partition=where.partition,
+        )
+    ends = [
+        max(one.logs[where].end_offset, one.ends.get(where, 0))
+        for one in (before, look)
+        if where in one.logs
+    ]
+    if len(ends) == 2 and max(ends) < position:
+        return TopicChangedError(
+            f"{where} ends at offset {ends[-1]}, but was backed up to {position}",
+            "its log was cut back",
+            "what is stored stays as it is; look at the topic before running again",
+            topic=where.topic,
+            partition=where.partition,
+        )
+    return None
+
+
+def _leaderless(where: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"{where} has no leader",
+        "the brokers that hold it are down",
+        "start them; the other partitions go on",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 300.0

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from kbackup.clock import Clock
-from kbackup.errors import TopicChangedError
+from kbackup.errors import Issue, TopicChangedError
+from kbackup.events import Event, to_json
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.pipeline.rotate import Rule
@@ -14,11 +15,12 @@ from kbackup.pipeline.rows import Nulls
 from kbackup.pipeline.views import ViewSpec
 from kbackup.plugins import Step
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import CommitMetadata, Done, LastObject
+from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.runs.selection import UNROUTED, Routes
-from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
+from kbackup.sink.start import HeldCut
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20
@@ -144,3 +146,105 @@ def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
         do,
         topic=topic,
     )
+
+
+ADOPT: Final = "adopt"
+"""The driver's order to follow one more partition; each task takes those that are its own."""
+
+EXAMINED: Final = "report"
+"""A task's message about a partition that it has examined: an `Examined`."""
+
+GAVE_UP: Final = "gave_up"
+"""A task's message when it ends without being asked to: the run ends with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """How far a task is in a partition that it follows.
+
+    Attributes:
+        run: The run's id.
+        report: How far.
+    """
+
+    run: str
+    report: PartitionReport[OfSink]
+
+    def to_dict(self) -> Event:
+        """Return the message as plain data."""
+        report, own = self.report, self.report.own
+        return {
+            "type": EXAMINED,
+            "run": self.run,
+            "topic": report.where.topic,
+            "partition": report.where.partition,
+            "start": report.start,
+            "end": report.end,
+            "committed": report.committed,
+            "metadata": "" if own.bookmark is None else own.bookmark.to_metadata(),
+            "gaps": _ends(own.gaps),
+            "skipped": _ends(own.skipped),
+            "until": own.until,
+            "done": report.done.to_dict(),
+            **({} if report.failure is None else {"failure": report.failure.to_dict()}),
+            **({} if report.held_up is None else {"held_up": to_json(report.held_up)}),
+        }
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        own = OfSink(
+            LastObject.read(message["metadata"]),
+            _spans(message["gaps"]),
+            _spans(message["skipped"]),
+            message["until"],
+        )
+        report = PartitionReport(
+            TopicPartition(message["topic"], message["partition"]),
+            message["start"],
+            message["end"],
+            message["committed"],
+            own,
+            Done.from_dict(message["done"]),
+            Issue.from_dict(message["failure"]) if "failure" in message else None,
+            HeldUp.from_dict(message["held_up"]) if "held_up" in message else None,
+        )
+        return cls(message["run"], report)
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """A task ends because no broker answers.
+
+    Attributes:
+        run: The run's id.
+    """
+
+    run: str
+
+    def to_dict(self) -> Event:
+        """Return the message as plain data."""
+        return {"type": GAVE_UP, "run": self.run}
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """One more partition is to be followed.
+
+    Attributes:
+        unit: What to begin with.
+    """
+
+    unit: SinkUnit
+
+    def to_dict(self) -> Event:
+        """Return the order as plain data."""
+        return {"type": ADOPT, **self.unit.to_dict()}
+
+
+def _ends(spans: tuple[Span, ...]) -> list[list[int]]:
+    return [[span.start_offset, span.end_offset] for span in spans]
+
+
+def _spans(ends: list[list[int]]) -> tuple[Span, ...]:
+    return tuple(Span(start, end) for start, end in ends)

@@ -25,16 +25,13 @@ from kbackup.runs.position import LastObject
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
 from kbackup.sink.accounting import News, SinkProgress
-from kbackup.sink.entering import Opening, RunLedger
+from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
-from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.messages import EXAMINED, GAVE_UP, Adopt, Examined
-from kbackup.sink.plan import SinkPlan, make_plan
+from kbackup.sink.job import EXAMINED, GAVE_UP, Adopt, Examined, SinkJob, SinkUnit
+from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan
 from kbackup.sink.spans.messages import TO_DRIVER
 from kbackup.sink.spans.scheduler import EVERY, SpanScheduler
-from kbackup.sink.task import back_up
-from kbackup.sink.watch import NEWCOMERS_S, Newcomers
-from kbackup.sink.wiring import error_policy, job_of, locked
+from kbackup.sink.spans.worker import back_up
 from kbackup.spark.settings import Task
 from kbackup.stores import Store
 

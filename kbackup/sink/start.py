@@ -1,16 +1,522 @@
-"""Where a partition's backup continues: a pure function of the state of group, bucket and log.
+"""What the bucket holds of a partition already: cuts of values, and objects of other tools.
 
-The group's committed offset and the bucket must agree, or a gap could arise unnoticed:
-offsets can be reset, expire, or be moved ahead, and objects can be deleted.
+Rows of values do not store their offsets, so a restore cannot tell that a row is in two objects.
+While a group is behind what the bucket holds, files therefore close where the bucket's own cuts
+end, whatever the rules of rotation say now: the same records make the same objects.
+
+Such objects say where they begin and, once opened, how many records they hold, but not where they
+end.  The group that came with them is believed where the two add up.
 """
 
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Final
 
-from kbackup.errors import KbackupError, TopicChangedError
+from kbackup import formats
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import TOMBSTONES, Entry, is_main, named
+from kbackup.errors import CorruptObjectError, KbackupError, RefusedError, TopicChangedError
+from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
+from kbackup.naming import ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.runs.report import HeldUp
-from kbackup.sink.held import HeldCut, Inherited, around, misplaced, unreachable, untold
+from kbackup.stores import Store
+
+_DO: Final = (
+    "set the group's offset to the end of a cut, such as {end}, to continue there; or move the "
+    "objects away, to store their records again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCut:
+    """A cut of which the bucket holds objects of values, or of full records.
+
+    Attributes:
+        span: Its offsets.
+        objects: How many of its objects are there; 0: it is written again where it was, and nothing
+            can be doubled.
+        is_whole: None of them is missing.
+        is_same: They are values in the format that is written now.
+        is_values: They are values.
+    """
+
+    span: Span
+    objects: int = 1
+    is_whole: bool = True
+    is_same: bool = True
+    is_values: bool = True
+
+    @property
+    def start(self) -> int:
+        """The position before it."""
+        return self.span.start_offset
+
+    @property
+    def end(self) -> int:
+        """The position after it."""
+        return self.span.end_offset
+
+
+def held(
+    ledger: PartitionLedger, present: Container[str], extension: str | None
+) -> tuple[HeldCut, ...]:
+    """Return the cuts of which an object is there, in order.
+
+    Objects of another tool do not say which cut they are of.  Where all of them are in one
+    directory, each is a cut of its own, which ends where the next one begins.
+
+    Args:
+        ledger: The partition's.
+        present: The keys of a listing that was made after the ledger was read.
+        extension: Of the objects of values that are written now; None where none are.
+    """
+    found: dict[tuple[Span, bool, bool], HeldCut] = {}
+    for one in filter(is_main, ledger.objects.values()):
+        if one.cut_start is None or one.next_offset is None:
+            continue
+        span, is_there = Span(one.cut_start, one.next_offset), one.key in present
+        kind = _is_same(one, extension), one.view != named(View.RECORD)
+        cut = found.get((span, *kind), HeldCut(span, 0, True, *kind))
+        found[span, *kind] = replace(
+            cut, objects=cut.objects + is_there, is_whole=cut.is_whole and is_there
+        )
+    foreign = {one.first: one for one in _foreign(ledger)}
+    if foreign and not _are_spread([*foreign.values()]):
+        starts = sorted(foreign.keys() | {span.start_offset for span, *_ in found})
+        for cut in one_after_another(starts):
+            other = foreign.get(cut.start)
+            if other is not None and other.key in present:
+                is_same = _is_same(other, extension)
+                found[cut.span, is_same, True] = replace(cut, is_same=is_same)
+    there = (cut for cut in found.values() if cut.objects)
+    return tuple(sorted(there, key=lambda cut: (cut.start, -cut.end)))
+
+
+def untold_to(ledger: PartitionLedger, present: Container[str]) -> int | None:
+    """Return the offset up to which there are values of which nobody knows where each ends.
+
+    They are another tool's, in several directories; the first cut after them says where all of
+    them have ended.  None where there are none.
+
+    Args:
+        ledger: The partition's.
+        present: The keys of a listing that was made after the ledger was read.
+    """
+    foreign = _foreign(ledger)
+    there = [one.first for one in foreign if one.key in present]
+    if not there or not _are_spread(foreign):
+        return None
+    begun = (one.cut_start for one in ledger.objects.values() if one.cut_start is not None)
+    return min((start for start in begun if start > max(there)), default=max(there) + 1)
+
+
+def _foreign(ledger: PartitionLedger) -> list[Entry]:
+    """Return the objects of values that do not say which cut they are of."""
+    kinds = TOMBSTONES, named(View.VALUE)
+    return [one for one in ledger.objects.values() if one.cut_start is None and one.view in kinds]
+
+
+def _is_same(entry: Entry, extension: str | None) -> bool:
+    """Whether an object is written now as it was; tombstones close together with values."""
+    if extension is None or entry.view == named(View.RECORD):
+        return False
+    return entry.view == TOMBSTONES or (entry.key or "").endswith(extension)
+
+
+def _are_spread(foreign: Sequence[Entry]) -> bool:
+    return len({_directory(one) for one in foreign}) > 1
+
+
+def one_after_another(starts: Sequence[int]) -> list[HeldCut]:
+    """Return cuts of one object each, that begin at *starts* but for the last of them."""
+    return [HeldCut(Span(start, end)) for start, end in pairwise(starts) if start < end]
+
+
+def _directory(entry: Entry) -> str:
+    return (entry.key or "").rpartition("/")[0]
+
+
+def around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
+    """Return what to store again as one so that *offset* is not in the middle of a cut.
+
+    None where it is not.  Where cuts overlap, it is all that they cover up to the end of the one
+    that *offset* is in.
+
+    Args:
+        cuts: In order.
+        offset: Where a backup is to continue.
+    """
+    found: HeldCut | None = None
+    start = offset
+    for cut in reversed(cuts):
+        if cut.start < start < cut.end:
+            start = cut.start
+            found = replace(found or cut, span=Span(start, (found or cut).end))
+    return found
+
+
+def onward(cuts: Iterable[HeldCut], start: int) -> tuple[HeldCut, ...]:
+    """Return the cuts that a backup comes upon that continues at *start*, one after the other."""
+    found: list[HeldCut] = []
+    for cut in cuts:
+        if cut.start >= start:
+            found.append(cut)
+            start = cut.end
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The part of a partition that is stored a second time.
+
+    Attributes:
+        where: The partition.
+        cuts: What the bucket holds of it, one after the other.
+    """
+
+    where: TopicPartition
+    cuts: tuple[HeldCut, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Their offsets."""
+        return tuple(cut.span for cut in self.cuts)
+
+    def to(self, position: int) -> int | None:
+        """Return the offset at which it ends; None where *position* is not before it."""
+        return self.cuts[-1].end if self.cuts and position < self.cuts[-1].end else None
+
+    def check(self, store: Store, records: Span, end: int, keys: Iterable[str]) -> None:
+        """Check that the objects of a new cut take the places of those that are there.
+
+        Args:
+            store: Where they are.
+            records: From the new cut's first record to the one after its last.
+            end: Where the cut ends: offsets without anything to store may follow its records.
+            keys: Of its objects of values.
+
+        Raises:
+            RefusedError: If they do not, and rows would be stored twice.
+            StoreError: If the store does not answer.
+        """
+        first = bisect_right(self.cuts, records.start_offset, key=lambda cut: cut.end)
+        if first == len(self.cuts) or records.end_offset <= (cut := self.cuts[first]).start:
+            return
+        if not cut.objects:
+            return
+        if not records.end_offset <= cut.end <= end:
+            raise self._refused(cut, f"would end at {end} now")
+        if sum(store.head(key) is not None for key in keys) < cut.objects:
+            raise self._refused(cut, "would have other names now")
+
+    def _refused(self, cut: HeldCut, how: str) -> RefusedError:
+        return RefusedError(
+            f"{self.where}: the group was set back, and the stored value objects of offsets "
+            f"{cut.start} to {cut.end - 1} {how}",
+            "the configuration has changed, or compaction has removed records since; value objects "
+            "do not store offsets, so a restore would deliver these records twice",
+            _DO.format(end=cut.end),
+            topic=self.where.topic,
+            partition=self.where.partition,
+        )
+
+
+def misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
+    """Return the error of a backup of values that would go over other objects again.
+
+    Args:
+        where: The partition.
+        offset: Where it would continue.
+        cut: What is there.
+    """
+    return RefusedError(
+        f"{where}: the backup would continue at {offset}, over objects of offsets {cut.start} to "
+        f"{cut.end - 1} that it would not write again as they are",
+        "they have another format, and value objects do not store offsets, so a restore could not "
+        "tell that these records are there twice",
+        _DO.format(end=cut.end),
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
+    """Return the error of a backup that would go over another tool's values again.
+
+    Args:
+        where: The partition.
+        offset: Where it would continue.
+        end: Up to where there may be such objects.
+    """
+    return RefusedError(
+        f"{where}: the group was set back to {offset}, before objects of values of another tool "
+        "that are in the bucket",
+        "they are in several directories and do not say where they end, so nothing can keep their "
+        "rows from being stored twice",
+        f"set the group's offset to the end of what that tool stored, {end} or later; to store "
+        "these records anew, move the objects away first",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def unlike(where: TopicPartition, offset: int) -> RefusedError:
+    """Return the error of a backup that would store another tool's values again in other cuts.
+
+    Args:
+        where: The partition.
+        offset: Where it would continue.
+    """
+    return RefusedError(
+        f"{where}: another tool stored values that come after offset {offset}, where the backup "
+        "would continue",
+        "they are in several directories, and nothing shows that the same objects would be "
+        "written again, so rows could be stored twice",
+        "if the offset was reset, set the group's offset to where that tool had committed; if the "
+        f"tool died there, move its objects that begin at {offset} or later away: their records "
+        "are stored again",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:
+    """Return the error of a cut that lacks objects, and whose beginning the log has lost."""
+    return RefusedError(
+        f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
+        f"{cut.end - 1}, and some objects of that cut are missing",
+        "storing the rest of the cut would duplicate records of the objects that exist: value "
+        "objects do not store offsets",
+        _DO.format(end=cut.end),
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+OPENED_MOST: Final = 128
+"""Objects of a partition that are opened: a cut of the connector rarely has more directories."""
+
+Warnings = tuple[tuple[str, str], ...]
+"""Codes and sentences for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedObject:
+    """An object that was opened.
+
+    Attributes:
+        key: Its key.
+        start_offset: Of its first record.
+        records: How many it holds.
+        directory: Where it is; empty where all objects are in one.
+    """
+
+    key: str
+    start_offset: int
+    records: int
+    directory: str = ""
+
+    @property
+    def least_end(self) -> int:
+        """The lowest offset that can follow its last record: each record has an offset."""
+        return self.start_offset + self.records
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The objects of a partition whose newest was written by another tool.
+
+    Attributes:
+        starts: The start offset of every object.
+        counted: The newest ones, the newest first; at least one.
+        is_one_directory: All objects are in one directory, so each is a cut of its own.
+        cut_records: How many records make a cut, by configuration.
+    """
+
+    starts: tuple[int, ...]
+    counted: tuple[OpenedObject, ...]
+    is_one_directory: bool = True
+    cut_records: int = 0
+
+    @property
+    def reached(self) -> int:
+        """The offset that they reach for sure: one row may be a part of a record."""
+        return max(one.start_offset + min(one.records, 1) for one in self.counted)
+
+    def start(
+        self, where: TopicPartition, committed: int | None, log_start: int
+    ) -> tuple[int | None, Warnings]:
+        """Return where the backup continues, None for the log's start, and what to say of it.
+
+        No hole may arise.  Where offsets and records do not add up, the newest object is
+        written again: the same records give the same object.  Where the log no longer has them,
+        the backup continues at the lowest offset that can follow them.
+
+        Args:
+            where: For the sentences.
+            committed: The group's offset, None without.
+            log_start: The first offset that the log still has.
+
+        Raises:
+            RefusedError: If the objects hold records that the group has not come to, in several
+                directories, and do not show that the same ones would be written again.
+        """
+        if committed is None:
+            return self._without_group(where, log_start)
+        totals = accumulate(one.records for one in self.counted)
+        for one, total in zip(self.counted, totals, strict=True):
+            if total == committed - one.start_offset:
+                return committed, ()
+            if total > committed - one.start_offset:
+                return self._after_group(where, committed, log_start)
+        return self._before_group(where, committed, log_start)
+
+    def _without_group(self, where: TopicPartition, log_start: int) -> tuple[int | None, Warnings]:
+        if not self.is_one_directory:
+            if max(self.starts) >= log_start and not self._are_cuts_from(log_start):
+                raise unlike(where, log_start)
+            text = (
+                f"{where}: the group has no offset, and the bucket's objects do not show where "
+                "they end: starting at the beginning"
+            )
+            return None, (("offset_missing", text),)
+        offset, how = self._again(self.counted[0].start_offset, log_start)
+        text = f"{where}: the group has no offset; {self._newest()}: {how}"
+        return offset, (("offset_missing", text),)
+
+    def _after_group(
+        self, where: TopicPartition, committed: int, log_start: int
+    ) -> tuple[int, Warnings]:
+        """The objects hold records that the group has not come to: a crash, or it was set back."""
+        if not self.is_one_directory and not self._are_cuts_from(committed):
+            raise unlike(where, committed)
+        before = [start for start in self.starts if start <= committed]
+        whole = max(before) if before and self.is_one_directory else committed
+        offset, how = self._again(whole, log_start)
+        text = f"{where}: the group's offset is {committed}, but {self._newest()}: {how}"
+        return offset, (("group_behind", text),)
+
+    def _before_group(
+        self, where: TopicPartition, committed: int, log_start: int
+    ) -> tuple[int, Warnings]:
+        """The objects hold fewer records than there are offsets before the group's."""
+        totals = accumulate(one.records for one in self.counted)
+        pairs = zip(self.counted, totals, strict=True)
+        cuts = (one.start_offset for one, total in pairs if total == self.cut_records)
+        offset, how = self._again(next(cuts, self.counted[0].start_offset), log_start)
+        text = (
+            f"{where}: the group's offset is {committed}, but {self._newest()}: what is between "
+            f"may have held no records, or is missing: {how}"
+        )
+        return offset, (("bucket_behind", text),)
+
+    def _are_cuts_from(self, offset: int) -> bool:
+        """Whether the objects show that the same cuts would be made now from *offset* on.
+
+        Those before *offset* hold as many records as there are offsets, so none of their records
+        comes after it.  What follows is one cut of `cut_records` after another, with one object a
+        directory; the last may be short, as after a crash.  It takes all objects to know that.
+        """
+        if len(self.counted) < len(self.starts) or self.cut_records < 1:
+            return False
+        before = [one for one in self.counted if one.start_offset < offset]
+        if sum(one.records for one in before) != offset - min(self.starts):
+            return False
+        cuts: dict[int, list[OpenedObject]] = {}
+        for one in self.counted:
+            if one.start_offset >= offset:
+                cuts.setdefault((one.start_offset - offset) // self.cut_records, []).append(one)
+        if any(len({one.directory for one in cut}) < len(cut) for cut in cuts.values()):
+            return False
+        last = max(cuts, default=0)
+        *whole, short = (sum(one.records for one in cuts.get(at, ())) for at in range(last + 1))
+        return all(total == self.cut_records for total in whole) and short <= self.cut_records
+
+    def _again(self, offset: int, log_start: int) -> tuple[int, str]:
+        """Return where to continue, and how, so that what is stored from *offset* on is repeated.
+
+        In the middle of an object the records after it would be in two objects; so where the log
+        lacks its beginning, what follows the objects is next.
+        """
+        if offset >= log_start:
+            return offset, f"writing again what begins at {offset}, under the same names"
+        end = max(one.least_end for one in self.counted)
+        return end, f"the log begins at {log_start}, so continuing at {end}"
+
+    def _newest(self) -> str:
+        newest = self.counted[0]
+        many = f"{newest.records} record{'' if newest.records == 1 else 's'}"
+        return f"{newest.key}, the newest object, begins at {newest.start_offset} and holds {many}"
+
+
+def count_inherited(
+    store: Store,
+    options: FormatOptions,
+    objects: Sequence[tuple[str, ObjectKey]],
+    committed: int | None,
+    cut_records: int,
+) -> Inherited | None:
+    """Open the newest of *objects*, and as many more as it takes to judge the group's offset.
+
+    That is one where they are in one directory; else those whose records add up to the offsets
+    before the group's, or to a cut; all of them where they are ahead of the group.
+
+    Args:
+        store: Where they are.
+        options: How they are read.
+        objects: Those that hold the values of one partition, and what their keys say; in the order
+            of start offsets, at least one.
+        committed: The group's offset, None without.
+        cut_records: How many records make a cut, by configuration.
+
+    Returns:
+        None where no format reads the newest.
+
+    Raises:
+        CorruptObjectError: If one is damaged.
+        StoreError: If the store does not answer.
+    """
+    is_one = len({parts.encoded_partition for _, parts in objects}) == 1
+    is_ahead = committed is None or committed <= objects[-1][1].start_offset
+    takes_all = is_ahead and not is_one and len(objects) <= OPENED_MOST  # fewer show nothing
+    counted: list[OpenedObject] = []
+    total = 0
+    for key, parts in list(reversed(objects))[: 1 if is_one else OPENED_MOST]:
+        records = _records(store, options, key, parts)
+        if records is None:
+            break
+        directory = "" if is_one else parts.encoded_partition
+        counted.append(OpenedObject(key, parts.start_offset, records, directory))
+        total += records
+        if takes_all:
+            continue
+        if committed is None or total >= min(cut_records, committed - parts.start_offset):
+            break
+    if not counted:
+        return None
+    starts = tuple(parts.start_offset for _, parts in objects)
+    return Inherited(starts, tuple(counted), is_one, cut_records)
+
+
+def _records(store: Store, options: FormatOptions, key: str, parts: ObjectKey) -> int | None:
+    name = formats.by_extension(parts.extension, options)
+    if name is None:
+        return None
+    try:
+        with store.open(key) as body:
+            batches = formats.by_name(name).read(body, parts.view, parts.extension, options)
+            return sum(map(len, batches))
+    except CorruptObjectError as error:
+        raise CorruptObjectError(
+            f"{key}, the newest object",
+            error.what if not error.why else f"{error.what}: {error.why}",
+            "delete it and the next run stores its records again, as long as the log has them",
+            key=key,
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

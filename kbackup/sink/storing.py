@@ -27,12 +27,11 @@ from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
-from kbackup.sink.dated import UploadDates, keep_indexed, point
-from kbackup.sink.held import Again
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.keep import keep
+from kbackup.sink.keep import UploadDates, keep, keep_indexed, point
 from kbackup.sink.schemas import SchemaKeeper
 from kbackup.sink.spans.lease import ClosedCut
+from kbackup.sink.start import Again
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
 

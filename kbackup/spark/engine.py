@@ -4,7 +4,9 @@ The driver plans units; a task works through its share of them in its own Python
 returns a report for each.  Records never cross into the JVM.
 """
 
+import logging
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,7 @@ from kbackup.events import Event, Plain
 from kbackup.spark import log_lines
 from kbackup.spark.channel import Address, Hub, Line, Scheduler
 from kbackup.spark.java import class_archive, making
-from kbackup.spark.jvm import Starting, end_beside, ended
+from kbackup.spark.jvm import Starting, end_beside, ended, start
 from kbackup.spark.log_lines import task_failed
 from kbackup.spark.settings import (
     DEFAULT_MASTER,
@@ -312,3 +314,37 @@ def check_whole(reports: Sequence[Report], units: int) -> None:
             f"{max(stopped, units - len(reports))} of {units} lost their connection to the driver",
             "run the same command again: it continues from the committed offsets",
         )
+
+
+_CONF: Final = {
+    "spark.driver.memory": "2g",  # joins and sorts are the JVM's own work, on this machine
+    "spark.driver.maxResultSize": "256m",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.shuffle.partitions": "8",
+}
+
+
+@contextmanager
+def session(settings: EngineSettings) -> Iterator[Any]:
+    """Yield a ``SparkSession`` on a JVM of its own; times are UTC.
+
+    Raises:
+        SparkError: If Spark does not start.
+    """
+    ended()
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # errors are raised
+    with tempfile.TemporaryDirectory(prefix="kbackup-sql-") as folder:
+        conf = {**_CONF, "spark.sql.warehouse.dir": folder, **settings.conf}
+        spark = start(replace(settings, conf=conf))
+        try:
+            from pyspark.sql import SparkSession  # noqa: PLC0415
+
+            found = SparkSession(spark.context)
+            try:
+                yield found
+            finally:
+                SparkSession._instantiatedSession = None  # noqa: SLF001  (the next has its own)
+                SparkSession._activeSession = None  # noqa: SLF001
+        finally:
+            end_beside(spark, is_idle=False)

@@ -36,8 +36,8 @@ from kbackup.runs import wiring
 from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment
 from kbackup.sink.run import SinkRun
+from kbackup.spark.engine import session
 from kbackup.spark.settings import EngineSettings
-from kbackup.spark.sql import session
 from kbackup.stores import Store, StoreSettings
 
 __all__ = [

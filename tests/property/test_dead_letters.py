@@ -28,7 +28,7 @@ from kbackup.runs.position import LastObject
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.storing import TaskClients
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore

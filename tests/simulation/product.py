@@ -60,11 +60,11 @@ from kbackup.runs.summary import Summary
 from kbackup.runs.wiring import group as group_of
 from kbackup.runs.wiring import layout as layout_of
 from kbackup.runs.wiring import reading as reading_of
-from kbackup.sink import accounting, evidence, keep, repair, start
+from kbackup.sink import accounting, evidence, keep, maintenance, start
 from kbackup.sink import plan as sink_plan
 from kbackup.sink import run as sink_run
+from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.plan import make_plan
-from kbackup.sink.repair import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.sink.spans.scheduler import EVERY, SpanWorker
 from kbackup.sink.start import Evidence, Start, decide
@@ -173,8 +173,8 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "following": (evidence, "_following"),
     "reached": (PartitionLedger, "reached"),
     "asked": (covered, "_asked"),
-    "repaired topic": (repair._Planner, "_of"),
-    "repaired identities": (repair._Planner, "_identities"),
+    "repaired topic": (maintenance._Planner, "_of"),
+    "repaired identities": (maintenance._Planner, "_identities"),
     "refused topics": (accounting, "refused_topics"),
     "is believed": (known, "_is_believed"),
     "decide": (sink_plan, "decide"),

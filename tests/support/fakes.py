@@ -18,7 +18,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.storing import TaskClients
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import Line
 from kbackup.stores import Store
 

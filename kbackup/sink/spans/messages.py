@@ -10,8 +10,7 @@ from typing import Any, Final, Self
 from kbackup.events import Event
 from kbackup.records import TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
-from kbackup.sink.job import SinkUnit
-from kbackup.sink.messages import Examined
+from kbackup.sink.job import Examined, SinkUnit
 
 ASK: Final = "span_asked"
 WAITS: Final = "span_waits"

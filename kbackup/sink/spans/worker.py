@@ -5,18 +5,21 @@ to the driver over the line, so that it is known once, whatever Spark does with 
 """
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup.errors import KbackupError, SparkError
 from kbackup.events import Event
-from kbackup.sink.job import SinkJob
+from kbackup.runs.report import OfSink, PartitionReport
+from kbackup.sink import task
+from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.spans.lease import LOOK_S, DroppedError, SpanTurn
 from kbackup.sink.spans.messages import NONE, TAKE, Ask, Leaves, Over, Take
 from kbackup.sink.spans.scheduler import SpanWorker
 from kbackup.sink.storing import Storing, TaskClients, connect, storing
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import Line
 
 ANSWER_S: Final = 60.0
@@ -25,6 +28,16 @@ ANSWER_S: Final = 60.0
 Else a task waits as long as the connection lasts: a driver may be held up by whoever reads what it
 prints.
 """
+
+
+def back_up(
+    job: SinkJob, units: Sequence[SinkUnit | SpanWorker], line: Line
+) -> Iterator[PartitionReport[OfSink]]:
+    """Work through *units*; a `SpanWorker` asks the driver for others, who hears of them itself."""
+    for one in units:
+        if isinstance(one, SpanWorker):
+            back_up_spans(job, one, line)
+    yield from task.back_up(job, [one for one in units if isinstance(one, SinkUnit)], line)
 
 
 def back_up_spans(job: SinkJob, seat: SpanWorker, line: Line) -> None:

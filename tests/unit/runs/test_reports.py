@@ -16,7 +16,7 @@ from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, LastObject, Mark
 from kbackup.runs.report import OfRestore, OfSink, PartitionReport, WrittenTo
-from kbackup.sink.messages import Examined
+from kbackup.sink.job import Examined
 
 ORDERS = TopicPartition("orders", 3)
 IDENTITY = TopicIdentity("cluster", "topic")

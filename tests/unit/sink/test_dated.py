@@ -29,7 +29,7 @@ from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.start import Start, decide
 from kbackup.sink.storing import TaskClients
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore

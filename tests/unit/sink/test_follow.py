@@ -18,9 +18,8 @@ from kbackup.pipeline.rotate import Rule, Schedule
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
 from kbackup.sink.follow import FollowedPartitions, TaskShare, Watch, deal, follow
-from kbackup.sink.held import HeldCut
-from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.messages import Adopt, GaveUp
+from kbackup.sink.job import Adopt, GaveUp, SinkJob, SinkUnit
+from kbackup.sink.start import HeldCut
 from kbackup.spark.channel import Hub, Line
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka

@@ -19,7 +19,7 @@ from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.storing import TaskClients
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import FakePositions, SilentLine
 from tests.support.own_process import measured

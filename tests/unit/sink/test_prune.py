@@ -13,7 +13,7 @@ from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError
 from kbackup.naming import Layout
 from kbackup.runs.summary import Summary
-from kbackup.sink.prune import prune
+from kbackup.sink.maintenance import prune
 from kbackup.stores import StoreSettings
 from kbackup.stores.abilities import UnfinishedUpload
 from kbackup.stores.memory import MemoryStore

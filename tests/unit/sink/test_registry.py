@@ -23,7 +23,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.storing import TaskClients
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine

@@ -17,7 +17,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment
 from kbackup.runs.known import read
-from kbackup.sink.repair import RepairRun
+from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load

@@ -18,9 +18,9 @@ from kbackup.records import TopicPartition
 from kbackup.runs import context, history, report, status
 from kbackup.runs.context import Stop
 from kbackup.runs.environment import Environment
+from kbackup.sink import entering as sink_newcomers
 from kbackup.sink import follow
 from kbackup.sink import run as running
-from kbackup.sink import watch as sink_newcomers
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load

@@ -20,7 +20,7 @@ from kbackup.sink.rejects import ErrorPolicy, Rejects
 from kbackup.sink.run import SinkRun
 from kbackup.sink.spans.lease import DroppedError
 from kbackup.sink.spans.scheduler import SpanWorker
-from kbackup.sink.task import back_up
+from kbackup.sink.spans.worker import back_up
 from kbackup.spark.channel import Address, Line
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load

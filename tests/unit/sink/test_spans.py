@@ -11,7 +11,6 @@ from kbackup.events import Event, Plain, Progress, to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import Done
 from kbackup.runs.report import OfSink, PartitionReport
-from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.spans.messages import (
     DROP,
@@ -25,6 +24,7 @@ from kbackup.sink.spans.messages import (
     Waits,
 )
 from kbackup.sink.spans.scheduler import PARTS_MOST, SpanScheduler, SpanWorker, divide
+from kbackup.sink.start import HeldCut
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("others", 0)

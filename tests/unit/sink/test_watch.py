@@ -7,9 +7,16 @@ import pytest
 from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError, StoreError
 from kbackup.records import UNKNOWN, Span, TopicPartition
 from kbackup.runs.position import NOTHING, Done
-from kbackup.sink.follow import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, SILENCE_S, Watch, pause_s
+from kbackup.sink.follow import (
+    LONGEST_PAUSE_S,
+    LONGEST_RARE_PAUSE_S,
+    SILENCE_S,
+    Look,
+    Watch,
+    changed,
+    pause_s,
+)
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.watch import Look, changed
 
 WHERE = TopicPartition("orders", 0)
 IDLE_S = 5.0

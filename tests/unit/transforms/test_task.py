@@ -17,7 +17,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.storing import TaskClients
-from kbackup.sink.work import SinkPartitionTask
+from kbackup.sink.task import SinkPartitionTask
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine
