@@ -6,7 +6,7 @@ documentation's explanation of guarantees.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup import converters, formats
@@ -81,8 +81,8 @@ class Intent:
         is_same_cluster: The target cluster is the one the backup was made from; None: not known.
         is_watched: A sink of the same cluster backs the target topic up.
         oldest_timestamp: Lowest record timestamp in ms where known.
-        message_bytes: The original's ``max.message.bytes``, or Kafka's default where it had none of
-            its own.
+        known_partitions: How many run records say there were; 0 where none does.
+        original: The settings of the topic that was backed up, as far as they are known.
     """
 
     source: str
@@ -92,7 +92,18 @@ class Intent:
     is_same_cluster: bool | None = None
     is_watched: bool = False
     oldest_timestamp: int | None = None
-    message_bytes: int = MESSAGE_BYTES
+    known_partitions: int = 0
+    original: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the topic that was backed up was."""
+        return "compact" in self.original.get("cleanup.policy", "")
+
+    @property
+    def message_bytes(self) -> int:
+        """The original's ``max.message.bytes``; Kafka's default where it had none of its own."""
+        return int(self.original.get("max.message.bytes", MESSAGE_BYTES))
 
 
 def grows(intent: Intent, target: Target, *, follows: bool, creates: bool) -> bool:
@@ -122,7 +133,6 @@ def refusals(
     now_ms: int,
     partitions: int,
     keeps_partitions: bool = True,
-    is_compacted: bool = False,
 ) -> Iterator[KbackupError]:
     """Yield every reason not to begin this topic's restore.
 
@@ -135,7 +145,6 @@ def refusals(
         now_ms: The time, ms since the epoch.
         partitions: How many the target has, is created with, or is given by this restore.
         keeps_partitions: Each record goes to the partition of the number it had.
-        is_compacted: The topic that was backed up was.
     """
     yield from _name(intent)
     loops = list(_feedback(intent, target, allows_same_topic=allows_same_topic))
@@ -152,7 +161,7 @@ def refusals(
             topic=intent.target,
         )
     yield from _retention(intent, target, now_ms)
-    yield from _compaction(intent, target, is_compacted=is_compacted)
+    yield from _compaction(intent, target)
     if target.partitions is None:
         if if_exists == "resume":
             yield TargetNotEmptyError(
@@ -258,8 +267,8 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
         )
 
 
-def _compaction(intent: Intent, target: Target, *, is_compacted: bool) -> Iterator[KbackupError]:
-    if "compact" in (target.config or {}).get("cleanup.policy", "") and not is_compacted:
+def _compaction(intent: Intent, target: Target) -> Iterator[KbackupError]:
+    if "compact" in (target.config or {}).get("cleanup.policy", "") and not intent.is_compacted:
         yield RetentionError(
             f"{intent.target} would delete restored records",
             "its cleanup.policy is compact, and that of the topic that was backed up is not known "
@@ -302,15 +311,16 @@ def unreplicable(
 
 def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
     """Yield what the target would change, and what the operator should know."""
-    config = target.config or {}
+    config, name = target.config or {}, intent.target
     if intent.oldest_timestamp is None and _number(config, "retention.ms") >= 0:
-        yield "retention", "deletes old records, and how old these are is not known in advance"
+        why = "how old these are is not known in advance"
+        yield "retention", f"{name} deletes old records, and {why}"
     if _number(config, "retention.bytes") >= 0:
-        yield "retention", "deletes records beyond its retention.bytes"
+        yield "retention", f"{name} deletes records beyond its retention.bytes"
     if "compact" in config.get("cleanup.policy", ""):
-        yield "compacted", "is compacted: it will keep only the newest record of each key"
+        yield "compacted", f"{name} is compacted: it will keep only the newest record of each key"
     if config.get("message.timestamp.type") == "LogAppendTime":
-        yield APPEND_TIME, "has LogAppendTime: it replaces the records' timestamps"
+        yield APPEND_TIME, f"{name} has LogAppendTime: it replaces the records' timestamps"
 
 
 def small_messages(intent: Intent, limit: int | None) -> list[tuple[str, str]]:
@@ -370,14 +380,14 @@ PARTITIONS_BELIEVED: Final = 10_000
 """A backup without run records may name partitions below this without a question."""
 
 
-def unbelievable(intent: Intent, highest: int, known: int) -> list[KbackupError]:
+def unbelievable(intent: Intent, highest: int) -> list[KbackupError]:
     """Refuse a partition number that only a planted or mistaken name can have.
 
     Args:
         intent: From where to where.
         highest: The highest partition that an object names.
-        known: How many run records say there were; 0 where none does.
     """
+    known = intent.known_partitions
     if highest < known or (not known and highest < PARTITIONS_BELIEVED):
         return []
     says = f"run records say {known}" if known else "no run record says so"

@@ -11,7 +11,7 @@ Source: Apache Kafka, ``org.apache.kafka.common.utils.Utils.murmur2`` and ``toPo
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,15 +100,24 @@ class Lane:
         """Return what to commit."""
         return self.bookmark.position(self.bookmark.of.place.reached)
 
-    def marked(self, target_id: str) -> Self:
-        """Return it with the id of a target that was created meanwhile."""
-        mark = replace(self.bookmark.of, target_id=target_id)
+    def with_mark(self, **changes: Any) -> Self:
+        """Return it with these changes of what its position rests on."""
+        mark = replace(self.bookmark.of, **changes)
         return replace(self, bookmark=replace(self.bookmark, of=mark))
 
-    def reading(self, *, is_all: bool) -> Self:
-        """Return it with the note whether all sets of the partition are read for it."""
-        mark = replace(self.bookmark.of, is_all=is_all)
-        return replace(self, bookmark=replace(self.bookmark, of=mark))
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a unit takes its share of records, where transforms choose a topic for each of them.
+
+    Attributes:
+        topic: The topic that the transforms see at first.
+        counts_rest: The unit counts the records that have no topic, because they are bad or left
+            out.
+    """
+
+    topic: str
+    counts_rest: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,66 +125,70 @@ class RestoreUnit:
     """One partition's share of a restore.
 
     Attributes:
-        target: The partition to write to; of several the first, in which the position is asked for.
+        lanes: The partitions to write to, of one topic.  Of several, which together are all of the
+            topic, a record's key chooses one; all their positions are committed together, and the
+            first one's is asked for.
         sets: The file sets that are left, in order.
-        bookmark: Where the restore stands.
-        committed: What the group's position in the target was when that was found out; None for
-            none.
-        begins: The restore begins at *bookmark*, which has to be committed before anything is
+        begins: The restore begins where the lanes say, which has to be committed before anything is
             written.
         before: Digest of the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
         group: Keeps the positions of this source alone; None for the run's group.
-        routed_from: Where the transforms choose a topic for each record: the one that they see at
-            first.  Only the records for which they choose the topic of *target* are written.  None
-            where all records are.
-        counts_rest: It counts the records that have no topic, because they are bad or left out.
-        others: The further partitions that it writes to, with *target* all of the topic: a record
-            goes by its key.  All lanes are committed together.
         writers: How many tasks work at the same time, and share the run's limits.
+        route: How records are chosen that go to this target; None where all do.
     """
 
-    target: TopicPartition
-    sets: tuple[FileSet, ...]
-    bookmark: CommitMetadata[Mark]
-    committed: Position | None = None
+    lanes: tuple[Lane, ...]
+    sets: tuple[FileSet, ...] = ()
     begins: bool = False
     before: str = ""
     max_message_bytes: int | None = None
     window: Window = EVERYTHING
     group: str | None = None
-    others: tuple[Lane, ...] = ()
     writers: int = 1
-    routed_from: str | None = None
-    counts_rest: bool = True
+    route: Route | None = None
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
-        """All partitions that it writes to."""
-        return Lane(self.target, self.bookmark, self.committed), *self.others
+    def target(self) -> TopicPartition:
+        """The partition to write to; of several the first."""
+        return self.lanes[0].target
 
-    def marked(self, target_id: str) -> Self:
-        """Return it with the id of a target that was created meanwhile."""
-        home, *others = (lane.marked(target_id) for lane in self.lanes)
-        return replace(self, bookmark=home.bookmark, others=tuple(others))
+    @property
+    def mark(self) -> Mark:
+        """Where the restore stands."""
+        return self.lanes[0].bookmark.of
 
-    def reading(self, *, is_all: bool) -> Self:
-        """Return it with the note whether all sets of the partition are read for it."""
-        home, *others = (lane.reading(is_all=is_all) for lane in self.lanes)
-        return replace(self, bookmark=home.bookmark, others=tuple(others))
+    @property
+    def source(self) -> TopicPartition:
+        """The partition that was backed up."""
+        return self.mark.source.where
+
+    @property
+    def committed(self) -> Position | None:
+        """What the group's position in the target was when that was found out."""
+        return self.lanes[0].committed
+
+    @property
+    def counts_rest(self) -> bool:
+        """Whether it counts the records that go nowhere."""
+        return self.route is None or self.route.counts_rest
+
+    @property
+    def size(self) -> int:
+        """Bytes of its objects."""
+        return sum(file.size for files in self.sets for file in files.files)
+
+    def with_marks(self, **changes: Any) -> Self:
+        """Return it with these changes of what its positions rest on."""
+        return replace(self, lanes=tuple(lane.with_mark(**changes) for lane in self.lanes))
 
     def begun(self) -> Self:
         """Return it once its beginning is committed, where it had one to commit."""
         if not self.begins:
             return self
-        home, *others = (replace(lane, committed=lane.position()) for lane in self.lanes)
-        return replace(self, committed=home.committed, begins=False, others=tuple(others))
-
-    @property
-    def source(self) -> TopicPartition:
-        """The partition that was backed up."""
-        return self.bookmark.of.source.where
+        lanes = tuple(replace(lane, committed=lane.position()) for lane in self.lanes)
+        return replace(self, begins=False, lanes=lanes)
 
     def left(self, files: FileSet, error: KbackupError, unread: int | None) -> KbackupError:
         """Return the error of a set the rest of which is left out; it says how much that is.
@@ -193,11 +206,6 @@ class RestoreUnit:
             place["records"] = unread
         why = "; ".join(filter(None, (error.why, said)))
         return type(error)(error.what, why, error.do, **place)
-
-    @property
-    def size(self) -> int:
-        """Bytes of its objects."""
-        return sum(file.size for files in self.sets for file in files.files)
 
 
 _SEED: Final = 0x9747B28C

@@ -1,34 +1,22 @@
 """Plan a restore, with what forbids it; planning changes nothing."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kbackup.catalog.listing import FileSet, frozen
-from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
-from kbackup.naming import Layout
 from kbackup.naming.renaming import rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, settle
-from kbackup.restore.checks import (
-    PARTITIONS_BELIEVED,
-    Intent,
-    Target,
-    indivisible,
-    known_gone,
-    not_stored,
-    splittable,
-    unbelievable,
-    unconvertible,
-)
+from kbackup.restore.checks import Intent, Target
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import ORDER, Lane, PartitionMap, RestoreUnit
+from kbackup.restore.job import ORDER, Lane, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Log, ResumeState, judge, remaining, united
-from kbackup.restore.routing import Shares, routed_from
+from kbackup.restore.routing import RoutedRecords, Shares, routed_from
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
@@ -145,361 +133,47 @@ def confirm(plan: RestorePlan, agree: Callable[[str], bool] | None, *, is_agreed
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The targets that exist.
-
-    Attributes:
-        topics: By name.
-        spans: What each of their partitions holds, open transactions included.
-        positions: The positions of each group in them, whoever committed these.
-        configs: Settings, as far as they may be read.
-    """
-
-    topics: Mapping[str, Topic]
-    spans: Mapping[TopicPartition, Span]
-    positions: Mapping[str, Mapping[TopicPartition, Position]]
-    configs: Mapping[str, Mapping[str, str]]
-
-    def log(self, where: TopicPartition) -> Log | None:
-        """Return a target partition, None where there is none yet."""
-        topic, span = self.topics.get(where.topic), self.spans.get(where)
-        return None if topic is None or span is None else Log(where, topic.topic_id, span)
-
-    def position(self, group: str, where: TopicPartition) -> Position | None:
-        """Return a group's position, None where it has none."""
-        return self.positions.get(group, {}).get(where)
-
-    def target(self, name: str, standings: Mapping[TopicPartition, ResumeState]) -> Target:
-        """Return a target topic as it stands, each partition of which has one source.
-
-        Args:
-            name: The topic.
-            standings: Where the restore stands in the partitions that it is to write to.
-        """
-        if name not in self.topics:
-            return Target()
-        own = {
-            where
-            for where, standing in standings.items()
-            if standing.bookmark is not None or standing.refusal is not None
-        }
-        # a partition that someone else fills matters only if this restore is to write to it
-        others = (standings.keys() if own else self._spans(name).keys()) - own
-        filled = sum(len(self.spans[where]) for where in others if where.topic == name)
-        partitions = self.topics[name].partitions
-        return Target(partitions, filled, bool(own), self.configs.get(name))
-
-    def shared_target(
-        self, name: str, standings: Collection[ResumeState], *, has_written: bool
-    ) -> Target:
-        """Return a target topic as it stands, whose partitions have several sources.
-
-        A restore commits all of its beginnings before its first record.  So a source without a
-        position, once records of others are there, is one whose position was lost: its own
-        records may be there too.
-
-        Args:
-            name: The topic.
-            standings: Where the restore of each partition of the backup stands.
-            has_written: Whether any of them has written records.
-        """
-        if name not in self.topics:
-            return Target()
-        known = [each.bookmark is not None or each.refusal is not None for each in standings]
-        filled = 0
-        if not all(known) and (has_written or not any(known)):
-            filled = sum(map(len, self._spans(name).values()))
-        return Target(self.topics[name].partitions, filled, any(known), self.configs.get(name))
-
-    def _spans(self, name: str) -> dict[TopicPartition, Span]:
-        """Return what the partitions of a topic hold that is there."""
-        count = self.topics[name].partitions
-        wheres = (TopicPartition(name, partition) for partition in range(count))
-        return {where: self.spans[where] for where in wheres if where in self.spans}
-
-    def bookmark(
-        self, standing: ResumeState, source: BackupSource, where: TopicPartition, first_offset: int
-    ) -> CommitMetadata[Mark]:
-        """Return the bookmark that a restore continues from, or begins with.
-
-        Args:
-            standing: Where the restore stands.
-            source: What is restored.
-            where: The target partition.
-            first_offset: Of the backup.
-        """
-        log = self.log(where)
-        found = standing.bookmark
-        if found is None:  # what it writes comes after what the target holds
-            end = 0 if log is None else log.span.end_offset
-            topic = self.topics.get(where.topic)  # which may lack the partition still
-            target_id = "" if topic is None else topic.topic_id
-            return CommitMetadata(Mark(source, target_id, Span(end, end), Cursor(0, first_offset)))
-        if found.of.log is None and log is not None:  # an early version did not keep it
-            return replace(found, of=replace(found.of, log=log.span))
-        return found
-
-
-class Lanes:
-    """The partitions of one target, and which of the backup's go to each of them.
-
-    Args:
-        topic: The target.
-        count: How many partitions it has, or is created with.
-        held: What the targets hold.
-        partition_map: Which partitions go where.
-        sources: What is restored; where partitions share targets, all partitions of the backup.
-        layout: How objects are named.
-
-    Attributes:
-        count: How many partitions the target has, or is created with.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        count: int,
-        held: Held,
-        partition_map: PartitionMap,
-        sources: Mapping[TopicPartition, BackupSource],
-        layout: Layout,
-    ) -> None:
-        self._topic, self.count = topic, count
-        self._held, self._map, self._sources = held, partition_map, sources
-        self._found = {where: self._judged(where, layout) for where in sources}
-        self._standings = {
-            where: united(found) if found else ResumeState() for where, found in self._found.items()
-        }
-
-    @property
-    def standings(self) -> Collection[ResumeState]:
-        """Where the restore of each partition of the backup stands."""
-        return self._standings.values()
-
-    def standing(self, where: TopicPartition) -> ResumeState:
-        """Return where the restore of a partition of the backup stands."""
-        return self._standings[where]
-
-    def target(self) -> Target:
-        """Return the target as it stands."""
-        found = [each for lanes in self._found.values() for each in lanes.values()]
-        if not self._map.is_same:
-            has_written = any(each.has_written for each in found)
-            return self._held.shared_target(self._topic, self.standings, has_written=has_written)
-        return self._held.target(
-            self._topic, {at: each for lanes in self._found.values() for at, each in lanes.items()}
-        )
-
-    def unit(
-        self,
-        where: TopicPartition,
-        sets: Sequence[FileSet] = (),
-        *,
-        first_offset: int = 0,
-        before: str = "",
-        max_message_bytes: int | None = None,
-        window: Window = EVERYTHING,
-    ) -> RestoreUnit:
-        """Return what a task has to do for a partition of the backup.
-
-        Args:
-            where: The partition.
-            sets: What is left of it.
-            first_offset: Of the backup.
-            before: Digest of the value sets that are done.
-            max_message_bytes: Largest record the target takes; None for what the broker says.
-            window: Which of the records are restored.
-        """
-        group, source = self._map.group_of(where.partition), self._sources[where]
-        begins = self._standings[where].bookmark is None
-        found = {} if begins else self._found[where]
-        home, *others = (
-            Lane(
-                at,
-                self._held.bookmark(found.get(at, ResumeState()), source, at, first_offset),
-                self._held.position(group, at),
-            )
-            for at in self._targets(where)
-        )
-        return RestoreUnit(
-            home.target, tuple(sets), home.bookmark, home.committed, begins, before,
-            max_message_bytes, window, None if self._map.is_same else group, tuple(others),
-        )  # fmt: skip
-
-    def beginnings(self, units: Collection[RestoreUnit]) -> tuple[RestoreUnit, ...]:
-        """Return the beginnings to commit before any record of *units* is written.
-
-        They are those of all partitions that share targets, with objects or without: one that gets
-        its first object later has a position then.
-        """
-        if self._map.is_same or not units:
-            return ()
-        planned = {unit.source: replace(unit, sets=()) for unit in units}
-        return tuple(
-            planned[where] if where in planned else self.unit(where)
-            for where, standing in self._standings.items()
-            if standing.bookmark is None
-        )
-
-    def _targets(self, where: TopicPartition) -> list[TopicPartition]:
-        return self._map.targets(where, self._topic, self.count)
-
-    def _judged(self, where: TopicPartition, layout: Layout) -> dict[TopicPartition, ResumeState]:
-        """Return where one partition's restore stands in each that it writes to and that exists."""
-        group = self._map.group_of(where.partition)
-        logs = (self._held.log(at) for at in self._targets(where))
-        return {
-            log.where: judge(
-                self._held.position(group, log.where), self._sources[where], log,
-                group=group, layout=layout,
-            )
-            for log in logs
-            if log is not None
-        }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedPartition:
-    """What one partition adds to the plan of its topic.
-
-    Attributes:
-        sets: What of the backup is asked for.
-        unit: What of it a task has to do; None for nothing.
-        records: Records in *sets*; None where that is not known before they are read.
-        refusals: Why nothing may be written.
-        warnings: Codes and sentences.
-    """
-
-    sets: Sequence[FileSet]
-    unit: RestoreUnit | None
-    records: int | None
-    refusals: Sequence[KbackupError]
-    warnings: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlanner:
-    """Plans partitions one by one.
-
-    Attributes:
-        settings: The configuration.
-        inventory: What the backup holds.
-        window: Which of the records are asked for.
-        shares: Which topics the transforms choose, where they choose one for each record.
-    """
-
-    settings: Settings
-    inventory: Inventory
-    window: Window
-    shares: Shares | None
-
-    def plan(
-        self, where: TopicPartition, target: str, lanes: Lanes, max_message_bytes: int | None
-    ) -> PlannedPartition:
-        """Return what a partition adds to the plan of one topic.
-
-        Args:
-            where: The partition of the backup.
-            target: The topic that is written to.
-            lanes: Its partitions, and where the restore stands in them.
-            max_message_bytes: Largest record that it takes; None for what the broker says.
-        """
-        facts = self.inventory.facts
-        found = self.inventory.covered(where)
-        sets = found.sets
-        share = None if self.shares is None else self.shares.of(where, target)
-        bookmark = lanes.standing(where).bookmark
-        mark = None if bookmark is None else bookmark.of
-        begun = None if mark is None or mark.total == 0 else mark
-        reads_all = share is None or share.counts_rest or (begun is not None and begun.is_all)
-        if share is not None and not reads_all:
-            sets = self.inventory.among(where, share.sets)
-        warnings: list[tuple[str, str]] = []
-        refusals = found.refusals()
-        if share is None or share.counts_rest:
-            warnings += found.warnings()
-        records = self.inventory.records(where, sets) if share is None else share.records
-        if not self.window.is_everything:
-            records = None  # not known before they are read
-            refusals += indivisible(where, sets, self.window, facts)
-            sets = [files for files in sets if self.window.takes(files, facts(files))]
-        own = None if share is None else share.sets
-        gone = [] if mark is None or not mark.place.values else self.inventory.removed(where)
-        gone = [files for files in gone if self.window.takes(files, facts(files))]
-        left = remaining(
-            self.inventory.facts_of_begun, sets, mark, self.inventory.cut_of, own, gone
-        )
-        if left.refusal is not None:
-            refusals.append(left.refusal)
-        unit = None
-        if left.sets:
-            unit = lanes.unit(
-                where,
-                tuple(self.inventory.digested(files) for files in left.sets),
-                first_offset=sets[0].start_offset,
-                before=left.before,
-                max_message_bytes=max_message_bytes,
-                window=self.window,
-            )
-        if unit is not None and share is not None:
-            unit = replace(
-                unit, routed_from=routed_from(self.settings, where.topic),
-                counts_rest=share.counts_rest,
-            )  # fmt: skip
-            if begun is None:
-                unit = unit.reading(is_all=reads_all)
-        return PlannedPartition(sets, unit, records, refusals, warnings)
-
-
 KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
 """Settings of the source topic that a created target gets.  Not cleanup.policy and retention:
 nothing may be deleted before the restore has been looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceTopic:
-    """What a backup says of a topic, beyond its objects.
-
-    Attributes:
-        partitions: Their number when it was backed up; 0 where it is not known.
-        cluster_id: Of the cluster it was backed up from; empty where it is not known.
-        config: Its settings then.
-    """
-
-    partitions: int = 0
-    cluster_id: str = ""
-    config: Mapping[str, str] = field(default_factory=dict)
-
-
-def source_of(known: BackupState, topic: str) -> SourceTopic:
-    """Return what a backup says of a topic, beyond its objects."""
-    entry = known.topics.get(topic)
-    if entry is None:
-        return SourceTopic()
-    return SourceTopic(entry.partitions or 0, entry.cluster_id, entry.config)
-
-
 def config_of_copy(
-    source: SourceTopic, given: Mapping[str, str], *, original: bool = False
+    original: Mapping[str, str], given: Mapping[str, str], *, takes_all: bool = False
 ) -> dict[str, str]:
     """Return settings of a topic to create: nothing restored may be deleted or refused.
 
     Args:
-        source: The topic that was backed up.
-        given: The operator's settings, which win.
-        original: Take all of the source's settings that can do neither.
+        original: Those of the topic that was backed up.
+        given: The operator's, which win.
+        takes_all: Take all of the original's that can do neither.
     """
     kept = {
         name: value
-        for name, value in source.config.items()
-        if name in KEPT_CONFIG or (original and not settle.waits_for_settle(name))
+        for name, value in original.items()
+        if name in KEPT_CONFIG or (takes_all and not settle.waits_for_settle(name))
     }
     return {**settle.COPY_CONFIG, **kept, **given}
 
 
 class Planner:
-    """Makes plans; holds what every topic's plan needs."""
+    """Makes plans; holds what every topic's plan needs.
+
+    Args:
+        settings: The configuration.
+        cluster: The target.
+        store: Where the backup is.
+        inventory: What the backup holds.
+        known: What the backup says about itself, read before it was listed.
+        now_ms: The time, ms since the epoch.
+        only: The topics to plan, all of which are there; None plans all that are asked for.
+        beside: Topics that the same run restores and that are not planned now: no two of all
+            these may be written to one target.
+        shares: Which topics the transforms choose, where they choose one for each record.
+
+    Attributes:
+        missing: What of the backup is known to be gone, and left out.
+    """
 
     def __init__(
         self,
@@ -514,29 +188,12 @@ class Planner:
         beside: Collection[str] = (),
         shares: Shares | None = None,
     ) -> None:
-        """Take everything that a plan depends on.
-
-        Args:
-            settings: The configuration.
-            cluster: The target.
-            store: Where the backup is.
-            inventory: What the backup holds.
-            known: What the backup says about itself, read before it was listed.
-            now_ms: The time, ms since the epoch.
-            only: The topics to plan, all of which are there; None plans all that are asked for.
-            beside: Topics that the same run restores and that are not planned now: no two of all
-                these may be written to one target.
-            shares: Which topics the transforms choose, where they choose one for each record.
-        """
-        self._shares = shares
-        self._only, self._beside = only, beside
-        self._settings, self._cluster, self._store = settings, cluster, store
-        self._known, self._now_ms = known, now_ms
-        self._inventory = inventory
+        self.settings, self.cluster, self.store = settings, cluster, store
+        self.inventory, self.known, self.now_ms = inventory, known, now_ms
+        self.shares, self._only, self._beside = shares, only, beside
         self.missing: list[KbackupError] = []
-        self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
-        self._map = PartitionMap(settings.partition_map, self._group)
-        self._partitions = PartitionPlanner(settings, inventory, self._window, shares)
+        self._group, self.window = wiring.restore_group(settings), wiring.window(settings)
+        self.map = PartitionMap(settings.partition_map, self._group)
 
     def plan(self) -> RestorePlan:
         """Return the plan.
@@ -546,54 +203,64 @@ class Planner:
             KafkaError: If the cluster does not answer.
             StoreError: If the store does not.
         """
-        names = self._inventory.topics() if self._only is None else sorted(self._only)
-        self._inventory.look_at(names)
+        names = self.inventory.topics() if self._only is None else sorted(self._only)
+        self.inventory.look_at(names)
         intents = [intent for name in names for intent in self._intents(name)]
-        there = set(self._cluster.topic_names())
-        existing = self._cluster.topics({intent.target for intent in intents} & there)
-        wheres = [
-            TopicPartition(topic.name, partition)
-            for topic in existing.values()
-            for partition in range(topic.partitions)
-        ]
-        # positions first: what another restore writes meanwhile makes a log longer than its
-        # position says, and never looks like a target that was emptied
-        positions = {
-            group: self._cluster.committed(group, wheres) for group in self._groups(intents)
-        }
-        held = Held(
-            existing,
-            self._cluster.spans(wheres, committed_only=False),
-            positions,
-            self._cluster.topic_config(existing),
-        )
-        others = [intent for name in self._beside for intent in self._named(name)]
+        others = [Intent(name, to, 1) for name in self._beside for to in self._named(name)]
+        there = set(self.cluster.topic_names())
         clashes = list(checks.collisions([*intents, *others], there))
-        topics = [self._topic(intent, held, clashes) for intent in intents]
-        return RestorePlan(tuple(topics), self._group, held.spans)
+        targets = self._targets(intents, there)
+        topics = [_TopicPlanner(self, intent, targets).plan(clashes) for intent in intents]
+        return RestorePlan(tuple(topics), self._group, targets.spans)
 
-    def _groups(self, intents: Sequence[Intent]) -> set[str]:
-        """Return all groups that may keep positions of this restore."""
-        wheres = (where for intent in intents for where in self._sources(intent))
-        return {self._map.group_of(where.partition) for where in wheres}
-
-    def _sources(self, intent: Intent) -> list[TopicPartition]:
+    def sources(self, intent: Intent) -> list[TopicPartition]:
         """Return the partitions of the backup that may have positions of this restore.
 
         Where they share targets these are all, and not only those with objects that are asked for.
         """
-        if self._map.is_same:  # of a topic without any object, what was restored before is known
-            wanted = self._inventory.wanted(intent.source)
-            return wanted or self._inventory.once_stored(intent.source)
-        count = min(intent.partitions, PARTITIONS_BELIEVED)
+        if self.map.is_same:  # of a topic without any object, what was restored before is known
+            wanted = self.inventory.wanted(intent.source)
+            return wanted or self.inventory.once_stored(intent.source)
+        count = min(intent.partitions, checks.PARTITIONS_BELIEVED)
         every = {TopicPartition(intent.source, partition) for partition in range(count)}
-        return sorted(every.union(self._inventory.stored(intent.source)))
+        return sorted(every.union(self.inventory.stored(intent.source)))
 
-    def _named(self, name: str) -> list[Intent]:
-        """Return what is known of a topic's restore without looking at it again."""
-        if self._shares is not None:
-            return [Intent(name, target, 1) for target in self._shares.targets(name)]
-        return [Intent(name, rename(name, self._settings.renames), 1)]
+    def gone(self, intent: Intent) -> list[KbackupError]:
+        """Refuse a backup from which objects or records are known to be gone.
+
+        With ``behavior.on.error`` other than fail they are counted as skipped instead.
+        """
+        found: list[KbackupError] = []
+        for where, findings in self.inventory.findings(intent.source):
+            found += checks.known_gone(where, intent.target, findings, self.window)
+        if self.settings.behavior_on_error == "fail":
+            return found
+        self.missing += found
+        return []
+
+    def _targets(self, intents: Sequence[Intent], there: Collection[str]) -> "_Targets":
+        """Ask the cluster for all targets at once."""
+        topics = self.cluster.topics({intent.target for intent in intents}.intersection(there))
+        wheres = [
+            TopicPartition(topic.name, partition)
+            for topic in topics.values()
+            for partition in range(topic.partitions)
+        ]
+        sources = (where for intent in intents for where in self.sources(intent))
+        # positions first: what another restore writes meanwhile makes a log longer than its
+        # position says, and never looks like a target that was emptied
+        positions = {
+            group: self.cluster.committed(group, wheres)
+            for group in {self.map.group_of(where.partition) for where in sources}
+        }
+        spans = self.cluster.spans(wheres, committed_only=False)
+        return _Targets(topics, spans, positions, self.cluster.topic_config(topics))
+
+    def _named(self, name: str) -> Sequence[str]:
+        """Return the targets of a topic, as far as they are known without looking at it again."""
+        if self.shares is not None:
+            return self.shares.targets(name)
+        return [rename(name, self.settings.renames)]
 
     def _intents(self, name: str) -> list[Intent]:
         """Return where records of a topic go: to one other, or to those chosen for each.
@@ -601,166 +268,338 @@ class Planner:
         Raises:
             IncompleteBackupError: If none is chosen, and what is gone would have chosen some.
         """
-        intent, shares = self._intent(name), self._shares
-        if shares is None:
-            return [intent]
-        targets = shares.targets(name)
+        source = self.known.topics.get(name)
+        cluster_id = "" if source is None else source.cluster_id
+        known = 0 if source is None else source.partitions or 0
+        highest = (where.partition + 1 for where in self.inventory.wanted(name))
+        intent = Intent(
+            source=name,
+            target=rename(name, self.settings.renames),
+            partitions=max(known, *highest, 1),
+            is_named=name in self.settings.topics,
+            is_same_cluster=cluster_id == self.cluster.cluster_id if cluster_id else None,
+            known_partitions=known,
+            original={} if source is None else source.config,
+        )
+        targets = self._named(name)
         if not targets:  # no topic's plan would refuse what is gone, or count it
-            for refusal in self._missing(intent):
+            for refusal in self.gone(intent):
                 raise refusal
+        shares = self.shares
         return [
             replace(
-                intent, target=target, oldest_timestamp=shares.oldest(name, target),
-                is_watched=self._known.watches(target, self._cluster.cluster_id),
+                intent,
+                target=target,
+                is_watched=self.known.watches(target, self.cluster.cluster_id),
+                oldest_timestamp=(
+                    self.inventory.oldest(name) if shares is None else shares.oldest(name, target)
+                ),
             )
             for target in targets
-        ]  # fmt: skip
+        ]
 
-    def _intent(self, name: str) -> Intent:
-        source = source_of(self._known, name)
-        wheres = self._inventory.wanted(name)
-        target = rename(name, self._settings.renames)
-        same = None
-        if source.cluster_id:
-            same = source.cluster_id == self._cluster.cluster_id
-        return Intent(
-            source=name,
-            target=target,
-            partitions=max(source.partitions, *(where.partition + 1 for where in wheres), 1),
-            is_named=name in self._settings.topics,
-            is_same_cluster=same,
-            is_watched=self._known.watches(target, self._cluster.cluster_id),
-            oldest_timestamp=self._inventory.oldest(name),
-            message_bytes=int(source.config.get("max.message.bytes", checks.MESSAGE_BYTES)),
-        )
 
-    def _source(self, where: TopicPartition, count: int) -> BackupSource:
-        """Return what is restored of a partition, into a topic of *count* partitions."""
-        identity = self._inventory.identity(where)
-        asked = " ".join(filter(None, (wiring.asked(self._settings), self._map.name(count))))
-        return BackupSource(wiring.backup_id(self._settings), where, identity, asked)
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """The targets that exist; positions by group, whoever committed them."""
 
-    def _lanes(self, intent: Intent, held: Held) -> Lanes:
-        """Return where this restore stands in the partitions that it is to write to."""
-        there = held.topics.get(intent.target)
-        count = self._settings.target_partitions or intent.partitions
-        count = count if there is None else there.partitions
-        return Lanes(
-            intent.target, count, held, self._map,
-            {where: self._source(where, count) for where in self._sources(intent)},
-            wiring.layout(self._settings),
-        )  # fmt: skip
+    topics: Mapping[str, Topic]
+    spans: Mapping[TopicPartition, Span]
+    positions: Mapping[str, Mapping[TopicPartition, Position]]
+    configs: Mapping[str, Mapping[str, str]]
 
-    def _topic(self, intent: Intent, held: Held, clashes: Sequence[KbackupError]) -> PlannedTopic:
-        settings = self._settings
-        lanes = self._lanes(intent, held)
-        target = lanes.target()
-        grows = self._map.is_same and checks.grows(
+
+class _TopicPlanner:
+    """Plans one topic: a method for each rule."""
+
+    def __init__(self, of: Planner, intent: Intent, targets: _Targets) -> None:
+        self._of, self._intent, self._targets = of, intent, targets
+        self._there = targets.topics.get(intent.target)
+        self._count = of.settings.target_partitions or intent.partitions
+        if self._there is not None:
+            self._count = self._there.partitions
+        self._wanted = of.inventory.wanted(intent.source)
+        self._sources = {where: self._source(where) for where in of.sources(intent)}
+        self._found = {where: self._judged(where) for where in self._sources}
+        self._states = {
+            where: united(found) if found else ResumeState() for where, found in self._found.items()
+        }
+        self._refusals: list[KbackupError] = []
+        self._warnings: list[tuple[str, str]] = []
+        self._units: list[RestoreUnit] = []
+        self._sets: list[FileSet] = []
+        self._records: int | None = 0
+
+    def plan(self, clashes: Sequence[KbackupError]) -> PlannedTopic:
+        """Return the topic's plan; *clashes* are those of all topics."""
+        intent, settings, target = self._intent, self._of.settings, self._target()
+        grows = self._of.map.is_same and checks.grows(
             intent, target, follows=settings.follow, creates=settings.create_topics
         )
-        count = intent.partitions if grows else lanes.count
-        refusals = [error for error in clashes if error.place.get("topic") == intent.target]
-        refusals += [each.refusal for each in lanes.standings if each.refusal is not None]
-        source = source_of(self._known, intent.source)
+        if grows:
+            self._count = intent.partitions
         created = config_of_copy(
-            source, settings.topic_config, original=settings.topic_settings == "original"
+            intent.original,
+            settings.topic_config,
+            takes_all=settings.topic_settings == "original",
         )
         config = created if target.partitions is None else target.config or {}
-        ready = replace(target, config=config)
-        refusals += checks.refusals(
+        limit = config.get("max.message.bytes")
+        max_message_bytes = None if limit is None else int(limit)
+        self._refusals += [each for each in clashes if each.place.get("topic") == intent.target]
+        self._check_target(replace(target, config=config), max_message_bytes)
+        for where in self._wanted:
+            self._add(where, max_message_bytes)
+        self._check_sizes(target)
+        self._check_objects()
+        self._check_archived()
+        self._explain(target, grows=grows)
+        return PlannedTopic(
+            intent=intent,
+            target=target,
+            units=tuple(self._units),
+            action=self._action(target),
+            config=created,
+            refusals=tuple(self._refusals),
+            warnings=tuple(self._warnings),
+            objects=sum(len(files.files) for files in self._sets),
+            records=self._records,
+            stored_bytes=sum(file.size for files in self._sets for file in files.files),
+            partitions=self._count,
+            beginnings=self._beginnings(),
+        )
+
+    def _check_target(self, target: Target, max_message_bytes: int | None) -> None:
+        """Compare the target, with the settings that it has or gets, with what it is to take."""
+        of, intent, settings = self._of, self._intent, self._of.settings
+        states = self._states.values()
+        self._refusals += [each.refusal for each in states if each.refusal is not None]
+        self._refusals += checks.refusals(
             intent,
-            ready,
+            target,
             if_exists=settings.if_exists,
             creates=settings.create_topics,
             allows_same_topic=settings.allow_same_topic,
-            now_ms=self._now_ms,
-            partitions=count,
-            keeps_partitions=self._map.is_same,
-            is_compacted="compact" in source.config.get("cleanup.policy", ""),
+            now_ms=of.now_ms,
+            partitions=self._count,
+            keeps_partitions=of.map.is_same,
         )
-        warnings = [
-            (code, f"{intent.target} {text}") for code, text in checks.warnings(intent, ready)
-        ]
-        warnings += [each.warning for each in lanes.standings if each.warning is not None]
-        limit = config.get("max.message.bytes")
-        max_bytes = None if limit is None else int(limit)
-        warnings += checks.small_messages(intent, max_bytes)
-        parts = [
-            self._partitions.plan(where, intent.target, lanes, max_bytes)
-            for where in self._inventory.wanted(intent.source)
-        ]
-        units = [part.unit for part in parts if part.unit is not None]
-        chosen = [files for part in parts for files in part.sets]
-        refusals += [refusal for part in parts for refusal in part.refusals]
-        warnings += [warning for part in parts for warning in part.warnings]
-        objects = sum(len(files.files) for files in chosen)
-        stored = sum(file.size for files in chosen for file in files.files)
-        wheres = self._inventory.wanted(intent.source)
-        if wheres:
-            refusals += unbelievable(intent, wheres[-1].partition, source.partitions)
-        refusals += checks.unreplicable(
-            intent, target, settings.replication_factor, self._cluster.brokers
+        self._warnings += checks.warnings(intent, target)
+        self._warnings += [each.warning for each in states if each.warning is not None]
+        self._warnings += checks.small_messages(intent, max_message_bytes)
+
+    def _check_sizes(self, target: Target) -> None:
+        """Refuse more partitions or replicas than can be meant."""
+        of, intent = self._of, self._intent
+        if self._wanted:
+            self._refusals += checks.unbelievable(intent, self._wanted[-1].partition)
+        self._refusals += checks.unreplicable(
+            intent, target, of.settings.replication_factor, of.cluster.brokers
         )
-        if self._shares is None or intent.target == self._shares.targets(intent.source)[0]:
-            refusals += self._missing(intent)  # said once
-            own, unreadable = unconvertible(intent.source, chosen, wiring.reading(settings))
-            warnings += own
-            refusals += unreadable
-            warnings += not_stored(
-                intent.source,
-                self._inventory.sets(intent.source),
-                self._inventory.entered,
-                had_objects=self._inventory.had_objects(intent.source),
-            )
-        cold = frozen(
-            self._store, (file for unit in units for one in unit.sets for file in one.files)
+
+    def _check_objects(self) -> None:
+        """Say what is gone, cannot be read or was not stored; of many targets one says it."""
+        of, source = self._of, self._intent.source
+        if of.shares is not None and of.shares.targets(source)[0] != self._intent.target:
+            return
+        self._refusals += of.gone(self._intent)
+        warnings, refusals = checks.unconvertible(source, self._sets, wiring.reading(of.settings))
+        self._warnings += warnings
+        self._refusals += refusals
+        self._warnings += checks.not_stored(
+            source,
+            of.inventory.sets(source),
+            of.inventory.entered,
+            had_objects=of.inventory.had_objects(source),
         )
-        warnings += cold.warnings(intent.source)
-        refusals += cold.refusals(intent.source, intent.target) or self._splittable(units)
-        if wheres and not objects and not self._window.is_everything:
+
+    def _check_archived(self) -> None:
+        """Refuse what is archived, else what only the operator can say how to read."""
+        of, intent = self._of, self._intent
+        files = (file for unit in self._units for one in unit.sets for file in one.files)
+        cold = frozen(of.store, files)
+        self._warnings += cold.warnings(intent.source)
+        refusals = cold.refusals(intent.source, intent.target)
+        if not (refusals or of.settings.yes_split_on_newline):
+            for unit in self._units:
+                refusals += checks.splittable(of.inventory.heads, unit.source, unit.sets)
+        self._refusals += refusals
+
+    def _explain(self, target: Target, *, grows: bool) -> None:
+        """Say what an operator might not expect of the records that are written."""
+        intent, how = self._intent, self._of.map
+        if self._wanted and not self._sets and not self._of.window.is_everything:
             text = f"{intent.source}: no object can hold a record that was asked for"
-            warnings.append(("window_empty", text))
-        if units and not self._map.is_same:
-            text = ORDER[self._map.how].format(count=count)
-            warnings.append(("partition_map", f"{intent.target}: {text}"))
+            self._warnings.append(("window_empty", text))
+        if self._units and not how.is_same:
+            text = ORDER[how.how].format(count=self._count)
+            self._warnings.append(("partition_map", f"{intent.target}: {text}"))
         if grows:
-            text = f"grows from {target.partitions} to {count} partitions, as its source did"
-            warnings.append(("partitions_added", f"{intent.target} {text}"))
-        action = _action(target, has_units=bool(units), is_refused=bool(refusals))
-        return PlannedTopic(
-            intent, target, tuple(units), action, created, tuple(refusals),
-            tuple(warnings), objects, _total(part.records for part in parts), stored,
-            count, lanes.beginnings(units),
-        )  # fmt: skip
+            text = f"{intent.target} grows from {target.partitions} to {self._count} partitions"
+            self._warnings.append(("partitions_added", f"{text}, as its source did"))
 
-    def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:
-        if self._settings.yes_split_on_newline:
-            return []
-        heads = self._inventory.heads
-        return [refusal for unit in units for refusal in splittable(heads, unit.source, unit.sets)]
+    def _action(self, target: Target) -> str:
+        if self._refusals:
+            return "refuse"
+        if target.partitions is None:
+            return "create"
+        if not target.has_position:
+            return "append"
+        return "resume" if self._units else "done"
 
-    def _missing(self, intent: Intent) -> list[KbackupError]:
-        """Refuse a backup from which objects or records are known to be gone.
+    # partitions
 
-        With ``behavior.on.error`` other than fail they are counted as skipped instead.
+    def _add(self, where: TopicPartition, max_message_bytes: int | None) -> None:
+        """Add what is left to restore of one partition of the backup."""
+        inventory, window = self._of.inventory, self._of.window
+        found, state = inventory.covered(where), self._states[where]
+        mark = None if state.bookmark is None else state.bookmark.of
+        share = None if self._of.shares is None else self._of.shares.of(where, self._intent.target)
+        reads_all = _reads_all(share, mark)
+        sets = found.sets
+        if share is not None and not reads_all:
+            sets = inventory.among(where, share.sets)
+        self._refusals += found.refusals()
+        if share is None or share.counts_rest:
+            self._warnings += found.warnings()
+        records = inventory.records(where, sets) if share is None else share.records
+        if not window.is_everything:
+            records = None  # not known before they are read
+            self._refusals += checks.indivisible(where, sets, window, inventory.facts)
+            sets = [files for files in sets if window.takes(files, inventory.facts(files))]
+        left = remaining(
+            inventory.facts_of_begun,
+            sets,
+            mark,
+            inventory.cut_of,
+            None if share is None else share.sets,
+            self._removed(where, mark),
+        )
+        if left.refusal is not None:
+            self._refusals.append(left.refusal)
+        if left.sets:
+            unit = replace(
+                self._unit(where, sets[0].start_offset),
+                sets=tuple(inventory.digested(files) for files in left.sets),
+                before=left.before,
+                max_message_bytes=max_message_bytes,
+                window=window,
+            )
+            if share is not None:
+                seen = routed_from(self._of.settings, where.topic)
+                unit = replace(unit, route=Route(seen, share.counts_rest))
+                if mark is None or mark.total == 0:
+                    unit = unit.with_marks(is_all=reads_all)
+            self._units.append(unit)
+        self._sets += sets
+        known = self._records is not None and records is not None
+        self._records = (self._records or 0) + (records or 0) if known else None
+
+    def _removed(self, where: TopicPartition, mark: Mark | None) -> list[FileSet]:
+        """Return sets of values that were removed on purpose, whose rows the position counts."""
+        inventory, window = self._of.inventory, self._of.window
+        gone = [] if mark is None or not mark.place.values else inventory.removed(where)
+        return [files for files in gone if window.takes(files, inventory.facts(files))]
+
+    def _unit(self, where: TopicPartition, first_offset: int = 0) -> RestoreUnit:
+        """Return the task of a partition of the backup without any object: where it begins."""
+        how = self._of.map
+        return RestoreUnit(
+            tuple(self._lane(where, at, first_offset) for at in self._written(where)),
+            begins=self._states[where].bookmark is None,
+            group=None if how.is_same else how.group_of(where.partition),
+        )
+
+    def _beginnings(self) -> tuple[RestoreUnit, ...]:
+        """Return the beginnings to commit before any record is written, where targets are shared.
+
+        They are those of all partitions, with objects or without: one that gets its first object
+        later has a position then.
         """
-        found: list[KbackupError] = []
-        for where, findings in self._inventory.findings(intent.source):
-            found += known_gone(where, intent.target, findings, self._window)
-        self.missing += [] if self._settings.behavior_on_error == "fail" else found
-        return found if self._settings.behavior_on_error == "fail" else []
+        if self._of.map.is_same or not self._units:
+            return ()
+        planned = {unit.source: replace(unit, sets=()) for unit in self._units}
+        return tuple(
+            planned[where] if where in planned else self._unit(where)
+            for where, state in self._states.items()
+            if state.bookmark is None
+        )
+
+    def _lane(self, where: TopicPartition, at: TopicPartition, first_offset: int) -> Lane:
+        """Return one partition that is written to, with the position that is continued or begun."""
+        log, state = self._log(at), self._found[where].get(at, ResumeState())
+        found = None if self._states[where].bookmark is None else state.bookmark
+        if found is None:  # what it writes comes after what the target holds
+            end = 0 if log is None else log.span.end_offset
+            target_id = "" if self._there is None else self._there.topic_id
+            place = Cursor(0, first_offset)
+            found = CommitMetadata(Mark(self._sources[where], target_id, Span(end, end), place))
+        elif found.of.log is None and log is not None:  # an early version did not keep it
+            found = replace(found, of=replace(found.of, log=log.span))
+        return Lane(at, found, self._position(where, at))
+
+    # the target as it stands
+
+    def _target(self) -> Target:
+        """Return the target, and how much it holds that this restore cannot tell from its own."""
+        if self._there is None:
+            return Target()
+        spans, found = self._targets.spans, [*self._found.values()]
+        every = (TopicPartition(self._there.name, at) for at in range(self._there.partitions))
+        filled = {at: len(spans[at]) for at in every if at in spans}
+        if self._of.map.is_same:
+            states = {at: each for lanes in found for at, each in lanes.items()}
+            own = {at for at, each in states.items() if each.is_known}
+            # a partition that someone else fills matters only if this restore is to write to it
+            others = (states.keys() if own else filled.keys()) - own
+            records, has_position = sum(filled[at] for at in others), bool(own)
+        else:
+            # A restore commits all of its beginnings before its first record.  So a source without
+            # a position, once records of others are there, is one whose position was lost: its own
+            # records may be there too.
+            known = [each.is_known for each in self._states.values()]
+            has_written = any(each.has_written for lanes in found for each in lanes.values())
+            is_doubtful = not all(known) and (has_written or not any(known))
+            records, has_position = sum(filled.values()) if is_doubtful else 0, any(known)
+        config = self._targets.configs.get(self._there.name)
+        return Target(self._there.partitions, records, has_position, config)
+
+    def _source(self, where: TopicPartition) -> BackupSource:
+        """Return what is restored of a partition."""
+        settings, how = self._of.settings, self._of.map
+        asked = " ".join(filter(None, (wiring.asked(settings), how.name(self._count))))
+        identity = self._of.inventory.identity(where)
+        return BackupSource(wiring.backup_id(settings), where, identity, asked)
+
+    def _written(self, where: TopicPartition) -> list[TopicPartition]:
+        """Return the partitions that records of a partition of the backup may go to."""
+        return self._of.map.targets(where, self._intent.target, self._count)
+
+    def _judged(self, where: TopicPartition) -> dict[TopicPartition, ResumeState]:
+        """Return where one partition's restore stands in each that it writes to and that exists."""
+        group, layout = self._of.map.group_of(where.partition), wiring.layout(self._of.settings)
+        return {
+            at: judge(
+                self._position(where, at), self._sources[where], log, group=group, layout=layout
+            )
+            for at in self._written(where)
+            if (log := self._log(at)) is not None
+        }
+
+    def _position(self, where: TopicPartition, at: TopicPartition) -> Position | None:
+        """Return the position in a target of the group that keeps those of a source."""
+        group = self._of.map.group_of(where.partition)
+        return self._targets.positions.get(group, {}).get(at)
+
+    def _log(self, at: TopicPartition) -> Log | None:
+        """Return a target partition, None where there is none yet."""
+        span = self._targets.spans.get(at)
+        if self._there is None or span is None:
+            return None
+        return Log(at, self._there.topic_id, span)
 
 
-def _total(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    return None if None in known else sum(count for count in known if count is not None)
-
-
-def _action(target: Target, *, has_units: bool, is_refused: bool) -> str:
-    if is_refused:
-        return "refuse"
-    if target.partitions is None:
-        return "create"
-    if not target.has_position:
-        return "append"
-    return "resume" if has_units else "done"
+def _reads_all(share: RoutedRecords | None, mark: Mark | None) -> bool:
+    """Whether all sets of a partition are read, and not only those with records of the target."""
+    is_begun = mark is not None and mark.total != 0
+    return share is None or share.counts_rest or (is_begun and mark is not None and mark.is_all)

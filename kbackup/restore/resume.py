@@ -74,6 +74,11 @@ class ResumeState:
     warning: tuple[str, str] | None = None
 
     @property
+    def is_known(self) -> bool:
+        """Whether there is a position of this restore, or of somebody in its place."""
+        return self.bookmark is not None or self.refusal is not None
+
+    @property
     def has_written(self) -> bool:
         """Whether records were restored up to the bookmark, as far as it says."""
         log = None if self.bookmark is None else self.bookmark.of.log

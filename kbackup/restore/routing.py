@@ -28,7 +28,7 @@ from kbackup.errors import (
 from kbackup.naming.renaming import rename
 from kbackup.records import NO_TIMESTAMP, TopicPartition
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
+from kbackup.restore.job import SKIPPED_MOST, Lane, RestoreJob, RestoreUnit, Route
 from kbackup.restore.transform import Transforming
 from kbackup.runs import wiring
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
@@ -66,9 +66,9 @@ def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -
         for where, sets in chosen.items():
             source = BackupSource(wiring.backup_id(settings), where, inventory.identity(where))
             bookmark = CommitMetadata(Mark(source, "", None, Cursor(0, 0)))
-            at = TopicPartition(name, where.partition)
-            seen = routed_from(settings, name)
-            units.append(RestoreUnit(at, tuple(sets), bookmark, window=window, routed_from=seen))
+            lane = Lane(TopicPartition(name, where.partition), bookmark)
+            route = Route(routed_from(settings, name))
+            units.append(RestoreUnit((lane,), tuple(sets), window=window, route=route))
     return units
 
 
@@ -281,7 +281,7 @@ class _Reading:
         unit, job = self._unit, self._job
         steps = merging.steps(
             store, unit.sets, job.reads(unit.target.topic),
-            identity=unit.bookmark.of.source.identity, holds_values=True,
+            identity=unit.mark.source.identity, holds_values=True,
             wanted=unit.window.offset,
         )  # fmt: skip
         for step in steps:

@@ -263,7 +263,7 @@ def begin(
             cluster.create_partitions(topic.intent.target, topic.partitions)
 
     def named(unit: RestoreUnit) -> RestoreUnit:
-        return unit.marked(ids.get(unit.target.topic, unit.bookmark.of.target_id))
+        return unit.with_marks(target_id=ids.get(unit.target.topic, unit.mark.target_id))
 
     first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
     units = [named(unit) for unit in plan.units()]

@@ -163,7 +163,7 @@ class RestorePartitionTask:
     _told: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        place = self.unit.bookmark.of.place
+        place = self.unit.mark.place
         own = OfRestore(self.unit.target.topic)
         self.report = PartitionReport(self.unit.source, place.reached, None, None, own)
         self._positions = Positions(self.job, self.unit)

@@ -93,12 +93,13 @@ class Transforming:
 
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         seen = unit.target.topic if job.is_renamed else unit.source.topic
-        seen = unit.routed_from or seen
+        if unit.route is not None:
+            seen = unit.route.topic
         self._where = TopicPartition(seen, unit.source.partition)
         self._unit = unit
         self._chain = Chain(job.transforms)
         # where such a record ends the restore, the plan names the topic with all others
-        self._drops_misnamed = unit.routed_from is not None and job.on_error != "fail"
+        self._drops_misnamed = unit.route is not None and job.on_error != "fail"
         reads = frozenset(side for step in job.transforms for side in step.reads)
         changes = frozenset(side for step in job.transforms for side in step.changes)
         self._converters = {
@@ -179,7 +180,7 @@ class Transforming:
 
     def _own(self, records: Records) -> Records:
         """Return the records that go to the unit's target."""
-        if self._unit.routed_from is None:
+        if self._unit.route is None:
             return records
         is_own = pc.equal(records.topics.dictionary, self._unit.target.topic)
         return records.only(is_own.take(records.topics.indices))

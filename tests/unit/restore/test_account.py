@@ -10,7 +10,7 @@ from kbackup.catalog.listing import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Issue
 from kbackup.events import Progress, to_json
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import RestoreUnit
+from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.progress import RestoreProgress, SkipList
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -24,10 +24,10 @@ def summary() -> Summary:
     return Summary("r", "restore")
 
 
-def unit(*starts: int) -> RestoreUnit:
+def unit(*starts: int, target: str = "copy") -> RestoreUnit:
     sets = tuple(FileSet(ORDERS, start, "partition=0") for start in starts)
     bookmark = CommitMetadata(Mark(BackupSource("", ORDERS), "", Span(0, 0), Cursor(0, 0)))
-    return RestoreUnit(TopicPartition("copy", 0), sets, bookmark)
+    return RestoreUnit((Lane(TopicPartition(target, 0), bookmark),), sets)
 
 
 def report(done: Done, *skipped: Issue, target: str = "copy") -> PartitionReport[OfRestore]:
@@ -129,7 +129,7 @@ def test_an_object_that_is_left_out_of_several_topics_counts_once(summary: Summa
     entry = CorruptObjectError("orders+0+0000000000.json", "altered").issue()
     failure = replace(entry, place={"key": "orders+0+0000000000.json"})
     for target in ("a", "b"):
-        account.plan(replace(unit(0), target=TopicPartition(target, 0)))
+        account.plan(unit(0, target=target))
 
     for target in ("a", "b"):
         account.take(report(Done(2, bad_objects=1), failure, target=target))

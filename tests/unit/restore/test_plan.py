@@ -22,7 +22,7 @@ from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.plan import Planner, RestorePlan, SourceTopic, source_of
+from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.runs.known import BackupState, of_run_records
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.abilities import Thaw
@@ -348,7 +348,7 @@ def test_the_newest_record_says_most_of_a_topic() -> None:
 
     found = of_run_records([newest, older])
 
-    assert SourceTopic(6, HERE, {}) == source_of(found, "orders")
+    assert (6, HERE) == (found.topics["orders"].partitions, found.topics["orders"].cluster_id)
     assert [True, True, False] == [
         found.watches(name, HERE) for name in ("orders", "copy_of_orders", "audit")
     ]

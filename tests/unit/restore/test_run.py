@@ -14,7 +14,7 @@ from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import RestoreUnit
+from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context
@@ -83,7 +83,7 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     run._say_foreign(Catalog(foreign=[("topics/orders/README", "not a key")], foreign_count=1))
     bookmark = CommitMetadata(Mark(BackupSource("", where), "", Span(0, 0), Cursor(0, 0)))
     sets = (FileSet(where, 0, "partition=0"),)
-    run._account.plan(RestoreUnit(TopicPartition("copy", 0), sets, bookmark))
+    run._account.plan(RestoreUnit((Lane(TopicPartition("copy", 0), bookmark),), sets))
     done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
     run._account.take(PartitionReport(where, 0, None, None, OfRestore("copy"), done))
 

@@ -21,7 +21,7 @@ NOW = 1_800_000_000_000
 
 
 def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: bool = True,
-          allows_same_topic: bool = False, is_compacted: bool = False) -> list[str]:  # fmt: skip
+          allows_same_topic: bool = False) -> list[str]:  # fmt: skip
     """The codes of all refusals."""
     found = refusals(
         intent,
@@ -31,7 +31,6 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         allows_same_topic=allows_same_topic,
         now_ms=NOW,
         partitions=target.partitions or intent.partitions,
-        is_compacted=is_compacted,
     )
     return [error.code for error in found]
 
@@ -176,9 +175,10 @@ def test_a_created_topic_is_judged_as_an_existing_one(
     What would delete or refuse restored records is refused, whoever creates the topic; compaction
     is not where the original was compacted.
     """
-    intent = replace(COPY, oldest_timestamp=NOW - 86_400_000)
+    original = {"cleanup.policy": "compact"} if is_compacted else {}
+    intent = replace(COPY, oldest_timestamp=NOW - 86_400_000, original=original)
 
-    assert expected == codes(intent, Target(partitions, config=config), is_compacted=is_compacted)
+    assert expected == codes(intent, Target(partitions, config=config))
 
 
 def test_what_a_target_changes_is_said() -> None:
@@ -208,7 +208,9 @@ def test_a_target_that_takes_smaller_messages_is_said(
     """
     The plan warns of a limit below the original's before a record is refused for its size.
     """
-    intent = COPY if original is None else replace(COPY, message_bytes=original)
+    intent = (
+        COPY if original is None else replace(COPY, original={"max.message.bytes": str(original)})
+    )
 
     assert expected == [code for code, _ in small_messages(intent, limit)]
 

@@ -15,7 +15,7 @@ from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
-from kbackup.restore.plan import SourceTopic, config_of_copy
+from kbackup.restore.plan import config_of_copy
 from kbackup.restore.settle import COPY_CONFIG, settle, settled_changes
 from kbackup.runs.summary import Summary
 from kbackup.stores import StoreSettings, open_store
@@ -28,14 +28,12 @@ def test_a_copy_with_the_originals_settings_still_keeps_every_record() -> None:
     """
     What deletes, or belongs to the original's cluster, waits; what the operator gives wins.
     """
-    source = SourceTopic(
-        config={**ORIGINAL, "min.insync.replicas": "2", "remote.storage.enable": "true"}
-    )
+    original = {**ORIGINAL, "min.insync.replicas": "2", "remote.storage.enable": "true"}
 
-    found = config_of_copy(source, {"segment.ms": "5000"}, original=True)
+    found = config_of_copy(original, {"segment.ms": "5000"}, takes_all=True)
 
     assert {**COPY_CONFIG, "segment.ms": "5000"} == found
-    assert "segment.ms" not in config_of_copy(source, {})
+    assert "segment.ms" not in config_of_copy(original, {})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import BadRecordError, KbackupError
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.restore.job import RestoreUnit
+from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.transform import RecordFilter
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 
@@ -31,7 +31,7 @@ class Sifted:
             on_error=on_error,
         )
         bookmark = CommitMetadata(Mark(BackupSource("", ORDERS), "", Span(0, 0), Cursor(0, 0)))
-        unit = RestoreUnit(TopicPartition("copy", 0), (), bookmark)
+        unit = RestoreUnit((Lane(TopicPartition("copy", 0), bookmark),))
         self.sieve = RecordFilter(
             job, unit, self.counted.update, lambda error, _: self.skipped.append(error)
         )

@@ -9,7 +9,7 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.checks import Intent, Target
-from kbackup.restore.job import RestoreUnit
+from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.target import asked, create
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
@@ -55,7 +55,7 @@ def planned(name: str, action: str = "create", *refusals: KbackupError) -> Plann
     """Return a topic with work to do."""
     where = TopicPartition(name, 0)
     bookmark = CommitMetadata(Mark(BackupSource("", where), "", Span(0, 0), Cursor(0, 0)))
-    unit: Any = RestoreUnit(where, (), bookmark)
+    unit: Any = RestoreUnit((Lane(where, bookmark),))
     target = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}
     return PlannedTopic(
