@@ -208,7 +208,7 @@ def _of_others(group: str, where: TopicPartition) -> RefusedError:
     )
 
 
-def chain(before: str, sets: Iterable[FileSet]) -> str:
+def chained(before: str, sets: Iterable[FileSet]) -> str:
     """Return what stands for *sets*, as they are now, after those that *before* stands for.
 
     Objects that a sink has named count by their sizes: a sink may store the same records again.
@@ -243,7 +243,7 @@ class Remaining:
 
     Attributes:
         sets: In order, without those that are done.
-        before: `chain` of the value sets that are done.
+        before: `chained` of the value sets that are done.
         refusal: Why what is left cannot be restored in order any more; None where it can.
     """
 
@@ -347,7 +347,7 @@ def _done_values(
             what += ", or full records have replaced rows of it"
         return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
     done = [files for files in sets[:at] if not files.is_whole]
-    before = chain("", done)
+    before = chained("", done)
     if place.before not in (None, before):
         why = "their rows carry no offsets, so what is new in them is unknown"
         what = f"{where}: objects that this restore has passed were added, changed or removed"
@@ -355,7 +355,7 @@ def _done_values(
     is_named = not (sets[at].is_whole or sets[at].is_generic)
     known = facts_of(sets[at]) if is_named else None
     if sets[at].part in lost or (known is not None and known.records <= place.rows):
-        done, before = [*done, sets[at]], chain(before, [sets[at]])
+        done, before = [*done, sets[at]], chained(before, [sets[at]])
     return {files.part for files in done}, before, None
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import monotonic
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
@@ -21,17 +22,15 @@ import pyarrow as pa
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
-from kbackup.errors import BadRecordError, Issue, KbackupError, StoppedError
+from kbackup.errors import Issue, KbackupError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Outage, Position, TakenOverError, Writer
 from kbackup.records import TopicPartition
-from kbackup.restore import transform
 from kbackup.restore.job import RestoreJob, RestoreUnit, spread
-from kbackup.restore.resume import ResumedValues, chain, unfinished
+from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     FIRST_BYTES,
     OPEN_S,
-    TRANSACTION_RECORDS,
     Fence,
     Joint,
     JointLine,
@@ -45,9 +44,9 @@ from kbackup.restore.transaction import (
     next_limit,
     rate_of,
 )
-from kbackup.restore.transform import RecordFilter
+from kbackup.restore.transform import Filtered, RecordFilter, malformed_records
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import NOTHING, digest
+from kbackup.runs.position import NOTHING, Cursor, digest
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
@@ -154,11 +153,10 @@ class RestorePartitionTask:
     report: PartitionReport[OfRestore] = field(init=False)
     _positions: Positions = field(init=False)
     _open: Transaction = field(init=False)
-    _sieve: RecordFilter = field(init=False)
-    _values: FileSet | None = None
-    _begun: ResumedValues | None = None
+    _values: FileSet | None = None  # the value set at hand
+    _begun: ResumedValues | None = None  # what was read of it, compared with what is restored
+    _before: str = ""  # stands for the value sets before it
     _left: list[Issue] = field(default_factory=list)
-    _before: str = ""
     _limit_bytes: int = FIRST_BYTES
     _told: float = field(default_factory=monotonic)
 
@@ -172,30 +170,42 @@ class RestorePartitionTask:
         self._tally()
 
     def run(self, writer: Writer) -> None:
-        """Restore the unit.
+        """Restore the unit: read and merge its objects, transform records, write and commit them.
 
         Raises:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
-        self._sieve = RecordFilter(self.job, self.unit, self._count, self._skip)
+        records = RecordFilter(self.job, self.unit)
         sets = self._resume(writer)
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
-        mark = self._positions.mark
-        steps = merging.steps(
-            self.store,
-            sets,
-            self.job.reads(self.unit.target.topic),
-            offset=mark.place.offset,
-            identity=mark.source.identity,
-            holds_values=True,
-            wanted=self.unit.window.offset,
-        )
-        with Prefetch(steps) as ahead:
-            for step in ahead:
-                for part in self._parts(step):
-                    self._take(writer, part)
+        with Prefetch(self._read(sets)) as ahead:
+            for step in chain.from_iterable(map(self._paced, ahead)):
+                self._stop_if_asked(writer)
+                match step:
+                    case StoredRows(_, files):
+                        rows, place = self._new_rows(step)
+                        if len(rows):
+                            found = records.apply(rows, files, writer.record_bytes_max)
+                            self._leave_out(writer, found)
+                            self._wait(writer, found.batch)
+                            zeros = self._send(writer, found.batch)
+                            passed = len(rows) if files[0].is_whole else 0
+                            self._open.take(found.batch, place, passed=passed)
+                            self._count(zero_timestamps=zeros, duplicates=step.duplicates)
+                            self._tell_now_and_then()
+                    case Skipped():
+                        self._pass_over(step)
+                    case Finished(files):
+                        self._finish(files)
+                    case Failed(files, error, unread):
+                        self._enter(files)
+                        self._fail(writer, files, error, unread)
+                if self._open.is_full(self._limit_bytes, waits=self.pace is not None):
+                    self._commit(writer)
         self._commit(writer)
+
+    # where it begins
 
     def _resume(self, writer: Writer) -> list[FileSet]:
         """Begin, or continue at the committed position; return the sets that are left.
@@ -210,19 +220,18 @@ class RestorePartitionTask:
         """
         unit, found = self.unit, writer.position()
         sets = [*unit.sets]
-        if found == unit.committed:
-            if unit.begins:
-                self._commit_marks(writer)
-        else:
+        if found != unit.committed:
             self._catch_up(writer, found)
             sets = unfinished(self.store, sets, self._positions.mark.place.offset)
+        elif unit.begins:
+            self._commit_marks(writer)
         if any(files.is_whole for files in sets):
             self._positions.check_ids()
         place = self._positions.mark.place
-        at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), 0)
-        if sets and digest(sets[at].part) == place.values and not sets[at].is_whole:
+        at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), None)
+        if at is not None and not sets[at].is_whole:
             self._values, self._begun = sets[at], ResumedValues(sets[at], place)
-        left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
+        left = [files for n, files in enumerate(sets) if files.is_whole or n >= (at or 0)]
         if self._positions.is_ours and len(left) < len(unit.sets):
             # some were read to their ends after the last commit
             names = {files.part for files in left}
@@ -234,11 +243,7 @@ class RestorePartitionTask:
         return left
 
     def _catch_up(self, writer: Writer, found: Position | None) -> None:
-        """Continue after what was committed since the run was planned.
-
-        Raises:
-            RefusedError: If that is not of this restore.
-        """
+        """Continue after what was committed since the run was planned, or refuse a stranger's."""
         done = self._positions.catch_up(writer, found)
         mark = self._positions.mark
         self._open = Transaction(done, mark.place)
@@ -248,8 +253,24 @@ class RestorePartitionTask:
             mine = done.records + (done.commits if self.job.exactly_once else 0)
             own = replace(self.report.own, log_end=mark.log.end_offset - mine)
             self.report = replace(self.report, own=own)
+        self._tally()
 
-    def _parts(self, step: merging.Step) -> Iterator[merging.Step]:
+    # what is read
+
+    def _read(self, sets: Sequence[FileSet]) -> Iterator[merging.Step]:
+        """Open and read *sets*, merged by offset."""
+        mark = self._positions.mark
+        return merging.steps(
+            self.store,
+            sets,
+            self.job.reads(self.unit.target.topic),
+            offset=mark.place.offset,
+            identity=mark.source.identity,
+            holds_values=True,
+            wanted=self.unit.window.offset,
+        )
+
+    def _paced(self, step: merging.Step) -> Iterator[merging.Step]:
         """Yield *step*, or parts of it that are each written within about a second."""
         if self.pace is None or not isinstance(step, StoredRows):
             yield step
@@ -265,81 +286,57 @@ class RestorePartitionTask:
                 duplicates=0 if start else step.duplicates,
             )
 
-    def _take(self, writer: Writer, step: merging.Step) -> None:
+    def _stop_if_asked(self, writer: Writer) -> None:
         if self.line.is_stopped():
             self._commit(writer)
             offset = self._open.place.reached
             raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
-        match step:
-            case StoredRows():
-                self._rows(writer, step)
-            case Skipped():
-                self._pass_over(step)
-            case Finished(files):
-                self._enter(files)
-                if self._begun is not None and not files.is_whole:
-                    self._begun.end()
-                size = sum(file.size for file in files.files)
-                self._count(objects=1, bytes_read=size)
-            case Failed(files, error, unread):
-                self._enter(files)
-                self._fail(writer, files, error, unread)
-        opened = self._open
-        is_late = self.pace is not None and monotonic() - opened.begun >= OPEN_S
-        if (
-            opened.records >= TRANSACTION_RECORDS
-            or opened.bytes >= self._limit_bytes
-            or (opened.records and is_late)
-        ):
-            self._commit(writer)
+
+    def _new_rows(self, step: StoredRows) -> tuple[pa.RecordBatch, Cursor]:
+        """Return the rows that were not written yet, and where the restore is after them."""
+        batch, files = step.batch, step.files[0]
+        end = batch["offset"][len(batch) - 1].as_py() + 1
+        if files.is_whole:
+            place = self._open.place
+            return batch, replace(place, offset=end, reached=max(place.reached, end))
+        self._enter(files)
+        place = self._open.place
+        content = "" if self._begun is None else self._begun.take(batch, step.end_row)
+        rows = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
+        # of several directories each counts its own rows; a position never goes back
+        return rows, replace(
+            place, rows=step.end_row, reached=max(place.reached, end), before=self._before,
+            content=content,
+        )  # fmt: skip
 
     def _enter(self, files: FileSet) -> None:
         """Note that the value set *files* is at hand, and the one before it done."""
         if files.is_whole or files == self._values:
             return
         if self._values is not None:
-            self._before = chain(self._before, [self._values])
+            self._before = chained(self._before, [self._values])
         self._values = files
         place = self._open.place
         place = replace(place, values=digest(files.part), rows=0, before=self._before, content="")
         self._open.place, self._begun = place, ResumedValues(files, place)
 
-    def _rows(self, writer: Writer, step: StoredRows) -> None:
-        """Write the rows that were not written yet."""
-        place, batch = self._open.place, step.batch
-        files = step.files[0]
-        if files.is_whole:
-            end = batch["offset"][len(batch) - 1].as_py() + 1
-            after = replace(place, offset=end, reached=max(place.reached, end))
-        else:
-            self._enter(files)
-            place = self._open.place
-            content = "" if self._begun is None else self._begun.take(batch, step.end_row)
-            batch = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
-            if not len(batch):
-                return
-            # of several directories each counts its own rows; a position never goes back
-            reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
-            after = replace(
-                place, rows=step.end_row, reached=reached, before=self._before, content=content
-            )
-        try:
-            good = self._sieve.apply(batch, step.files, writer.record_bytes_max)
-        except BadRecordError:
+    def _finish(self, files: FileSet) -> None:
+        """Note that a set was read to its end."""
+        self._enter(files)
+        if self._begun is not None and not files.is_whole:
+            self._begun.end()
+        self._count(objects=1, bytes_read=sum(file.size for file in files.files))
+
+    # what is left out
+
+    def _leave_out(self, writer: Writer, found: Filtered) -> None:
+        """Count and name the records that are not written; raise the error that ends a restore."""
+        self._count(**found.counts)
+        for error, records in found.left:
+            self._skip(error, records)
+        if found.error is not None:
             self._commit(writer)  # what was good until here is safe
-            raise
-        if self.pace is not None and len(good):
-            is_open = monotonic() - self._open.begun + self.pace.due_s() >= OPEN_S
-            if self._open.records and is_open:  # no transaction waits for long
-                self._commit(writer)
-            self.pace.wait(len(good), good.nbytes, self.line.is_stopped)
-        if not self._open.records:
-            self._open.begun = monotonic()
-        zeros = self._send(writer, good) if len(good) else 0
-        self._open.take(good, after, passed=len(batch) if files.is_whole else 0)
-        self._count(zero_timestamps=zeros, duplicates=step.duplicates)
-        if monotonic() - self._told >= TELL_S:
-            self._tell_progress()
+            raise found.error
 
     def _pass_over(self, step: Skipped) -> None:
         """Leave out rows that cannot be read, unless that was done before."""
@@ -360,16 +357,6 @@ class RestorePartitionTask:
             before=self._before,
         )
 
-    def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
-        """Send records to their partitions; return how many timestamps were changed."""
-        targets = self._positions.targets
-        parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
-        zeros = 0
-        for at, part in parts:
-            zeros += writer.write(part, at)
-            self._open.send(at, len(part))
-        return zeros
-
     def _fail(
         self, writer: Writer, files: FileSet, error: KbackupError, unread: int | None
     ) -> None:
@@ -387,15 +374,39 @@ class RestorePartitionTask:
         if self.job.on_error == "log":
             self.line.tell(Warned(code, str(error), {"key": files.id}, run=self.job.run))
 
-    def _count(self, **more: int) -> None:
-        self._open.count(**more)
-
     def _skip(self, error: KbackupError, records: pa.RecordBatch | None) -> None:
         """Report what is left out, and write it to the topic for that, if there is one."""
         failure = error.issue()
         if self.letters is not None:
-            self.letters.send(transform.malformed_records(failure, self.unit.source, records))
+            self.letters.send(malformed_records(failure, self.unit.source, records))
         self._left.append(failure)
+
+    def _count(self, **more: int) -> None:
+        self._open.count(**more)
+
+    # what is written
+
+    def _wait(self, writer: Writer, batch: pa.RecordBatch) -> None:
+        """Wait until records may be written; no transaction waits for long."""
+        if self.pace is not None and len(batch):
+            is_open = monotonic() - self._open.begun + self.pace.due_s() >= OPEN_S
+            if self._open.records and is_open:
+                self._commit(writer)
+            self.pace.wait(len(batch), batch.nbytes, self.line.is_stopped)
+        if not self._open.records:
+            self._open.begun = monotonic()
+
+    def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
+        """Send records to their partitions; return how many timestamps were changed."""
+        if not len(batch):
+            return 0
+        targets = self._positions.targets
+        parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
+        zeros = 0
+        for at, part in parts:
+            zeros += writer.write(part, at)
+            self._open.send(at, len(part))
+        return zeros
 
     def _commit(self, writer: Writer) -> None:
         """Make all that was written safe, and begin anew."""
@@ -423,6 +434,10 @@ class RestorePartitionTask:
         self._left = []
         own = replace(self.report.own, lanes=self._positions.written, skipped=skipped)
         self.report = replace(self.report, own=own)
+
+    def _tell_now_and_then(self) -> None:
+        if monotonic() - self._told >= TELL_S:
+            self._tell_progress()
 
     def _tell_progress(self) -> None:
         self._told = monotonic()

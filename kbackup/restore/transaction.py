@@ -287,6 +287,12 @@ class Transaction:
         """Add to what has been done."""
         self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
 
+    def is_full(self, limit_bytes: int, *, waits: bool) -> bool:
+        """Whether to commit it; one that *waits* for its turn to write is not open for long."""
+        is_late = waits and monotonic() - self.begun >= OPEN_S
+        is_large = self.records >= TRANSACTION_RECORDS or self.bytes >= limit_bytes
+        return is_large or (is_late and self.records > 0)
+
     def send(self, where: TopicPartition, records: int) -> None:
         """Note records that were sent to a partition."""
         self.sent[where] = self.sent.get(where, 0) + records

@@ -9,9 +9,10 @@ Keys and values are bytes here, whatever the backup holds them as.  Those that a
 go through their converter and back, so that the copy is in the form of the original.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -263,41 +264,40 @@ def with_offset(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("headers"), field, column)
 
 
-class Count(Protocol):
-    """Adds to the counts of `kbackup.runs.position.Done`."""
+@dataclass(slots=True)
+class Filtered:
+    """What of some records is written, and what is not.
 
-    def __call__(self, **more: int) -> None:
-        """Add *more*, by name."""
-        ...
+    Attributes:
+        batch: ``records.SCHEMA``: those that are written.
+        counts: What is left out or altered, by the names of `kbackup.runs.position.Done`.
+        left: The error of each that a report names, and the records if they can be written.
+        error: What ends the partition; None where it goes on.
+    """
+
+    batch: pa.RecordBatch
+    counts: Counter[str] = field(default_factory=Counter)
+    left: list[tuple[KbackupError, pa.RecordBatch | None]] = field(default_factory=list)
+    error: KbackupError | None = None
 
 
 class RecordFilter:
-    """Sifts the records of one partition.
+    """Chooses, transforms and checks the records of one partition.
 
     Args:
         job: The run's settings.
         unit: The partition.
-        count: Takes how many records are left out.
-        skip: Takes the error of each that the report names, and the records if they can be written.
 
     Raises:
         ConfigurationError: If a transform needs a converter, and none is given.
     """
 
-    def __init__(
-        self,
-        job: RestoreJob,
-        unit: RestoreUnit,
-        count: Count,
-        skip: Callable[[KbackupError, pa.RecordBatch | None], None],
-    ) -> None:
+    def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         self._job, self._unit = job, unit
-        self._count, self._skip = count, skip
+        self._fails = job.on_error == "fail"
         self._transforming = Transforming(job, unit) if job.transforms else None
 
-    def apply(
-        self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int
-    ) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int) -> Filtered:
         """Return what of *batch* is written.
 
         Args:
@@ -306,39 +306,40 @@ class RecordFilter:
             target_max: Size in bytes of the largest record that the target takes.
 
         Raises:
-            BadRecordError: If a record cannot be written, and that ends the partition.
             RegistryError: If a registry that a converter asks does not answer.
         """
-        batch = self._asked(batch)
+        found = Filtered(batch)
+        self._choose(found)
         if files[0].is_whole:
-            batch = self._renumbered(batch)
-        batch = self._changed(batch)
-        if self._job.offset_header is not None and len(batch):
-            batch = with_offset(batch, self._job.offset_header)
-        return self._without_giants(batch, files, target_max)
+            self._renumber(found)
+        self._transform(found)
+        if found.error is not None:
+            return found
+        if self._job.offset_header is not None and len(found.batch):
+            found.batch = with_offset(found.batch, self._job.offset_header)
+        self._limit(found, files, target_max)
+        return found
 
-    def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records that are asked for, and count those of which that cannot be said."""
-        window = self._unit.window
+    def _choose(self, found: Filtered) -> None:
+        """Keep the records that are asked for; of those without a timestamp that cannot be said."""
+        window, batch = self._unit.window, found.batch
         if window.is_everything:
-            return batch
-        if window.has_times:
-            untimed = batch.filter(pc.equal(batch["timestamp"], NO_TIMESTAMP))
-            if len(untimed) and self._unit.counts_rest:
-                self._count(bad_records=len(untimed))
-                self._skip(
-                    BadRecordError(
-                        f"{self._unit.source}: {counted(len(untimed), 'record')} from offset "
-                        f"{untimed['offset'][0].as_py()} on {form(len(untimed), 'has', 'have')} "
-                        "no timestamp",
-                        "--from-time and --to-time cannot place them: they are left out",
-                    ),
-                    None,
-                )
-        return window.rows(batch)
+            return
+        found.batch = window.rows(batch)
+        untimed = batch.filter(pc.equal(batch["timestamp"], NO_TIMESTAMP))
+        if window.has_times and len(untimed) and self._unit.counts_rest:
+            found.counts["bad_records"] += len(untimed)
+            error = BadRecordError(
+                f"{self._unit.source}: {counted(len(untimed), 'record')} from offset "
+                f"{untimed['offset'][0].as_py()} on {form(len(untimed), 'has', 'have')} "
+                "no timestamp",
+                "--from-time and --to-time cannot place them: they are left out",
+            )
+            found.left.append((error, None))
 
-    def _renumbered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _renumber(self, found: Filtered) -> None:
         """Give keys and values the ids that their schemas have in the target's registry."""
+        batch = found.batch
         strange = pa.nulls(len(batch), pa.bool_())
         for part, ids in self._job.schema_ids.get(self._unit.source.topic, {}).items():
             column, others = renumbered(batch[part], ids)
@@ -347,52 +348,55 @@ class RecordFilter:
             if column is not batch[part]:
                 at = batch.schema.get_field_index(part)
                 batch = batch.set_column(at, batch.schema.field(at), column)
+        found.batch = batch
         if strange.null_count < len(strange):
-            self._count(strange_schemas=pc.sum(strange, min_count=0).as_py())
-        return batch
+            found.counts["strange_schemas"] += pc.sum(strange, min_count=0).as_py()
 
-    def _changed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _transform(self, found: Filtered) -> None:
         """Apply the transforms, without the records that they cannot take."""
-        if self._transforming is None or not len(batch):
-            return batch
-        found = self._transforming(batch)
-        if found.bad:
-            errors = [each.error(self._unit.source) for each in found.bad]
-            if self._job.on_error == "fail":
-                raise errors[0]
-            self._count(bad_records=len(errors))
-            named = pa.array([one.offset for one in found.bad], pa.int64())
-            rows = pc.index_in(named, batch["offset"]).to_pylist()
-            for row, error in zip(rows, errors, strict=True):
-                self._skip(error, batch.slice(row, 1))
-        self._count(filtered=found.filtered)
-        return found.batch
+        if self._transforming is None or not len(found.batch):
+            return
+        before, changed = found.batch, self._transforming(found.batch)
+        found.batch = changed.batch
+        errors = [each.error(self._unit.source) for each in changed.bad]
+        if errors and self._fails:
+            found.error = errors[0]
+            return
+        found.counts["filtered"] += changed.filtered
+        if errors:
+            found.counts["bad_records"] += len(errors)
+            named = pa.array([one.offset for one in changed.bad], pa.int64())
+            rows = pc.index_in(named, before["offset"]).to_pylist()
+            slices = (before.slice(row, 1) for row in rows)
+            found.left += zip(errors, slices, strict=True)
 
-    def _without_giants(
-        self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int
-    ) -> pa.RecordBatch:
+    def _limit(self, found: Filtered, files: Sequence[FileSet], target_max: int) -> None:
         """Leave out the records that the target cannot take."""
+        batch = found.batch
         limit = min(self._job.max_record_bytes, target_max)
         if record_bytes_bound(batch) <= limit:
-            return batch
+            return
         sizes = record_bytes(batch)
         is_giant = pc.greater(sizes, limit)
         if not pc.any(is_giant).as_py():
-            return batch
+            return
         among = files[0].id if len(files) == 1 else f"{len(files)} objects"
         offsets = batch["offset"].filter(is_giant).to_pylist()
-        for offset, size in zip(offsets, sizes.filter(is_giant).to_pylist(), strict=True):
-            error = BadRecordError(
+        errors: list[KbackupError] = [
+            BadRecordError(
                 f"{self._unit.source} offset {offset} in {among}",
                 f"a record of {size} bytes; the limit is {limit}",
                 f"raise max.message.bytes of {self._unit.target.topic}, or --max-record-bytes",
                 offset=offset,
             )
-            if self._job.on_error == "fail":
-                raise error
-            self._skip(error, None)
-        self._count(bad_records=len(offsets))
-        return batch.filter(pc.invert(is_giant))
+            for offset, size in zip(offsets, sizes.filter(is_giant).to_pylist(), strict=True)
+        ]
+        if self._fails:
+            found.error = errors[0]
+            return
+        found.counts["bad_records"] += len(errors)
+        found.left += ((error, None) for error in errors)
+        found.batch = batch.filter(pc.invert(is_giant))
 
 
 def malformed_records(

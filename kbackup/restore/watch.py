@@ -23,7 +23,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Subject, skipped
-from kbackup.restore.resume import chain
+from kbackup.restore.resume import chained
 from kbackup.restore.routing import (
     RoutedRecords,
     Shares,
@@ -400,7 +400,7 @@ class FollowedRoutes:
 
     def _news(self, unit: RestoreUnit) -> RestoreUnit | None:
         """Return what of a partition was not read yet, and forget what is gone."""
-        now = {files.part: chain("", [files]) for files in unit.sets}
+        now = {files.part: chained("", [files]) for files in unit.sets}
         known = self._known.setdefault(unit.source, _Known())
         if any(now.get(one, stamp) != stamp for one, stamp in known.seen.items()):
             self._forget_counts(known)
@@ -416,7 +416,7 @@ class FollowedRoutes:
 
     def _take(self, unit: RestoreUnit, report: Surveyed) -> None:
         known = self._known[unit.source]
-        known.seen |= {files.part: chain("", [files]) for files in unit.sets}
+        known.seen |= {files.part: chained("", [files]) for files in unit.sets}
         shares = dict(known.shares)
         for name, share in report.shares.items():
             shares[name] = added(shares[name], share) if name in shares else share

@@ -53,7 +53,7 @@ def test_every_record_is_restored_once_and_in_order(
     """
     again, end = Restoring(), 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", transaction)
+        patch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", transaction)
         for number, step in enumerate(steps):
             begin, end = max(0, end - step.back), end + step.records
             _sink(again, begin, end, step, folders)
@@ -83,7 +83,7 @@ def test_rows_without_offsets_are_restored_once(
     """
     again, end = Restoring(), 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", transaction)
+        patch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", transaction)
         for number, (records, crash_at) in enumerate(objects):
             again.backup.put("orders", 0, range(end, end + records), views=JSON)
             end += records

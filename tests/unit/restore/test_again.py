@@ -101,7 +101,7 @@ def test_a_restore_that_died_goes_on(
     """
     At every commit, each record comes once and in order, and progress counts what is left.
     """
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(6), range(6, 12), range(12, 18), views=views)
 
     with pytest.raises(CrashError):
@@ -119,7 +119,7 @@ def test_a_task_that_is_tried_again_counts_on(
     """
     What the task had committed whose worker died is part of the same run, and is counted once.
     """
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     plan = again.plan()
     (unit,) = begin(plan, again.cluster, None, exactly_once=True).units  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
     """
     The plan saw the position before it, the task's writer ends the transaction: nothing is twice.
     """
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     with pytest.raises(CrashError):
         again.restore(run="killed", crash_at=3)
@@ -160,7 +160,7 @@ def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
     """
     Two restores at once without the lock write each record once, whoever of them writes it.
     """
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     again.cluster.create_topic("copy_of_orders", 1, 1, {})
     plan = again.plan()

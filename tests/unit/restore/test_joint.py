@@ -308,7 +308,7 @@ def test_a_partition_with_several_transactions_counts_each(
     """
     A small object may hold much; its partition's transactions are as large as others.
     """
-    monkeypatch.setattr(task, "TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 1)
     kafka = Cluster()
     backed_up(kafka, range(5), range(5, 10), range(10, 15))
 
@@ -365,7 +365,7 @@ def test_a_partition_that_was_committed_whole_stays_whole_when_a_later_transacti
     """
     Its report says what it has, though another restore has taken over the partitions after it.
     """
-    monkeypatch.setattr(task, "TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 1)
     kafka = Cluster(lost=frozenset({4}), loss=TakenOverError)
     backed_up(kafka, range(5), range(5, 10), partitions=range(0, PARTITIONS, FENCES))
 

@@ -219,7 +219,7 @@ def test_a_restore_that_died_between_two_parts_of_an_object_goes_on(
     again: Restoring, monkeypatch: pytest.MonkeyPatch, crash_at: int
 ) -> None:
     """Values before and after full records are parts of one object: each is continued by itself."""
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 1)
     again.pace = FewAtOnce(Rate())
     again.backup.put("orders", 0, range(10), range(10, 30), range(30, 34), views=JSON)
     again.backup.put("orders", 0, range(15, 22))

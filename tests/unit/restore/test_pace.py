@@ -70,7 +70,8 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     Each record once and in order, and no transaction that waits comes near its timeout.
     """
     time, longest = Time(), [0.0]
-    monkeypatch.setattr("kbackup.restore.task.monotonic", time)
+    for module in ("task", "transaction"):
+        monkeypatch.setattr(f"kbackup.restore.{module}.monotonic", time)
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(100), range(100, 200), views=views)
     restoring.cluster.create_topic("copy_of_orders", 1, 1, {})

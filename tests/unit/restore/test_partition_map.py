@@ -133,7 +133,7 @@ def test_a_restore_by_key_that_died_goes_on(
     """
     At every commit, in all partitions together: each record comes once, where its key says.
     """
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     more = {} if views == "record" else {"views": views}
     restoring.backup.put("orders", 0, range(6), range(6, 12), **more)
     restoring.backup.put("orders", 1, range(20, 32), **more)

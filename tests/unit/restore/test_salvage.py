@@ -145,7 +145,7 @@ def test_a_restore_that_goes_on_delivers_each_good_record_once(
     """
     A restore killed at any commit goes on behind bad lines with no record lost or twice.
     """
-    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 3)
+    monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 3)
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, ROWS), views=JSON)
     for key in keys:

@@ -10,7 +10,7 @@ from kbackup.config.parsing import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.restore import task
+from kbackup.restore import transaction
 from kbackup.runs import wiring
 from tests.support.target import CrashError, Restoring
 
@@ -239,7 +239,7 @@ def test_a_window_of_blocks_goes_on_and_is_run_again(
     """
     Blocks before the window are not read, and that does not look like rows that are gone.
     """
-    monkeypatch.setattr(task, "TRANSACTION_RECORDS", 3)
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
     layout = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
     properties = {
         "topics.dir": "systest", "file.delim": "-", "filename.offset.zero.pad.width": "12",
