@@ -32,7 +32,7 @@ from kbackup.doctor import Check, doubt
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 from kbackup.events import Event
 from kbackup.runs.history import new_run_id
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:  # imported when the demo runs: ``--help`` needs no clients
     from kbackup.kafka import KafkaSettings

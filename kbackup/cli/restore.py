@@ -15,15 +15,14 @@ import click
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
 from kbackup.errors import ConfigurationError, KbackupError
-from kbackup.events import Event, Plain, Warned
-from kbackup.runs.summary import Summary
+from kbackup.events import Event, Plain, Warned, to_json
+from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbackup.inspect.map import PartitionMap
     from kbackup.inspect.peek import Record
-    from kbackup.inspect.topics import Told
+    from kbackup.inspect.topics import PartitionMap, Told
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -260,7 +259,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
     """
 
     def work(session: Session) -> Event:
-        from kbackup.inspect.thaw import thaw  # noqa: PLC0415
+        from kbackup.inspect.topics import thaw  # noqa: PLC0415
 
         at = OpenedBackup.of(session, "restore thaw")
         at.tell(
@@ -331,8 +330,7 @@ def topics_command(
         parameters["topics"] = topic
 
     def work(session: Session) -> Event:
-        from kbackup.inspect.map import PartitionMap  # noqa: PLC0415
-        from kbackup.inspect.topics import topics  # noqa: PLC0415
+        from kbackup.inspect.topics import PartitionMap, topics  # noqa: PLC0415
 
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
         at = OpenedBackup.of(session, "restore topics")
@@ -382,7 +380,7 @@ def _write_page(
     from kbackup.cli.tables import page  # noqa: PLC0415
 
     moment = clock.rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
-    text = page(place, moment, summary.partitions, [one.to_dict() for one in coverages])
+    text = page(place, moment, summary.partitions, [to_json(one) for one in coverages])
     try:
         files.replace_file(path, text.encode())
     except OSError as error:
@@ -552,7 +550,7 @@ def settle_command(**parameters: Any) -> None:
 
     def work(session: Session) -> Event:
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
-        from kbackup.runs.environment import Environment  # noqa: PLC0415
+        from kbackup.runs.context import Environment  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
@@ -601,7 +599,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
 
 def _restore(session: Session) -> Event:
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
-    from kbackup.runs.environment import Environment  # noqa: PLC0415
+    from kbackup.runs.context import Environment  # noqa: PLC0415
 
     world = Environment.of(session.settings, find_jvm)
     return RestoreRun(session.settings, session.tell, session.stop, world, _agree())()

@@ -23,7 +23,7 @@ from kbackup.config.issues import is_secret
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import Event, Plain, to_json
 from kbackup.runs.context import Stop
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
     from kbackup.naming import Layout
@@ -373,8 +373,8 @@ class OpenedBackup:
 
     def held_up(self, said: "BackupState") -> "dict[TopicPartition, HeldUp]":
         """Return what open transactions held up of the topics that the command is about."""
+        from kbackup.naming.renaming import select  # noqa: PLC0415
         from kbackup.runs import known  # noqa: PLC0415
-        from kbackup.runs.selection import select  # noqa: PLC0415
 
         settings = self.session.settings
         topics = select(said.topics, settings.topics, settings.topics_regex)

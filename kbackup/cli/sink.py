@@ -163,7 +163,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
 
 
 def _sink(session: Session) -> Event:
-    from kbackup.runs.environment import Environment  # noqa: PLC0415
+    from kbackup.runs.context import Environment  # noqa: PLC0415
     from kbackup.sink.maintenance import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 

@@ -24,7 +24,7 @@ from kbackup.cli.terminal import (
     longest_atom,
     size,
 )
-from kbackup.inspect.map import NOTHING, PART, MapState, Stretch, cells
+from kbackup.inspect.topics import NOTHING_KNOWN, PART, MapState, Stretch, cells
 
 Event = Mapping[str, Any]
 
@@ -563,7 +563,7 @@ _MARGIN: Final = 6
 
 _SIGNS: Final = {
     MapState.STORED: "\u2588", MapState.NAMED: "\u2593", PART: "\u2592", MapState.EXPIRED: "\u2591",
-    MapState.REMOVED: "-", MapState.MISSING: "X", MapState.DISPUTED: "?", NOTHING: "\u00b7",
+    MapState.REMOVED: "-", MapState.MISSING: "X", MapState.DISPUTED: "?", NOTHING_KNOWN: "\u00b7",
 }  # fmt: skip
 
 MEANINGS: Final = {
@@ -574,7 +574,7 @@ MEANINGS: Final = {
     MapState.REMOVED: "removed on purpose",
     MapState.MISSING: "MISSING",
     MapState.DISPUTED: "in several objects: a restore is refused",
-    NOTHING: "nothing known",
+    NOTHING_KNOWN: "nothing known",
 }
 """What each kind of cell is called."""
 
@@ -693,7 +693,7 @@ _HEIGHT: Final = 14
 _COLOURS: Final = {
     MapState.STORED: "#2e7d32", MapState.NAMED: "#7cb342", PART: "#c0ca33",
     MapState.EXPIRED: "#9e9e9e", MapState.REMOVED: "#64b5f6",
-    MapState.MISSING: "#d50000", MapState.DISPUTED: "#ff6d00", NOTHING: "none",
+    MapState.MISSING: "#d50000", MapState.DISPUTED: "#ff6d00", NOTHING_KNOWN: "none",
 }  # fmt: skip
 
 _STYLE: Final = """
@@ -805,7 +805,7 @@ def _bar(bar: Bar, named: Any) -> str:
         width = len(list(run))
         first = bar.low + total * at // len(found)
         last = bar.low + total * (at + width) // len(found) - 1
-        if state != NOTHING:
+        if state != NOTHING_KNOWN:
             parts.append(
                 f'<rect x="{at}" width="{width}" height="{_HEIGHT}" fill="{_COLOURS[state]}">'
                 f"<title>{named(first)} to {named(last)}: {MEANINGS[state].lower()}</title></rect>"

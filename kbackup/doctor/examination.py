@@ -20,10 +20,10 @@ from kbackup.doctor.host import FoundJava, avro_reader, disk_space, is_sink, los
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
 from kbackup.kafka import Cluster, Permissions, Topic
 from kbackup.naming import Layout
+from kbackup.naming.renaming import select
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
-from kbackup.runs.selection import select
 from kbackup.stores import Store, open_store
 from kbackup.stores.abilities import Bucket, BucketFacts
 

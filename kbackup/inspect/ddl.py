@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 from kbackup import formats, partitioners
 from kbackup.catalog import listing
@@ -12,11 +12,10 @@ from kbackup.catalog.listing import BackupFile, Catalog
 from kbackup.config import Settings
 from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_table, quoted, text
 from kbackup.errors import ConfigurationError, IncompleteBackupError
-from kbackup.events import Event
 from kbackup.naming import View
+from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.selection import select
 from kbackup.stores import Store
 
 
@@ -248,14 +247,12 @@ class Statement:
         sql: The statement.
     """
 
+    HEAD: ClassVar = {"type": "ddl"}
+
     topic: str
     table: str
     engine: str
     sql: str
-
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {"type": "ddl", **asdict(self)}
 
 
 def statements(

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, ClassVar, Final, NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
     StoreError,
 )
-from kbackup.events import Event
+from kbackup.events import INLINE
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, TimestampType, TopicPartition
@@ -167,17 +167,12 @@ class NamedSchema:
         subjects: Those that it was registered under.
     """
 
-    use: SchemaUse
+    HEAD: ClassVar = {"type": "schema"}
+
+    use: SchemaUse = field(metadata=INLINE)
     state: str
     kind: str | None = None
     subjects: tuple[str, ...] = ()
-
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {
-            "type": "schema", "topic": self.use.topic, "part": self.use.part, "id": self.use.id,
-            "state": self.state, "kind": self.kind, "subjects": list(self.subjects),
-        }  # fmt: skip
 
 
 def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iterator[NamedSchema]:

@@ -38,6 +38,7 @@ from kbackup.catalog.merging import records
 from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
+from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import (
     NO_TIMESTAMP,
@@ -48,7 +49,6 @@ from kbackup.records import (
     TopicPartition,
 )
 from kbackup.runs import known, wiring
-from kbackup.runs.selection import select
 from kbackup.stores import Store, StoreSettings, open_store
 
 CHUNK_BYTES: Final = 64 * 2**20

@@ -1,25 +1,245 @@
-"""``restore topics``: what is in the bucket, a row a partition, from names and the ledger."""
+"""``restore topics`` and ``restore thaw``: what is in the bucket, and what of it can be read.
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Final, Self
+A row a partition, from names and the ledger; a map of its offsets and days, and how to draw that in
+few cells; its directories and schemas; and archived objects, made readable for some days.
+"""
 
-from kbackup import clock
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from itertools import pairwise
+from typing import ClassVar, Final, Self
+
 from kbackup.catalog import listing
+from kbackup.catalog.covered import disputed
 from kbackup.catalog.judged import JudgedPartition
-from kbackup.catalog.listing import BackupFile, Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.listing import (
+    BackupFile,
+    Catalog,
+    FileSet,
+    Listed,
+    frozen,
+    not_in_backup,
+    nothing_there,
+)
 from kbackup.catalog.reading import facts, read
-from kbackup.errors import counted, form
-from kbackup.events import Event, Warned
-from kbackup.inspect.map import PartitionMap, coverage
+from kbackup.errors import ConfigurationError, counted, form
+from kbackup.events import INLINE, Event, Warned, to_json
+from kbackup.formats import FormatOptions
 from kbackup.inspect.peek import NamedSchema, named_schemas
 from kbackup.naming import Layout
+from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
-from kbackup.runs.selection import select
 from kbackup.stores import Store
+from kbackup.stores.abilities import Archive, Tier
+
+
+class MapState(StrEnum):
+    """What became of a range; where several are true of one offset, the first of them counts."""
+
+    MISSING = "missing"
+    """It was stored and is gone, and nobody declared that this was on purpose."""
+
+    DISPUTED = "disputed"
+    """Several objects hold it, and nothing shows how to restore each record once: it is refused."""
+
+    STORED = "stored"
+    """It is in an object whose extent is known."""
+
+    NAMED = "named"
+    """It is between the first offsets of two objects: the extent of the first is not known."""
+
+    EXPIRED = "expired"
+    """The cluster had deleted it before it was backed up."""
+
+    REMOVED = "removed"
+    """It was stored, and removed on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Numbers, from *first* to *last* inclusive, of which one thing is true.
+
+    They are offsets, or days since 1970-01-01.
+    """
+
+    state: MapState
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Days, from *first* to *last* inclusive, of which one thing is true."""
+
+    state: MapState
+    first: str
+    last: str
+
+
+def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Return *stretches* in order and without overlap, neighbours of one state made one."""
+    bounds: dict[int, dict[MapState, int]] = {}
+    for one in stretches:
+        for at, step in ((one.first, 1), (one.last + 1, -1)):
+            steps = bounds.setdefault(at, {})
+            steps[one.state] = steps.get(one.state, 0) + step
+    found: list[Stretch] = []
+    depth = dict.fromkeys(MapState, 0)
+    for at, end in pairwise(sorted(bounds)):
+        for state, step in bounds[at].items():
+            depth[state] += step
+        now = next((state for state, count in depth.items() if count), None)
+        if now is None:
+            continue
+        if found and found[-1].state == now and found[-1].last == at - 1:
+            found[-1] = Stretch(now, found[-1].first, end - 1)
+        else:
+            found.append(Stretch(now, at, end - 1))
+    return tuple(found)
+
+
+PART: Final = "part"
+"""A cell of which some is there, and of the rest nothing is known."""
+
+NOTHING_KNOWN: Final = "nothing"
+"""A cell of which nothing is known."""
+
+_NOT_THERE: Final = (MapState.EXPIRED, MapState.REMOVED)
+
+
+def cells(stretches: Sequence[Stretch], low: int, high: int, width: int) -> list[str]:
+    """Return *low* to *high*, both included, in at most *width* cells of the same size.
+
+    A cell is a `MapState`, `PART` or `NOTHING_KNOWN`.  What is missing shows in its cell, however
+    small it is.
+    """
+    total = high - low + 1
+    count = min(width, total)
+    found, begin = [], 0
+    for at in range(count):
+        first, end = low + total * at // count, low + total * (at + 1) // count
+        while begin < len(stretches) and stretches[begin].last < first:
+            begin += 1
+        states, covered, number = set(), 0, begin
+        while number < len(stretches) and stretches[number].first < end:
+            one = stretches[number]
+            states.add(one.state)
+            covered += min(one.last + 1, end) - max(one.first, first)
+            number += 1
+        found.append(_cell(states, is_full=covered == end - first))
+    return found
+
+
+def _cell(states: set[MapState], *, is_full: bool) -> str:
+    if not states:
+        return NOTHING_KNOWN
+    for alarming in (MapState.MISSING, MapState.DISPUTED):
+        if alarming in states:
+            return alarming
+    if states <= {*_NOT_THERE}:
+        return next(state for state in _NOT_THERE if state in states)
+    if not is_full or states & {*_NOT_THERE}:
+        return PART
+    return MapState.NAMED if MapState.NAMED in states else MapState.STORED
+
+
+def day(number: int) -> str:
+    """Return a day since 1970-01-01 as text, the nearest in years 1 to 9999."""
+    ordinal = date(1970, 1, 1).toordinal() + number
+    return date.fromordinal(min(max(1, ordinal), date.max.toordinal())).isoformat()
+
+
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMap:
+    """One partition.
+
+    Attributes:
+        where: The partition.
+        offsets: By offset, in order, without overlap; of what is between them nothing is known.
+        days: The same by day of record timestamps, in UTC, as far as the ledger knows these.
+    """
+
+    HEAD: ClassVar = {"type": "coverage"}
+
+    where: TopicPartition = field(metadata=INLINE)
+    offsets: tuple[Stretch, ...]
+    days: tuple[Days, ...]
+
+
+def coverage(
+    where: TopicPartition,
+    sets: Sequence[FileSet],
+    ledger: PartitionLedger,
+    gaps: Iterable[Span],
+    present: Container[str],
+    as_of_ms: int | None = None,
+) -> PartitionMap:
+    """Return what is there of one partition.
+
+    Args:
+        where: The partition.
+        sets: Its objects, by start offset.
+        ledger: What the backup says of them.
+        gaps: Offsets that expired before they were backed up.
+        present: Keys of the listing, also those of objects that are not shown.
+        as_of_ms: Nothing that was stored later is missing; None for now.
+    """
+    offsets = [*_stored(sets, ledger)]
+    offsets += [
+        Stretch(MapState.DISPUTED, one.span.start_offset, one.span.end_offset - 1)
+        for one in disputed(sets, ledger)
+    ]
+    offsets += [Stretch(MapState.EXPIRED, gap.start_offset, gap.end_offset - 1) for gap in gaps]
+    there = (ledger.objects.get(file.key) for file in _mains(sets))
+    days = [*_days(MapState.STORED, there)]
+    missing = ledger.missing(present)
+    missed = {entry.key for entry in missing}
+    removed = [
+        entry for key, entry in ledger.objects.items() if key not in present and key not in missed
+    ]
+    for state, entries in ((MapState.MISSING, missing), (MapState.REMOVED, removed)):
+        known = [entry for entry in entries if as_of_ms is None or entry.time <= as_of_ms]
+        offsets += [Stretch(state, entry.first, entry.span.end_offset - 1) for entry in known]
+        days += _days(state, known)
+    told = [Days(one.state, day(one.first), day(one.last)) for one in merged(days)]
+    return PartitionMap(where, merged(offsets), tuple(told))
+
+
+def _mains(sets: Iterable[FileSet]) -> Iterator[BackupFile]:
+    return (files.main for files in sets if files.main is not None)
+
+
+def _stored(sets: Sequence[FileSet], ledger: PartitionLedger) -> Iterator[Stretch]:
+    """Yield what objects hold; a cut accounts for all its offsets, those without a record too."""
+    starts = sorted({files.start_offset for files in sets})
+    following = dict(pairwise(starts))
+    for files in sets:
+        entry = None if files.main is None else ledger.objects.get(files.main.key)
+        start = files.start_offset
+        if entry is None or entry.last is None:
+            yield Stretch(MapState.NAMED, start, following.get(start, start + 1) - 1)
+        elif entry.cut_start is None or entry.next_offset is None:
+            yield Stretch(MapState.STORED, start, entry.last)
+        else:
+            yield Stretch(MapState.STORED, min(start, entry.cut_start), entry.next_offset - 1)
+
+
+def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[Stretch]:
+    for entry in entries:
+        if entry is not None and entry.min_timestamp is not None:
+            last = entry.min_timestamp if entry.max_timestamp is None else entry.max_timestamp
+            yield Stretch(state, entry.min_timestamp // _DAY_MS, last // _DAY_MS)
+
 
 _CODECS: Final = {
     "br": "brotli", "gz": "gzip", "lz4hadoop": "lz4", "lz4raw": "lz4_raw", "lzo": "lzo",
@@ -43,7 +263,9 @@ class StoredPartition:
         newest: When the newest object was stored; None without objects.
     """
 
-    where: TopicPartition
+    HEAD: ClassVar = {"type": "partition"}
+
+    where: TopicPartition = field(metadata=INLINE)
     format: str
     objects: int
     first: int | None
@@ -64,23 +286,9 @@ class StoredPartition:
         records = ends[0][1] if len(sets) == 1 else self.records
         return replace(self, last=max(end for end, _ in ends), records=records)
 
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {"type": "partition", **self.row()}
-
     def row(self) -> Event:
         """Return it as a row of the summary."""
-        return {
-            "topic": self.where.topic,
-            "partition": self.where.partition,
-            "format": self.format,
-            "objects": self.objects,
-            "first": self.first,
-            "last": self.last,
-            "records": self.records,
-            "bytes": self.bytes,
-            "newest": None if self.newest is None else clock.rfc3339(self.newest),
-        }
+        return {name: value for name, value in to_json(self).items() if name != "type"}
 
 
 def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -> StoredPartition:
@@ -131,24 +339,19 @@ class Folder:
 
     Attributes:
         topic: The topic.
-        path: Its segments after the topic's own.
+        directory: Its segments after the topic's own.
+        partitions: How many Kafka partitions its objects are of.
         objects: Number of objects, siblings counted.
         bytes: Their sizes together.
-        partitions: How many Kafka partitions they are of.
     """
 
+    HEAD: ClassVar = {"type": "directory"}
+
     topic: str
-    path: tuple[str, ...]
+    directory: tuple[str, ...]
+    partitions: int
     objects: int
     bytes: int
-    partitions: int
-
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {
-            "type": "directory", "topic": self.topic, "directory": list(self.path),
-            "partitions": self.partitions, "objects": self.objects, "bytes": self.bytes,
-        }  # fmt: skip
 
 
 def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Folder]:
@@ -167,9 +370,9 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
         yield Folder(
             topic,
             tuple(name.split(delimiter)) if name else (),
+            len({each.where.partition for each in among}),
             len(files),
             sum(file.size for file in files),
-            len({each.where.partition for each in among}),
         )
 
 
@@ -277,3 +480,103 @@ def _foreign(found: Catalog) -> Iterator[Warned]:
     if unnamed:
         text = f"{counted(unnamed, 'more object')} {form(unnamed, 'is', 'are')} not ours"
         yield Warned("foreign_object", text)
+
+
+_THAWING_THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """What became of the archived objects of a topic.
+
+    Attributes:
+        topic: The topic; None for what the backup says about itself.
+        asked: Objects asked for now, or that would be.
+        thawing: Objects asked for before and not readable yet.
+        ready: Objects that can be read.
+        bytes: Of the objects asked for.
+        until: When the first of those that are ready cannot be read any more; None without any.
+    """
+
+    HEAD: ClassVar = {"type": "thaw"}
+
+    topic: str | None
+    asked: int
+    thawing: int
+    ready: int
+    bytes: int
+    until: datetime | None
+
+
+def thaw(
+    store: Store,
+    layout: Layout,
+    options: FormatOptions,
+    *,
+    days: int,
+    tier: Tier,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+    partitions: Collection[int] | None = None,
+    only_format: str | None = None,
+    is_dry: bool = False,
+) -> Iterator[Thawed]:
+    """Ask for the archived objects of topics, and of what the backup says about itself.
+
+    Args:
+        store: Where the backup is.
+        layout: How objects are named.
+        options: How objects are read.
+        days: How long they stay readable.
+        tier: How fast to retrieve them.
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+        partitions: Only these of each topic; None for all.
+        only_format: Only objects of this format, and their siblings; None for all.
+        is_dry: Ask for nothing, only count.
+
+    Yields:
+        What became of each topic, by name; the objects of the ledger come first.
+
+    Raises:
+        IncompleteBackupError: If a topic of *names* is not in the backup.
+        ConfigurationError: If the store has no archived objects.
+        StoreError: If the store refuses.
+    """
+    if not isinstance(store, Archive):
+        raise ConfigurationError(
+            "this store has no archived objects", do="only objects in S3 can be archived"
+        )
+    found = listing.list_backup(store, layout, options, topics=names, only_format=only_format)
+    chosen = select(found.topics(), names, pattern)
+    if not chosen:
+        raise nothing_there(layout.topics_dir or "the bucket")
+    missing = next((topic for topic in chosen if topic not in found.topics()), None)
+    if missing is not None:
+        raise not_in_backup(missing, found)
+
+    def files_of(topic: str) -> list[Listed]:
+        return [
+            file
+            for where in found.partitions(topic)
+            if partitions is None or where.partition in partitions
+            for one in found.sets[where]
+            for file in one.files
+        ]
+
+    own: list[Listed] = [*store.list(layout.records_prefix())]
+    for topic, files in (("", own), *((topic, files_of(topic)) for topic in chosen)):
+        cold = frozen(store, files)
+        asked = cold.of("frozen")
+        if not is_dry:
+            with ThreadPoolExecutor(_THAWING_THREADS) as pool:
+                list(pool.map(lambda file: store.thaw(file.key, days, tier), asked))
+        if topic or cold.thaws:
+            yield Thawed(
+                topic or None,
+                len(asked),
+                len(cold.of("thawing")),
+                len(cold.of("ready")),
+                sum(file.size for file in asked),
+                cold.until,
+            )

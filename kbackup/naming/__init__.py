@@ -47,7 +47,6 @@ RECORDS_FOLDER: Final = "_kbackup"
 """Beside ``topics.dir``: run records, gaps and locks."""
 
 _TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "_schemas"})
 
 
 UPLOAD_DATE: Final = "<date>"

@@ -1,4 +1,4 @@
-"""Other names for topics, by the rules of Kafka Connect's ``RegexRouter``.
+"""Which topics are taken, and under which names: by the rules of Connect's ``RegexRouter``.
 
 A name that the regular expression matches as a whole gets the replacement put in for the *first*
 match that a new search from the start finds, which need not be the whole name: ``(.*?)`` matches
@@ -9,13 +9,14 @@ Source: ``org.apache.kafka.connect.transforms.RegexRouter`` (kafka 3.5) and
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kbackup.errors import ConfigurationError, counted
 from kbackup.java.regex import IN_DOUBT, JavaPattern, PatternError, translate
+from kbackup.records import TopicPartition
 
 _PART: Final = re.compile(
     r"(?P<text>[^\\$]+)|\\(?P<escaped>.)"
@@ -23,6 +24,7 @@ _PART: Final = re.compile(
     re.DOTALL,
 )
 _NO_GROUP: Final = "the '$' at character {} begins no reference to a group"
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "_schemas"})
 _OPTIONS: Final = "(--rename-regex, --rename, or transforms.*.regex and .replacement)"
 
 
@@ -146,3 +148,67 @@ def _number(digits: str, group_count: int) -> tuple[int, int]:
             return number, used
         number = longer
     return number, len(digits)
+
+
+def select(available: Collection[str], topics: Collection[str], pattern: str | None) -> list[str]:
+    """Return the topics to work on, sorted.
+
+    Args:
+        available: The names there are.
+        topics: Names asked for; they win over *pattern*, and need not be available.
+        pattern: A Java regular expression that a whole name must match; None with no *topics*
+            selects all.  Neither selects internal topics: those must be named.
+
+    Raises:
+        ConfigurationError: If *pattern* takes too long over a name, or over all of them.
+    """
+    if topics:
+        return sorted(set(topics))
+    names = sorted(name for name in available if not is_internal(name))
+    if pattern is None:
+        return names
+    wanted = translate(pattern)
+    try:
+        return [name for name in names if wanted.matches(name)]
+    except TimeoutError as error:
+        raise ConfigurationError(
+            f"topics.regex {pattern!r} takes longer than it may",
+            f"it took {error}: nested repetitions multiply",
+            "write a simpler expression, or name the topics",
+        ) from error
+
+
+def is_internal(topic: str) -> bool:
+    """Whether *topic* belongs to Kafka or to a service beside it."""
+    return topic.startswith("__") or topic in _INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Under which names a sink stores its topics; plain data.
+
+    Attributes:
+        steps: The ``RegexRouter`` steps in order; none where topics keep their names.
+    """
+
+    steps: tuple[Rename, ...] = ()
+
+    def topic(self, name: str) -> str:
+        """Return the name under which the topic *name* is stored.
+
+        Raises:
+            ConfigurationError: As `Rename` raises it.
+        """
+        return rename(name, self.steps)
+
+    def __call__(self, where: TopicPartition) -> TopicPartition:
+        """Return the name under which a partition is stored; its number stays.
+
+        Raises:
+            ConfigurationError: As `Rename` raises it.
+        """
+        return TopicPartition(self.topic(where.topic), where.partition) if self.steps else where
+
+
+UNROUTED: Final = Routes()
+"""Topics keep their names."""

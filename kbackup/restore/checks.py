@@ -29,9 +29,9 @@ from kbackup.errors import (
     some,
 )
 from kbackup.naming import View, check_topic
+from kbackup.naming.renaming import is_internal
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
-from kbackup.runs.selection import is_internal
 from kbackup.stores import Heads
 
 APPEND_TIME: Final = "append_time"

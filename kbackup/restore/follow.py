@@ -30,8 +30,7 @@ from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
 from kbackup.restore.watch import Asides, BucketWatch, FollowedRoutes, Ready, stamps
 from kbackup.runs import known, wiring
-from kbackup.runs.context import RunContext
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, RunContext
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.engine import TaskOptions

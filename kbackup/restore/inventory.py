@@ -14,10 +14,10 @@ from kbackup.catalog.listing import Catalog, FileSet, nothing_there
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
+from kbackup.naming.renaming import select
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
-from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject
 
 _THREADS: Final = 16

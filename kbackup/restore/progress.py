@@ -33,8 +33,7 @@ from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs import wiring
 from kbackup.runs.position import NOTHING, Done
-from kbackup.runs.report import OfRestore, PartitionReport, Row
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
 
 
 class SkipList:

@@ -24,8 +24,7 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
-from kbackup.runs.context import RunContext, Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Here

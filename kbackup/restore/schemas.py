@@ -29,7 +29,7 @@ from kbackup.events import Event, Tell
 from kbackup.naming import Layout
 from kbackup.restore.plan import RestorePlan
 from kbackup.runs import wiring
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
 

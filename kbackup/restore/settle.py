@@ -14,12 +14,11 @@ from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event, Warned
 from kbackup.kafka import Cluster
-from kbackup.naming.renaming import rename
+from kbackup.naming.renaming import rename, select
 from kbackup.records import TopicIdentity
 from kbackup.runs import known, wiring
 from kbackup.runs.known import BackupState
-from kbackup.runs.selection import select
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
 _LONG_MAX: Final = str(2**63 - 1)

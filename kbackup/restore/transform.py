@@ -32,6 +32,7 @@ from kbackup.errors import (
     form,
 )
 from kbackup.naming import View, check_topic
+from kbackup.naming.renaming import is_internal
 from kbackup.pipeline.convert import Transformed, transformed
 from kbackup.pipeline.rows import BadRecord, by_row
 from kbackup.pipeline.views import COLUMNS, ReadOptions
@@ -46,7 +47,6 @@ from kbackup.records import (
 )
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.runs.dead_letters import CONTEXT, with_headers
-from kbackup.runs.selection import is_internal
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
 

@@ -19,6 +19,7 @@ from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
 from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
+from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
@@ -38,7 +39,6 @@ from kbackup.runs import wiring
 from kbackup.runs.context import growing_s
 from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.known import BackupState
-from kbackup.runs.selection import select
 from kbackup.stores import Store
 
 UNENTERED_S: Final = 300.0

@@ -1,7 +1,8 @@
-"""The frame of every run that writes: lock, plan, tasks, account, record, stop, pauses.
+"""What every run that writes has: its environment, and the order in which things happen to it.
 
-A run is an `RunCommand` within it.  The frame owns what all of them need and the order in which it
-happens, so that a stop, a lost lock and an error end every run in the same way.
+The `Environment` is all that is outside of a run.  A `RunContext` takes the lock, lets a
+`RunCommand` plan and work, and leaves the record, so that a stop, a lost lock and an error end
+every run in the same way.
 """
 
 import logging
@@ -11,18 +12,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, Unpack
 
+from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
 from kbackup.events import Event, Tell, from_json
-from kbackup.kafka import Cluster
+from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
-from kbackup.runs.environment import Environment
 from kbackup.runs.locks import RunLock, lost_lock
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
+from kbackup.spark import engine
 from kbackup.spark.engine import TaskOptions
-from kbackup.spark.settings import NotBegun, R, Task, Timings
-from kbackup.stores import Store, open_store
+from kbackup.spark.jvm import Starting
+from kbackup.spark.settings import EngineSettings, FindJvm, NotBegun, R, Task, Timings
+from kbackup.stores import Store, StoreSettings, open_store
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +110,114 @@ RECORD_S: Final = 20.0
 
 _USAGE: Final = (2, 8)
 """Exit codes of errors that are raised: the run was asked for wrongly, or may not begin."""
+
+
+class RunTasks(Protocol):
+    """Runs a task over units, on Spark or in this process: `engine.run`."""
+
+    def begin(self) -> None:
+        """Get ready in the background, because tasks will probably run.  Idempotent."""
+        ...
+
+    def end(self) -> None:
+        """Release what `begin` started, or tasks kept, and nobody needs any longer."""
+        ...
+
+    def __call__(
+        self,
+        task: Task[R],
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        **manner: Unpack[TaskOptions],
+    ) -> list[R | NotBegun]:
+        """Return all reports.
+
+        Raises:
+            SparkError: If a task cannot run to its end.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a run works with and on.
+
+    Attributes:
+        kafka: The cluster; crosses processes with the tasks.
+        store: Where the backup is; likewise.
+        run_tasks: Runs tasks.
+        clock: The time; likewise.
+    """
+
+    kafka: Connection
+    store: StoreSettings
+    run_tasks: RunTasks
+    clock: Clock
+
+    @classmethod
+    def of(cls, settings: Settings, find_jvm: FindJvm) -> Self:
+        """Return the real world that *settings* describe.
+
+        Args:
+            settings: They name the cluster, the bucket, and Spark's properties.
+            find_jvm: Finds the Java for Spark; called when it is needed.
+
+        Raises:
+            ConfigurationError: If they name no cluster.
+        """
+        return cls(
+            wiring.kafka_settings(settings),
+            wiring.store_settings(settings),
+            OnSpark(settings, find_jvm),
+            SystemClock(),
+        )
+
+
+class OnSpark:
+    """Runs tasks on Spark, as the settings say.
+
+    Args:
+        settings: Spark's properties.
+        find_jvm: Finds a Java; called when Spark is started.
+    """
+
+    def __init__(self, settings: Settings, find_jvm: FindJvm) -> None:
+        self._settings, self._find_jvm = settings, find_jvm
+        self._starting: Starting | None = None
+        self._given: EngineSettings | None = None
+
+    def begin(self) -> None:
+        """Start Spark in the background, until the run has work for it."""
+        if self._starting is None:
+            self._starting = Starting(self._engine_settings)
+
+    def end(self) -> None:
+        """End a Spark that `begin` started and nobody used, or that was kept."""
+        if self._starting is not None:
+            self._starting.drop()
+            self._starting = None
+
+    def _engine_settings(self) -> EngineSettings:
+        if self._given is None:
+            self._given = wiring.engine_settings(self._settings, self._find_jvm())
+        return self._given
+
+    def __call__(
+        self,
+        task: Task[R],
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        **manner: Unpack[TaskOptions],
+    ) -> list[R | NotBegun]:
+        """Run *task* over *units*: `RunTasks`."""
+        given = self._engine_settings()
+        starting, self._starting = self._starting or Starting(lambda: given), None
+        reports = engine.run(task, units, given, hear, stop, starting=starting, **manner)
+        if manner.get("keeps") and reports:
+            self._starting = starting
+        return reports
 
 
 class RunCommand(Protocol):

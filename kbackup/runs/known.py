@@ -36,12 +36,12 @@ from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, Issue, StoreError
 from kbackup.java.regex import PatternError
 from kbackup.naming import Layout
+from kbackup.naming.renaming import select
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.history import RunRecord
 from kbackup.runs.report import HeldUp
-from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16

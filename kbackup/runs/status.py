@@ -15,10 +15,10 @@ from kbackup.catalog.schemas import SchemaIndex
 from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Event
 from kbackup.naming import Layout
+from kbackup.naming.renaming import select
 from kbackup.runs import history, locks
 from kbackup.runs.history import RunRecord
-from kbackup.runs.selection import select
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
 

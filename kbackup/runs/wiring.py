@@ -18,12 +18,12 @@ from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, Layout, View
+from kbackup.naming.renaming import Routes
 from kbackup.pipeline.convert import Compatibility
 from kbackup.pipeline.rotate import OPEN_FILES, Rule, Schedule
 from kbackup.pipeline.route import Affix, AffixKind
 from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
 from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
-from kbackup.runs.selection import Routes
 from kbackup.spark.settings import EngineSettings, Jvm
 from kbackup.stores import StoreSettings
 

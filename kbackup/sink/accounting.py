@@ -23,12 +23,11 @@ from kbackup.events import (
     Warned,
 )
 from kbackup.naming import Layout
+from kbackup.naming.renaming import UNROUTED, Routes
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.locks import Holder, left_to_others
-from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row
-from kbackup.runs.selection import UNROUTED, Routes
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys
 from kbackup.sink.start import Inherited
 

@@ -19,13 +19,13 @@ from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
+from kbackup.naming.renaming import UNROUTED, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment
 from kbackup.runs.known import adopt, listed
-from kbackup.runs.selection import UNROUTED, Routes
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.sink import accounting
 from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.job import SinkUnit

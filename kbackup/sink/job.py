@@ -9,6 +9,7 @@ from kbackup.errors import Issue, TopicChangedError
 from kbackup.events import Event, to_json
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
+from kbackup.naming.renaming import UNROUTED, Routes
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.route import NO_AFFIX, Affix
 from kbackup.pipeline.rows import Nulls
@@ -17,7 +18,6 @@ from kbackup.plugins import Step
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs.position import CommitMetadata, Done, LastObject
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
-from kbackup.runs.selection import UNROUTED, Routes
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
 from kbackup.sink.start import HeldCut

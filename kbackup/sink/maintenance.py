@@ -29,14 +29,13 @@ from kbackup.events import Event, Planned, Tell, to_json
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.naming.places import Place
+from kbackup.naming.renaming import select
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
-from kbackup.runs.context import RunContext, Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked
-from kbackup.runs.selection import select
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.sink import accounting, schemas
 from kbackup.sink.job import recreated
 from kbackup.sink.plan import SinkPartitionPlan, job_of, locked

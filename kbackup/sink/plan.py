@@ -16,14 +16,14 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
+from kbackup.naming.renaming import Routes, select
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import HeldUp
-from kbackup.runs.selection import Routes, select
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.rejects import ErrorPolicy

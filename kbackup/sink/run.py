@@ -16,9 +16,8 @@ from kbackup.events import Event, Plain, Progress, Tell, from_json, to_json
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
-from kbackup.runs.context import Periodic, RunContext, Stop, linked
+from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.environment import Environment
 from kbackup.runs.history import RunRecord
 from kbackup.runs.locks import RunLock
 from kbackup.runs.position import LastObject

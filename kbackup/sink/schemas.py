@@ -36,7 +36,7 @@ from kbackup.errors import RegistryError
 from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
 from kbackup.stores import Store
 

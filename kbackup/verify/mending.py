@@ -30,12 +30,12 @@ from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, counted, form
 from kbackup.events import Warned
 from kbackup.naming import Layout
+from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import BackupState
-from kbackup.runs.selection import select
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
 _RANGE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})-(\d{1,19})", re.ASCII)

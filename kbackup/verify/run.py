@@ -26,13 +26,12 @@ from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, some
 from kbackup.events import Event, Warned
 from kbackup.naming import Layout
+from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.locks import STALE_S, Holder
-from kbackup.runs.report import HeldUp
-from kbackup.runs.selection import select
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.settings import EngineSettings, NotBegun
 from kbackup.stores import RememberedHeads, Store

@@ -43,9 +43,8 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import HEADER, SCHEMA, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
-from kbackup.runs.summary import Summary
+from kbackup.runs.context import Environment, Stop
+from kbackup.runs.report import Summary
 from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.stores.abilities import Archive, Ranges, Thaw, Uploads

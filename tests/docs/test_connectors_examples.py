@@ -15,8 +15,7 @@ import pytest
 from kbackup.clock import SystemClock
 from kbackup.connect.registry.framing import head_of
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load

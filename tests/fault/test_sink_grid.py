@@ -9,8 +9,7 @@ from mypy_boto3_s3 import S3Client
 from s3fault import Action, Fault, S3Faults
 
 from kbackup.clock import SystemClock
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load

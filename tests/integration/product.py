@@ -33,8 +33,7 @@ from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import wiring
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.spark.engine import session
 from kbackup.spark.settings import EngineSettings

@@ -48,15 +48,13 @@ from kbackup.restore.resume import Log, Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
 from kbackup.restore.task import Prefetch
 from kbackup.runs import known, locks, wiring
-from kbackup.runs.context import BEAT_S, Periodic, Stop, linked
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import BEAT_S, Environment, Periodic, Stop, linked
 from kbackup.runs.known import read as read_known
 from kbackup.runs.locks import RunLock
 from kbackup.runs.locks import holders as lock_holders
 from kbackup.runs.position import BackupSource, CommitMetadata, LastObject, Mark
-from kbackup.runs.report import HeldUp
+from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import status
-from kbackup.runs.summary import Summary
 from kbackup.runs.wiring import group as group_of
 from kbackup.runs.wiring import layout as layout_of
 from kbackup.runs.wiring import reading as reading_of

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from kbackup.clock import SystemClock
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load

@@ -12,7 +12,7 @@ from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.verify.mending import Mending
 from kbackup.verify.run import Notes, verify
 from tests.support.hand_clock import HandClock

@@ -6,8 +6,7 @@ from kbackup.clock import SystemClock
 from kbackup.events import Event
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load

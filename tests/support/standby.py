@@ -14,8 +14,7 @@ from kbackup.errors import KbackupError
 from kbackup.events import Event, to_json
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.stores import StoreSettings
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock

@@ -18,7 +18,7 @@ from kbackup.cli.output import schema
 from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import of_run_records
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
 from kbackup.verify.run import Notes, Read, verify
 from kbackup.verify.task import VerifyJob, verify_task

@@ -13,7 +13,7 @@ from kbackup.errors import IncompleteBackupError, TopicChangedError
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, known
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.verify.run import Notes, verify

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.inspect.map import NOTHING, PART, MapState, Stretch, cells, coverage, day, merged
+from kbackup.inspect.topics import (
+    NOTHING_KNOWN,
+    PART,
+    Days,
+    MapState,
+    Stretch,
+    cells,
+    coverage,
+    day,
+    merged,
+)
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
 
@@ -158,7 +168,7 @@ def test_days_are_those_of_the_records() -> None:
 
     found = coverage(ORDERS, sets, said, (), present)
 
-    assert (Stretch(STORED, 2, 3), Stretch(MISSING, 9, 9)) == found.days
+    assert (Days(STORED, day(2), day(3)), Days(MISSING, day(9), day(9))) == found.days
 
 
 STATES = st.sampled_from(list(MapState))
@@ -203,13 +213,13 @@ def test_what_is_missing_is_seen_in_any_width(given: list[Stretch], width: int) 
     [
         pytest.param([(STORED, 0, 9)], [STORED, STORED], id="all"),
         pytest.param([(STORED, 0, 6)], [STORED, PART], id="in part"),
-        pytest.param([(STORED, 0, 4)], [STORED, NOTHING], id="nothing"),
+        pytest.param([(STORED, 0, 4)], [STORED, NOTHING_KNOWN], id="nothing"),
         pytest.param([(STORED, 0, 4), (NAMED, 5, 9)], [STORED, NAMED], id="by names"),
         pytest.param([(NAMED, 0, 1), (STORED, 2, 9)], [NAMED, STORED], id="partly by names"),
         pytest.param(
             [(MapState.EXPIRED, 0, 6), (STORED, 7, 9)], [MapState.EXPIRED, PART], id="expired"
         ),
-        pytest.param([(MapState.REMOVED, 0, 1)], [MapState.REMOVED, NOTHING], id="removed"),
+        pytest.param([(MapState.REMOVED, 0, 1)], [MapState.REMOVED, NOTHING_KNOWN], id="removed"),
         pytest.param([(STORED, 0, 8), (MISSING, 9, 9)], [STORED, MISSING], id="missing"),
     ],
 )

@@ -12,6 +12,7 @@ from kbackup.catalog.schemas import KeptSchema, SchemaUse
 from kbackup.cli.output import schema
 from kbackup.connect.registry import AVRO, RegisteredSchema
 from kbackup.errors import StoreError
+from kbackup.events import to_json
 from kbackup.inspect.peek import NamedSchema, peek
 from kbackup.inspect.topics import topics
 from kbackup.pipeline.views import ReadOptions
@@ -46,7 +47,7 @@ def test_topics_tell_ids_and_subjects(backup: Backup) -> None:
     """
     found = topics(backup.store, backup.layout, ReadOptions(), has_schemas=True)
 
-    told = [one.to_dict() for one in found if isinstance(one, NamedSchema)]
+    told = [to_json(one) for one in found if isinstance(one, NamedSchema)]
     for line in told:
         LINES.validate(line)
     assert [

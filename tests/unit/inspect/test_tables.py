@@ -9,6 +9,7 @@ from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup, batch
 from kbackup import config
 from kbackup.cli.output import schema
 from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.events import to_json
 from kbackup.inspect.ddl import statements
 from kbackup.naming import Layout
 
@@ -24,7 +25,7 @@ def declared(
     """The statement of the only topic."""
     settings = config.load("ddl", options=PLACE | options, files=(), environ={}).settings
     (line,) = statements(settings, backup.store, engine, database)
-    jsonschema.validate(line.to_dict(), schema())
+    jsonschema.validate(to_json(line), schema())
     return line.sql
 
 

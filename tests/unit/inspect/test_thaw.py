@@ -10,8 +10,9 @@ from backup_samples import Backup
 from kbackup.cli.output import schema
 from kbackup.cli.screens import thawing
 from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.events import to_json
 from kbackup.formats import FormatOptions
-from kbackup.inspect.thaw import thaw
+from kbackup.inspect.topics import thaw
 from kbackup.naming import Layout
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.abilities import Thaw
@@ -39,7 +40,7 @@ def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
     """What the command tells."""
     options.setdefault("days", 7)
     options.setdefault("tier", "Standard")
-    events = [one.to_dict() for one in thaw(store, Layout(), FormatOptions(), **options)]
+    events = [to_json(one) for one in thaw(store, Layout(), FormatOptions(), **options)]
     for event in events:
         LINES.validate(event)
     return events

@@ -24,7 +24,7 @@ def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
     """Return the partitions that `topics` tells of, with the backup's own run records."""
     options = {"known": of_run_records(backup.runs)} | options
     found = topics(backup.store, backup.layout, ReadOptions(), **options)
-    return [one.to_dict() for one in found if isinstance(one, StoredPartition)]
+    return [to_json(one) for one in found if isinstance(one, StoredPartition)]
 
 
 def test_a_partition_is_told_from_names_and_run_records() -> None:

@@ -13,8 +13,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.progress import RestoreProgress, SkipList
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
-from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import OfRestore, PartitionReport, Summary
 
 ORDERS = TopicPartition("orders", 0)
 

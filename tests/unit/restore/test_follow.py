@@ -10,9 +10,8 @@ from backup_samples import JSON, SIBLINGS
 from kbackup.errors import StoreError
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
-from kbackup.runs.report import HeldUp
+from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import RESTORE, status
-from kbackup.runs.summary import Summary
 from kbackup.stores.memory import MemoryStore
 from tests.support.standby import Standby, codes
 from tests.support.target import MARKER, CrashError, values

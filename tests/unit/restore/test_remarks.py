@@ -6,7 +6,7 @@ from threading import RLock
 from kbackup.errors import KafkaError, RefusedError
 from kbackup.records import TopicPartition
 from kbackup.restore.progress import Remarks
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 
 
 def test_what_is_set_aside_stands_until_it_goes_on() -> None:

@@ -22,8 +22,7 @@ from kbackup.errors import (
 from kbackup.records import TopicPartition
 from kbackup.restore import routing
 from kbackup.restore.run import RestoreRun
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, Restoring
 from tests.support.telling import telling

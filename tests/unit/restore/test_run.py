@@ -18,8 +18,7 @@ from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.settings import NotBegun

@@ -17,7 +17,7 @@ from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.restore.plan import config_of_copy
 from kbackup.restore.settle import COPY_CONFIG, settle, settled_changes
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.stores import StoreSettings, open_store
 from tests.support.hand_clock import HandClock
 

@@ -14,8 +14,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, KafkaError, StoreError
 from kbackup.events import Event
 from kbackup.kafka import Cluster
-from kbackup.runs.context import RunContext, Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.stores import Store, StoreSettings, open_store
 
 TERM = 15

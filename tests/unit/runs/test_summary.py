@@ -1,6 +1,6 @@
 """The line every command ends with."""
 
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 
 
 def test_what_is_there_is_counted_as_stored() -> None:

@@ -10,8 +10,7 @@ from kbackup.events import Progress, to_json
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport, Summary
 from kbackup.sink.accounting import SinkProgress, plan_topics
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan
 from kbackup.sink.start import Evidence, decide

@@ -21,7 +21,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.dead_letters import CONTEXT
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy, with_context
 from kbackup.sink.task import back_up

@@ -14,8 +14,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, status
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import HeldUp
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store

@@ -12,7 +12,7 @@ from kbackup.cli.output import schema
 from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError
 from kbackup.naming import Layout
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import prune
 from kbackup.stores import StoreSettings
 from kbackup.stores.abilities import UnfinishedUpload

@@ -14,8 +14,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import read
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun

@@ -12,8 +12,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import known
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink import plan as planning
 from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store

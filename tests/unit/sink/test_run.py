@@ -16,8 +16,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import context, history, report, status
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink import entering as sink_newcomers
 from kbackup.sink import follow
 from kbackup.sink import run as running

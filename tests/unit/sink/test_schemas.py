@@ -19,10 +19,9 @@ from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
+from kbackup.runs.report import Summary
 from kbackup.runs.status import status
-from kbackup.runs.summary import Summary
 from kbackup.sink.run import SinkRun
 from kbackup.sink.schemas import SchemaKeeper, begin
 from kbackup.stores import Store, StoreSettings, open_store

@@ -14,8 +14,7 @@ from kbackup.events import Event, ObjectStored, Plain, to_json
 from kbackup.kafka import Position
 from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.records import TopicPartition
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.sink.rejects import ErrorPolicy, Rejects
 from kbackup.sink.run import SinkRun
 from kbackup.sink.spans.lease import DroppedError

@@ -15,8 +15,7 @@ from kbackup.kafka import Position
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import not_stored
 from kbackup.runs import wiring
-from kbackup.runs.context import Stop
-from kbackup.runs.environment import Environment
+from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import BackupState
 from kbackup.runs.known import read as known_of
 from kbackup.sink.run import SinkRun

@@ -11,7 +11,7 @@ from kbackup.naming import Layout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, Span
 from kbackup.runs import history, known
-from kbackup.runs.summary import Summary
+from kbackup.runs.report import Summary
 from kbackup.verify.mending import Acceptance
 from kbackup.verify.run import Notes, verify
 from tests.support.ledgers import (

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.runs.selection import select
+from kbackup.naming.renaming import select
 
 THERE = ["__consumer_offsets", "_schemas", "orders", "payments", "prod.orders"]
 
