@@ -18,6 +18,9 @@ from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 from tests.support.mock_kafka import MockKafka
 from tests.support.registry import FakeRegistry
+from tests.support.timing import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]  # a hook of pytest
 
 _COUNT = itertools.count()
 

@@ -22,6 +22,6 @@ def test_the_promises_hold_for_a_year(seed: int, pytestconfig: pytest.Config) ->
 @pytest.mark.parametrize("seed", range(GATE, NIGHT, EVERY))
 def test_the_promises_hold_for_more_years(seed: int) -> None:
     """
-    The promises hold for five times as many seeds.
+    The promises hold for twenty times as many seeds.
     """
     play_one(seed, *long_script_of(seed))
