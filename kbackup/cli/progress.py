@@ -32,7 +32,6 @@ from kbackup.cli.terminal import (
     duration,
     escape,
     rate,
-    shorten,
     size,
 )
 from kbackup.errors import counted
@@ -320,22 +319,23 @@ class _Column:
 
 
 def _table(rows: list[ProgressRow], now: float, width: int, *, is_restore: bool) -> Table:
+    """Return the rows as a table that fits, without the columns it has no room for."""
     columns = _columns(rows, now, is_restore=is_restore)
-    dropped = 0
-    while (room := _room(columns, width)) < min(columns[0].width, _TOPIC_MIN):
-        if dropped == len(_LEAST_WANTED):
+    least = min(columns[0].width, _TOPIC_MIN)
+    for name in _LEAST_WANTED:
+        if _room(columns, width) >= least:
             break
-        columns = [column for column in columns if column.name != _LEAST_WANTED[dropped]]
-        dropped += 1
+        columns = [column for column in columns if column.name != name]
+    room = _room(columns, width)
     topic = max(3, min(columns[0].width, room))
-    bar = min(_BAR_MAX, _BAR_MIN + max(0, room - topic))
+    widths = {"topic": topic, "bar": min(_BAR_MAX, _BAR_MIN + max(0, room - topic))}
     table = Table(box=RULED, show_edge=False, pad_edge=True, header_style="")
     for column in columns:
-        wide = {"topic": topic, "bar": bar}.get(column.name, column.width)
-        head = shorten(column.head, wide)
-        table.add_column(head, justify=column.justify, width=wide, no_wrap=True)
+        wide = widths.get(column.name, column.width)
+        table.add_column(column.head, justify=column.justify, width=wide, no_wrap=True)
     for index, row in enumerate(rows):
-        table.add_row(*(_cell(column, index, row, topic, bar) for column in columns))
+        cells = (Text(each.cells[index]) if each.name != "bar" else _bar(row) for each in columns)
+        table.add_row(*cells)
     return table
 
 
@@ -345,19 +345,11 @@ def _room(columns: list[_Column], width: int) -> int:
     return width - wide - 3 * len(columns) + 1
 
 
-def _cell(column: _Column, index: int, row: ProgressRow, topic: int, bar: int) -> RenderableType:
-    if column.name == "bar":
-        if row.fraction is None:
-            return Text("-")
-        return ProgressBar(
-            total=1.0,
-            completed=row.fraction,
-            width=bar,
-            complete_style="cyan",  # the default is red, which here would mean a fault
-            finished_style="green",
-        )
-    text = column.cells[index]
-    return Text(shorten(text, topic) if column.name == "topic" else text)
+def _bar(row: ProgressRow) -> RenderableType:
+    if row.fraction is None:
+        return Text("-")
+    # the default style of what is not finished is red, which here would mean a fault
+    return ProgressBar(1.0, row.fraction, complete_style="cyan", finished_style="green")
 
 
 def _columns(rows: list[ProgressRow], now: float, *, is_restore: bool) -> list[_Column]:

@@ -303,10 +303,6 @@ class _Topics(GroupedCommand):
     help="Write the same as one self-contained HTML page.",
 )  # fmt: skip
 @click.option(
-    "--tree", "has_tree", is_flag=True, cls=GroupedOption, group="Output",
-    help="Show the directories that hold each topic's objects.",
-)  # fmt: skip
-@click.option(
     "--schemas", "has_schemas", is_flag=True, cls=GroupedOption, group="Output",
     help="Show the Schema Registry ids and subjects that the records of each topic name.",
 )  # fmt: skip
@@ -320,7 +316,6 @@ def topics_command(
     deep: bool,
     has_map: bool,
     page: Path | None,
-    has_tree: bool,
     has_schemas: bool,
     as_of: str | None,
     **parameters: Any,
@@ -342,7 +337,7 @@ def topics_command(
             only_format=at.only_format,
             deep=deep,
             has_map=has_map or page is not None,
-            has_tree=has_tree,
+            has_directories=session.settings.json_,
             has_schemas=has_schemas,
             as_of_ms=as_of_ms,
             known=known,
@@ -464,7 +459,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
 
 
 def _print_rows(answer: Any, form: str) -> None:
-    from kbackup.cli.tables import Grid, GridColumn  # noqa: PLC0415
+    from kbackup.cli.tables import Listing, of_texts  # noqa: PLC0415
     from kbackup.cli.terminal import OutputStream  # noqa: PLC0415
     from kbackup.inspect import query as writing  # noqa: PLC0415
 
@@ -473,12 +468,8 @@ def _print_rows(answer: Any, form: str) -> None:
         cells = [
             ["NULL" if cell is None else cell for cell in row] for row in writing.text_rows(answer)
         ]
-        columns = [
-            GridColumn(name, "right" if is_number else "left", 0 if is_number else 8)
-            for name, is_number in writing.columns(answer).items()
-        ]
         if cells:
-            Grid(columns, cells).draw(out)
+            Listing(of_texts(writing.columns(answer)), cells).draw(out)
         out.write(counted(len(cells), "row") + "\n")
     else:
         out.write_bytes(writing.as_bytes(answer, form))

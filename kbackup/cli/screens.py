@@ -11,25 +11,15 @@ from rich.text import Text
 
 from kbackup.cli import tables
 from kbackup.cli.progress import warning_text
-from kbackup.cli.tables import (
-    Grid,
-    counted_by_name,
-    is_run,
-    left_out,
-    number,
-    skips,
-    title,
-    total,
-    words,
-)
+from kbackup.cli.tables import Listing, counted_by_name, is_run, left_out, skips, title, total
 from kbackup.cli.terminal import (
     OutputStream,
     count,
     digits,
     duration,
     escape,
-    fold,
     fold_command,
+    hang,
     size,
 )
 from kbackup.errors import LockedError
@@ -85,15 +75,6 @@ def sentence(error: Mapping[str, Any]) -> str:
     """Return an error as one paragraph: what, why and what to do."""
     failed = ": ".join(filter(None, [error.get("what"), error.get("why")]))
     return f"{failed.removesuffix('.')}. {error['do']}" if error.get("do") else failed
-
-
-def hang(title: str, text: str, width: int | None = None) -> str:
-    """Return *text*, escaped line by line, after *title*; further lines hang under the first."""
-    room = None if width is None else max(width - len(title), 1)
-    lines = [line for part in text.splitlines() for line in fold(escape(part.rstrip()), room)] or [
-        ""
-    ]
-    return title + f"\n{' ' * len(title)}".join(lines)
 
 
 def _place(error: Mapping[str, Any], *said: str) -> str:
@@ -238,7 +219,7 @@ _ABSENT: Final = frozenset({"missing_object", "gap"})
 """Findings about what is not there, so that no object read is bad."""
 
 
-def verify_table(partitions: Sequence[Event], findings: Sequence[Event]) -> Grid:
+def verify_table(partitions: Sequence[Event], findings: Sequence[Event]) -> Listing:
     """Return what was found, a row a partition and further lines for further findings."""
     rows: list[list[str]] = []
     for row in partitions:
@@ -248,12 +229,12 @@ def verify_table(partitions: Sequence[Event], findings: Sequence[Event]) -> Grid
         rows += [["", "", "", "", result] for result in results[1:]]
     placed = {(row["topic"], row["partition"]) for row in partitions}
     rows += [
-        [str(finding.get("topic") or "-"), _partition(finding), "", "", _found(finding)]
-        for finding in findings
-        if (finding.get("topic"), finding.get("partition")) not in placed
+        [str(found.get("topic") or "-"), _partition(found), "", "", _found(found)]
+        for found in findings
+        if (found.get("topic"), found.get("partition")) not in placed
     ]
-    columns = [words("topic"), number("p"), number("objects"), number("records"), words("result")]
-    return Grid(columns, rows, headings=2)
+    heads = {"topic": False, "p": True, "objects": True, "records": True, "result": False}
+    return Listing(tables.of_texts(heads), rows)
 
 
 def _partition(finding: Event) -> str:
@@ -312,6 +293,7 @@ def verify_count(summary: Event, partitions: Sequence[Event], findings: Sequence
     return f"{', '.join(parts)}: {', '.join(results)}"
 
 
+_RUNNING: Final = "running: {run} on {host}, since {started}"
 _CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -371,15 +353,15 @@ class Screens:
         else:
             self._print_tables(summary)
         for refusal in refusals:
-            self._print_talk("refused:", refusal, "bold red")
+            self._stderr.hang("refused: ", refusal, "bold red")
         if not self._is_run:  # a run's warnings were log lines
             for warning in self._of("warning") or summary.get("warnings") or ():
-                self._print_talk("warning:", warning_text(warning), "yellow")
+                self._stderr.hang("warning: ", warning_text(warning), "yellow")
         for error in errors:
             print_error(self._stderr, error)
         self._print_next(summary)
         if reason := exit_reason(summary, len(refused)):
-            self._stderr.text("\n".join(fold(reason, self._stderr.width)))
+            self._stderr.paragraph(reason)
 
     def _of(self, kind: str) -> list[Event]:
         return self._events.get(kind, [])
@@ -392,20 +374,20 @@ class Screens:
     def _finish_run(self, summary: Event) -> None:
         if self._of("plan_topic"):
             self._print_plan()
-        self._paragraph(headline(summary))
+        self._stdout.paragraph(headline(summary))
         if (summary.get("topics") or summary.get("partitions")) and not is_idle(summary):
             tables.run_table(summary).draw(self._stdout)
         elif nothing := emptiness(summary):
-            self._paragraph(nothing)
+            self._stdout.paragraph(nothing)
         facts = [f"run {summary['run']}"] if summary.get("run") else []
         if summary.get("seconds") is not None:
             facts.append(f"took {duration(summary['seconds'])}")
         if summary.get("group") and summary.get("records"):
             facts.append(f"offsets committed to group {summary['group']}")
         if facts:
-            self._paragraph("  ".join(facts))
+            self._stdout.paragraph("  ".join(facts))
         for line in restored(summary):
-            self._paragraph(line)
+            self._stdout.paragraph(line)
 
     def _print_plan(self) -> None:
         """Print the plan of a restore once: before the work, or at the end if none was done."""
@@ -413,14 +395,14 @@ class Screens:
             return
         self._is_plan_shown = True
         for line in plan_head(self._start, is_dry=not self._is_run):
-            self._paragraph(line)
+            self._stdout.paragraph(line)
         topics = self._of("plan_topic")
         self._stdout.text("")
         tables.plan_table(topics).draw(self._stdout)
         self._stdout.text("")
-        self._paragraph(tables.plan_count(topics))
+        self._stdout.paragraph(tables.plan_count(topics))
         if planned := self._of("plan_schemas"):
-            self._paragraph(tables.schemas_count(planned))
+            self._stdout.paragraph(tables.schemas_count(planned))
 
     def _print_tables(self, summary: Event) -> None:
         partitions = merged(self._of("partition"), summary.get("partitions") or ())
@@ -431,22 +413,22 @@ class Screens:
                 entries = [entry for plan in self._of("plan") for entry in plan["partitions"]]
                 self._print(tables.sink_plan_table(entries), tables.sink_plan_count(entries))
                 if self._start.get("group"):
-                    self._paragraph(f"positions are kept in group {self._start['group']}")
+                    self._stdout.paragraph(f"positions are kept in group {self._start['group']}")
             case "restore topics":
                 self._print_topics(partitions)
             case "restore verify":
                 found = self._of("finding")
-                grid = verify_table(partitions, found)
-                self._print(grid, verify_count(summary, partitions, found))
+                listing = verify_table(partitions, found)
+                self._print(listing, verify_count(summary, partitions, found))
             case "sink status" | "restore status":
-                grid = tables.status_table(partitions)
-                self._print(grid, count(len(partitions), "partition"))
+                listing = tables.status_table(partitions)
+                self._print(listing, count(len(partitions), "partition"))
                 runs = summary.get("runs") or ()
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
                 for holder in summary.get("running") or ():
-                    self._paragraph("running: {run} on {host}, since {started}".format(**holder))
+                    self._stdout.paragraph(_RUNNING.format(**holder))
             case "sink prune":
-                self._paragraph(pruned(summary))
+                self._stdout.paragraph(pruned(summary))
             case "config show":
                 settings = self._of("setting")
                 self._print(tables.settings_table(settings), count(len(settings), "setting"))
@@ -454,49 +436,36 @@ class Screens:
                 plugins = self._of("plugin")
                 self._print(tables.plugins_table(plugins), count(len(plugins), "plugin"))
             case "doctor" | "config check":
-                self._paragraph(checks_count(self._of("check")))
+                self._stdout.paragraph(checks_count(self._of("check")))
             case _:
-                self._paragraph(headline(summary))
+                self._stdout.paragraph(headline(summary))
 
     def _print_topics(self, partitions: Sequence[Event]) -> None:
         self._print(tables.topics_table(partitions), tables.topics_count(partitions))
-        tables.draw_tree(self._of("directory"), self._stdout)
-        tables.draw(self._of("coverage"), self._stdout)
+        tables.draw_map(self._of("coverage"), self._stdout)
         if found := self._of("schema"):
             self._stdout.text("")
             tables.named_schemas_table(found).draw(self._stdout)
 
-    def _print(self, grid: Grid, counted: str) -> None:
+    def _print(self, listing: Listing, counted: str) -> None:
         """Print a table and its count; no table where it has no rows."""
-        if grid.rows:
-            grid.draw(self._stdout)
+        if listing.rows:
+            listing.draw(self._stdout)
             self._stdout.text("")
-        self._paragraph(counted)
+        self._stdout.paragraph(counted)
 
     def _print_check(self, check: Event) -> None:
-        level = check["level"]
-        head = f"{level:<5} "
-        what = f"{check['area']} {check['name']}: {check['text']}"
-        text = Text(hang(head, what, self._stdout.width))
-        text.stylize(_CHECK_STYLES.get(level, ""), 0, len(level))
-        self._stdout.text(text)
+        level, text = check["level"], f"{check['area']} {check['name']}: {check['text']}"
+        self._stdout.hang(f"{level:<5} ", text, _CHECK_STYLES.get(level, ""))
         if check.get("do"):
-            self._stdout.text(hang("      do: ", check["do"], self._stdout.width))
-
-    def _print_talk(self, lead: str, text: str, style: str) -> None:
-        talk = Text(hang(f"{lead} ", text, self._stderr.width))
-        talk.stylize(style, 0, len(lead))
-        self._stderr.text(talk)
+            self._stdout.hang("      do: ", check["do"])
 
     def _print_next(self, summary: Event) -> None:
         if summary.get("next"):
             is_verify = self._command == "restore verify"
             repair = "to write them again while the cluster still has the records:"
-            self._paragraph(repair if is_verify else "to continue:")
+            self._stdout.paragraph(repair if is_verify else "to continue:")
             self._stdout.text("\n".join(fold_command(escape(summary["next"]), self._stdout.width)))
-
-    def _paragraph(self, text: str) -> None:
-        self._stdout.text("\n".join(fold(escape(text), self._stdout.width)))
 
 
 def told_once(

@@ -1,29 +1,19 @@
 """The tables and maps: from events and summaries to what is drawn, and its line of counts."""
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import groupby, product
-from typing import Any, Final, Literal
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 from rich.box import ROUNDED, Box
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
-from kbackup.cli.terminal import (
-    UNKNOWN,
-    OutputStream,
-    count,
-    digits,
-    duration,
-    escape,
-    fold,
-    longest_atom,
-    size,
-)
+from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
 from kbackup.inspect.topics import NOTHING_KNOWN, PART, MapState, Stretch, cells
 
 Event = Mapping[str, Any]
@@ -39,7 +29,7 @@ def is_run(command: str) -> bool:
     return title(command) in {"sink", "restore"}
 
 
-def left_out(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def left_out(rows: Iterable[Event]) -> dict[str, int]:
     """Return how many records of *rows*, of partitions, the configuration left out, by reason."""
     rows = list(rows)
     counts = {
@@ -47,180 +37,6 @@ def left_out(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         "null values": sum(row.get("nulls_left_out") or 0 for row in rows),
     }
     return {name: number for name, number in counts.items() if number}
-
-
-RULED: Final = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
-"""A line below the head and nothing else."""
-
-_GAPS: Final = (3, 2)
-"""Cells between two columns: better few than folded text."""
-
-_STYLES: Final = {"REFUSED": "bold red", "CORRUPT": "bold red", "MISSING": "bold red"}
-
-
-@dataclass(frozen=True, slots=True)
-class GridColumn:
-    """One column.
-
-    Attributes:
-        head: Its title, which may have several lines.
-        justify: ``right`` for numbers.
-        least: Cells it may be folded to, 0 where its text is not broken into lines.
-        short: A shorter title for a narrow screen, empty for the same.
-        keeps: How much of it a narrow screen shows.
-    """
-
-    head: str
-    justify: Literal["left", "right", "center"] = "left"
-    least: int = 0
-    short: str = ""
-    keeps: Literal["all", "first word", "nothing"] = "all"
-
-    def narrow(self) -> "GridColumn":
-        """Return the column as a narrow screen has it."""
-        head = self.short or self.head
-        return GridColumn(head, self.justify, 0 if self.keeps == "first word" else self.least)
-
-
-def number(head: str, short: str = "") -> GridColumn:
-    """Return a column of numbers."""
-    return GridColumn(head, "right", short=short)
-
-
-def words(head: str, least: int = 8) -> GridColumn:
-    """Return a column of text that may be folded; below *least* cells, blocks read better."""
-    return GridColumn(head, least=least)
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table whose width is not yet decided.
-
-    Attributes:
-        columns: The columns, left to right.
-        rows: A cell a column; foreign text, escaped when it is drawn.
-        total: The last row, set off by a line; None where there is none.
-        headings: Number of first columns that name a row.
-        is_boxed: Drawn with lines around it.
-    """
-
-    columns: Sequence[GridColumn]
-    rows: Sequence[Sequence[str]]
-    total: Sequence[str] | None = None
-    headings: int = 1
-    is_boxed: bool = False
-
-    def draw(self, stream: OutputStream) -> None:
-        """Write the table as wide as it needs, at most as wide as *stream*."""
-        if not (self.draw_table(stream) or self.narrowed().draw_table(stream)):
-            self._draw_blocks(stream, self._cells())
-
-    def draw_table(self, stream: OutputStream) -> bool:
-        """Write it as a table if it fits; return whether it does."""
-        cells = self._cells()
-        spans = [self._span(index, cells) for index in range(len(self.columns))]
-        for folds, gap in product((False, True), _GAPS[:1] if self.is_boxed else _GAPS):
-            # A boxed table has lines at its sides, another a space at each of them.
-            room = stream.width - gap * len(spans) + (-1 if self.is_boxed else gap - 2)
-            if (widths := fitted(spans, room, folds=folds)) is not None:
-                self._draw_table(stream, cells, widths, gap)
-                return True
-        return False
-
-    def narrowed(self) -> "Grid":
-        """Return the grid with short titles, and without what can be spared."""
-        kept = [index for index, column in enumerate(self.columns) if column.keeps != "nothing"]
-
-        def cells(row: Sequence[str]) -> list[str]:
-            firsts = {i for i in kept if self.columns[i].keeps == "first word"}
-            return [row[i].partition(" ")[0] if i in firsts else row[i] for i in kept]
-
-        return replace(
-            self,
-            columns=[self.columns[index].narrow() for index in kept],
-            rows=[cells(row) for row in self.rows],
-            total=None if self.total is None else cells(self.total),
-        )
-
-    def _cells(self) -> list[list[str]]:
-        rows = [*self.rows, *([] if self.total is None else [self.total])]
-        return [[escape(cell) for cell in row] for row in rows]
-
-    def _span(self, index: int, cells: list[list[str]]) -> tuple[int, int]:
-        """Return the least and the natural width of a column."""
-        column = self.columns[index]
-        texts = [*column.head.split("\n"), *(row[index] for row in cells)]
-        natural = max(map(cell_len, texts))
-        if column.least == 0:
-            return natural, natural
-        head = max(map(cell_len, column.head.split()))
-        return min(natural, max([head, column.least, *map(longest_atom, texts)])), natural
-
-    def _draw_table(
-        self, stream: OutputStream, cells: list[list[str]], widths: list[int], gap: int
-    ) -> None:
-        table = Table(
-            box=ROUNDED if self.is_boxed else RULED,
-            show_edge=self.is_boxed,
-            pad_edge=gap == 3,
-            padding=(0, 1) if gap == 3 else (0, 1, 0, 0),
-            header_style="",
-        )
-        heads = [
-            [line for part in column.head.split("\n") for line in fold(part, wide)]
-            for column, wide in zip(self.columns, widths, strict=True)
-        ]
-        tallest = max(map(len, heads))
-        for column, head, wide in zip(self.columns, heads, widths, strict=True):
-            title = "\n".join([""] * (tallest - len(head)) + head)
-            table.add_column(Text(title), justify=column.justify, width=wide, no_wrap=True)
-        for index, row in enumerate(cells):
-            is_last_before_total = self.total is not None and index == len(cells) - 2
-            folded = [
-                _styled("\n".join(fold(cell, wide))) for cell, wide in zip(row, widths, strict=True)
-            ]
-            table.add_row(*folded, end_section=is_last_before_total)
-        with stream.console.capture() as drawn:
-            stream.console.print(table)
-        lines = [line.rstrip() for line in drawn.get().splitlines()]
-        stream.write("\n".join(lines) + "\n")
-
-    def _draw_blocks(self, stream: OutputStream, cells: list[list[str]]) -> None:
-        heads = [column.head.split("\n")[0] for column in self.columns]
-        indent = max(map(cell_len, heads[self.headings :])) + 4
-        room = max(stream.width - indent, 1)
-        for row in cells:
-            name = " ".join(filter(None, row[: self.headings]))
-            stream.text("\n".join(fold(name, stream.width)))
-            for head, cell in zip(heads[self.headings :], row[self.headings :], strict=True):
-                if cell:
-                    lines = f"\n{' ' * indent}".join(fold(cell, room))
-                    stream.text(_styled(f"  {head:<{indent - 2}}{lines}"))
-
-
-def fitted(spans: Sequence[tuple[int, int]], room: int, *, folds: bool) -> list[int] | None:
-    """Return a width for each column, None where together they need more than *room*.
-
-    Args:
-        spans: Least and natural width of each column.
-        room: Cells for all of them.
-        folds: Whether columns may be narrower than natural.
-    """
-    widths = [natural for _, natural in spans]
-    while (excess := sum(widths) - room) > 0:
-        slack = [wide - least for wide, (least, _) in zip(widths, spans, strict=True)]
-        widest = slack.index(max(slack))
-        if not folds or slack[widest] == 0:
-            return None
-        widths[widest] -= min(slack[widest], max(1, excess // len(widths)))
-    return widths
-
-
-def _styled(text: str) -> Text:
-    styled = Text(text)
-    for word, style in _STYLES.items():
-        styled.highlight_words([word], style)
-    return styled
 
 
 def skips(skipped: Mapping[str, int]) -> str:
@@ -243,60 +59,188 @@ def counted_by_name(number: int, name: str) -> str:
     return f"{count(number, nouns.removesuffix('s'))}{of}{rest}"
 
 
-def run_table(summary: Event) -> Grid:
+RULED: Final = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
+"""A line below the head and nothing else."""
+
+_STYLES: Final = {"REFUSED": "bold red", "CORRUPT": "bold red", "MISSING": "bold red"}
+
+_LEAST: Final = 8
+"""Cells that text is folded to at least; where there are fewer, a list reads better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a `Listing`.
+
+    Attributes:
+        head: Its title, which may have several lines.
+        cell: Makes its text of a row.
+        is_number: Not folded, and at the right.
+        is_right: At the right, and folded where it must be.
+        is_spared: Left out where the screen is too narrow for all columns.
+    """
+
+    head: str
+    cell: Callable[[Any], str]
+    is_number: bool = False
+    is_right: bool = False
+    is_spared: bool = False
+
+
+def _numbers(*names: str, **heads: str) -> list[Column]:
+    """Return columns of the numbers of these names; *heads* gives those with another title."""
+    return [
+        Column(head, lambda row, name=name: digits(row.get(name)), is_number=True)  # type: ignore[misc]
+        for name, head in ({name: name for name in names} | heads).items()
+    ]
+
+
+def _texts(*names: str) -> list[Column]:
+    """Return columns of text, with a dash for what is not known."""
+    return [Column(name, lambda row, name=name: _text(row.get(name))) for name in names]  # type: ignore[misc]
+
+
+def of_texts(heads: Mapping[str, bool]) -> list[Column]:
+    """Return columns of rows that are texts already; *heads* says which are of numbers."""
+    return [
+        Column(escape(head), itemgetter(at), is_number)
+        for at, (head, is_number) in enumerate(heads.items())
+    ]
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+_PARTITION: Final = Column("p", lambda row: str(row["partition"]), is_number=True)
+_STATE: Final = Column("state", lambda row: row.get("state") or "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A table whose width is not yet decided.
+
+    Attributes:
+        columns: The columns, left to right.
+        rows: What their cells are made of.
+        total: The last row, a text for each column by its title; None where there is none.
+        is_boxed: Drawn with lines around it.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+    total: Mapping[str, str] | None = None
+    is_boxed: bool = False
+
+    def draw(self, stream: OutputStream) -> None:
+        """Write the table as wide as it needs, at most as wide as *stream*.
+
+        Where that is too narrow, columns that can be spared are left out, then each row becomes a
+        list of ``name value``: no number is ever folded.
+        """
+        spared = [column for column in self.columns if not column.is_spared]
+        for columns in (self.columns, spared):
+            texts = self._texts(columns)
+            if self._least(columns, texts) <= stream.width:
+                stream.draw(self._table(columns, texts))
+                return
+        for row in self._texts(self.columns):
+            stream.draw(self._list(row))
+
+    def _texts(self, columns: Sequence[Column]) -> list[list[str]]:
+        rows = [[escape(column.cell(row)) for column in columns] for row in self.rows]
+        if self.total is not None:
+            rows.append([self.total.get(column.head, "") for column in columns])
+        return rows
+
+    def _least(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> int:
+        """Return how many cells the table needs at least."""
+        widths = []
+        for column, *parts in zip(columns, *texts, strict=True):
+            head = column.head.split("\n")
+            natural = max(map(cell_len, [*head, *parts]))
+            word = max(map(cell_len, column.head.split()))
+            widths.append(natural if column.is_number else min(natural, max(word, _LEAST)))
+        return sum(widths) + (3 if self.is_boxed else 2) * len(widths) + self.is_boxed
+
+    def _table(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> Table:
+        table = Table(
+            box=ROUNDED if self.is_boxed else RULED,
+            show_edge=self.is_boxed,
+            pad_edge=self.is_boxed,
+            padding=(0, 1) if self.is_boxed else (0, 1, 0, 0),
+            header_style="",
+        )
+        for column in columns:
+            table.add_column(
+                Text(column.head),
+                justify="right" if column.is_number or column.is_right else "left",
+                vertical="top",
+                overflow="fold",
+                no_wrap=column.is_number,
+            )
+        for index, row in enumerate(texts):
+            table.add_row(
+                *map(_styled, row),
+                end_section=self.total is not None and index == len(texts) - 2,
+            )
+        return table
+
+    def _list(self, row: Sequence[str]) -> Table:
+        grid = Table.grid("", "", padding=(0, 1, 0, 0))
+        grid.columns[0].no_wrap = True
+        grid.columns[1].overflow = "fold"
+        for column, text in zip(self.columns, row, strict=True):
+            if text:
+                grid.add_row(column.head.split("\n")[0], _styled(text))
+        grid.add_row("")
+        return grid
+
+
+def _styled(text: str) -> Text:
+    styled = Text(text)
+    for word, style in _STYLES.items():
+        styled.highlight_words([word], style)
+    return styled
+
+
+def run_table(summary: Event) -> Listing:
     """Return what a sink or a restore has done, a row a topic."""
     is_restore = title(summary["command"]) == "restore"
     topics = summary.get("topics") or ()
-    offsets = [_offsets(summary, row) for row in topics]
-    has_offsets = any(text != _SEE_JSON for text in offsets)
-    states = ["" if is_restore else without_records(summary, row["topic"]) for row in topics]
-    has_states = any(states)
-    by_rule = [skips(left_out(_of_topic(summary, row))) for row in topics]
-    has_left_out = any(text != "0" for text in by_rule)
-    columns = [words("topic"), *([words("target")] if is_restore else [])]
-    columns += [
-        number("partitions", "parts"),
-        number("records"),
-        *([GridColumn("offsets", keeps="nothing")] if has_offsets else []),
-        number("objects"),
-        number("read" if is_restore else "stored"),
-        GridColumn("skipped", "right", least=8),
-        *([GridColumn("left out", "right", least=8)] if has_left_out else []),
-        *([words("no records")] if has_states else []),
-    ]
-    rows = [
-        [
-            row["topic"],
-            *([row.get("target") or row["topic"]] if is_restore else []),
-            digits(row.get("partitions")),
-            digits(row.get("records")),
-            *([text] if has_offsets else []),
-            digits(row.get("objects")),
-            size(row.get("bytes")),
-            _skipped(row.get("skipped")),
-            *([rule] if has_left_out else []),
-            *([state or "-"] if has_states else []),
-        ]
-        for row, text, state, rule in zip(topics, offsets, states, by_rule, strict=True)
-    ]
-    sums = [
-        "total",
-        *([""] if is_restore else []),
-        digits(total(topics, "partitions")),
-        digits(summary.get("records")),
-        *([""] if has_offsets else []),
-        digits(summary.get("objects")),
-        size(summary.get("bytes_read" if is_restore else "bytes_stored")),
-        _skipped(summary.get("skipped")),
-        *([skips(left_out(summary.get("partitions") or ()))] if has_left_out else []),
-        *([""] if has_states else []),
-    ]
-    return Grid(columns, rows, sums, is_boxed=True)
+    by_rule = {id(row): skips(left_out(_of_topic(summary, row))) for row in topics}
+    states = (
+        {} if is_restore else {id(row): without_records(summary, row["topic"]) for row in topics}
+    )
+    offsets = {id(row): _offsets(summary, row) for row in topics}
+    columns = _texts("topic")
+    if is_restore:
+        columns.append(Column("target", lambda row: row.get("target") or row["topic"]))
+    columns += _numbers("partitions", "records")
+    if any(text != _SEE_JSON for text in offsets.values()):
+        columns.append(Column("offsets", lambda row: offsets[id(row)], is_spared=True))
+    columns += _numbers("objects")
+    stored = "read" if is_restore else "stored"
+    columns.append(Column(stored, lambda row: size(row.get("bytes")), is_number=True))
+    columns.append(Column("skipped", lambda row: _skipped(row.get("skipped")), is_right=True))
+    if any(text != "0" for text in by_rule.values()):
+        columns.append(Column("left out", lambda row: by_rule[id(row)], is_right=True))
+    if any(states.values()):
+        columns.append(Column("no records", lambda row: states[id(row)] or "-"))
+    sums = {
+        "topic": "total",
+        "partitions": digits(total(topics, "partitions")),
+        "records": digits(summary.get("records")),
+        "objects": digits(summary.get("objects")),
+        stored: size(summary.get("bytes_read" if is_restore else "bytes_stored")),
+        "skipped": _skipped(summary.get("skipped")),
+        "left out": skips(left_out(summary.get("partitions") or ())),
+    }
+    return Listing(columns, topics, sums, is_boxed=True)
 
 
 _NOTHING_READ: Final = "no records"
 """The state of a partition with offsets that none of its records has any more."""
-
 
 _WITHOUT: Final = {"empty", "emptied", "up to date", "aborted", "compacted"}
 """Why a partition had nothing to store although nothing was wrong."""
@@ -324,11 +268,9 @@ _SEE_JSON: Final = "see --json"
 
 def _of_topic(summary: Event, topic: Event) -> list[Event]:
     """Return the partitions that are summed in the row *topic*."""
-
-    def place(row: Event) -> tuple[Any, Any]:
-        return row["topic"], row.get("target")
-
-    return [row for row in summary.get("partitions") or () if place(row) == place(topic)]
+    place = topic["topic"], topic.get("target")
+    rows = summary.get("partitions") or ()
+    return [row for row in rows if (row["topic"], row.get("target")) == place]
 
 
 def _offsets(summary: Event, topic: Event) -> str:
@@ -350,33 +292,25 @@ def total(rows: Iterable[Event], name: str) -> int | None:
     return None if None in values else sum(value for value in values if value is not None)
 
 
-def plan_table(topics: Sequence[Event]) -> Grid:
+def _bytes(head: str, name: str = "bytes") -> Column:
+    return Column(head, lambda row: size(row.get(name)), is_number=True)
+
+
+def plan_table(topics: Sequence[Event]) -> Listing:
     """Return what a restore would do, a row a topic."""
-    rows = [
-        [
-            row["source"],
-            row.get("target") or "-",
-            _partitions(row.get("partitions") or {}),
-            digits(row.get("objects")),
-            digits(row.get("records")),
-            size(row.get("bytes")),
-            _action(row),
-        ]
-        for row in topics
-    ]
     columns = [
-        words("source topic"),
-        words("target topic"),
-        GridColumn("partitions\nbackup -> target", "right"),
-        number("objects"),
-        number("records"),
-        number("bytes"),
-        words("action"),
+        Column("source topic", lambda row: row["source"]),
+        Column("target topic", lambda row: row.get("target") or "-"),
+        Column("partitions\nbackup -> target", _partitions, is_number=True),
+        *_numbers("objects", "records"),
+        _bytes("bytes"),
+        Column("action", _action),
     ]
-    return Grid(columns, rows)
+    return Listing(columns, topics)
 
 
-def _partitions(partitions: Mapping[str, int | None]) -> str:
+def _partitions(row: Event) -> str:
+    partitions = row.get("partitions") or {}
     backup, target = partitions.get("backup"), partitions.get("target")
     there = f"(new) {digits(backup)}" if target is None else digits(target)
     return f"{digits(backup)} -> {there}"
@@ -402,23 +336,16 @@ def schemas_count(plans: Sequence[Event]) -> str:
     return f"{count(len(schemas), 'schema')} to register at {plans[0]['registry']}"
 
 
-def sink_plan_table(partitions: Sequence[Event]) -> Grid:
+def sink_plan_table(partitions: Sequence[Event]) -> Listing:
     """Return what a sink would read, a row a partition."""
-    rows = [
-        [
-            row["topic"],
-            str(row["partition"]),
-            digits(row.get("group_offset")),
-            digits(row.get("start")),
-            digits(row.get("end")),
-            digits(_to_read(row)),
-            row.get("state") or "-",
-        ]
-        for row in partitions
+    columns = [
+        *_texts("topic"),
+        _PARTITION,
+        *_numbers(group_offset="group at", start="from", end="end"),
+        Column("to read", lambda row: digits(_to_read(row)), is_number=True),
+        _STATE,
     ]
-    columns = [words("topic"), number("p"), number("group at", "group"), number("from")]
-    columns += [number("end"), number("to read")]
-    return Grid([*columns, words("state")], rows, headings=2)
+    return Listing(columns, partitions)
 
 
 def _to_read(row: Event) -> int | None:
@@ -434,36 +361,17 @@ def sink_plan_count(partitions: Sequence[Event]) -> str:
     return f"{count(len(partitions), 'partition')}, {offsets} to read"
 
 
-def topics_table(partitions: Sequence[Event]) -> Grid:
+def topics_table(partitions: Sequence[Event]) -> Listing:
     """Return what is in the bucket, a row a partition."""
-    rows = [
-        [
-            row["topic"],
-            str(row["partition"]),
-            row.get("format") or UNKNOWN,
-            digits(row.get("objects")),
-            digits(row.get("first")),
-            digits(row.get("last")),
-            digits(row.get("records")),
-            size(row.get("bytes")),
-            _moment(row.get("newest")),
-        ]
-        for row in partitions
-    ]
     columns = [
-        words("topic"),
-        number("p"),
-        words("format"),
-        number("objects", "objs"),
-        number("first"),
+        *_texts("topic"),
+        _PARTITION,
+        Column("format", lambda row: row.get("format") or UNKNOWN),
+        *_numbers("objects", "first", "last", "records"),
+        _bytes("stored"),
+        Column("newest", lambda row: _moment(row.get("newest"))),
     ]
-    columns += [
-        number("last"),
-        number("records"),
-        number("stored"),
-        GridColumn("newest", least=len("2026-11-21 02:00"), keeps="first word"),
-    ]
-    return Grid(columns, rows, headings=2)
+    return Listing(columns, partitions)
 
 
 def _moment(value: int | str | None) -> str:
@@ -492,68 +400,49 @@ def topics_count(partitions: Sequence[Event]) -> str:
     return text
 
 
-def _text(value: Any) -> str:
-    return "-" if value is None else str(value)
-
-
-def status_table(partitions: Sequence[Event]) -> Grid:
+def status_table(partitions: Sequence[Event]) -> Listing:
     """Return how far a sink is, a row a partition."""
-    rows = [
-        [
-            row["topic"],
-            str(row["partition"]),
-            digits(row["committed"]) if row.get("committed") is not None else "none",
-            digits(row.get("lag")),
-            row.get("state") or "-",
-        ]
-        for row in partitions
-    ]
-    columns = [words("topic"), number("p"), number("committed"), number("lag"), words("state")]
-    return Grid(columns, rows, headings=2)
+
+    def committed(row: Event) -> str:
+        return "none" if row.get("committed") is None else digits(row["committed"])
+
+    columns = [*_texts("topic"), _PARTITION, Column("committed", committed, is_number=True)]
+    return Listing([*columns, *_numbers("lag"), _STATE], partitions)
 
 
-def named_schemas_table(schemas: Sequence[Event]) -> Grid:
+def named_schemas_table(schemas: Sequence[Event]) -> Listing:
     """Return the registry schemas that records name, a row a schema."""
-    rows = [
-        [
-            row["topic"], row["part"], str(row["id"]), row["kind"] or row["state"],
-            ", ".join(row["subjects"]) or UNKNOWN,
-        ]
-        for row in schemas
-    ]  # fmt: skip
-    columns = [GridColumn("topic"), GridColumn("part"), number("schema"), GridColumn("kind")]
-    return Grid([*columns, GridColumn("subjects")], rows)
-
-
-def runs_table(runs: Sequence[Event]) -> Grid:
-    """Return how past runs ended, a row a run."""
-    rows = [
-        [
-            row.get("run") or UNKNOWN,
-            row.get("result") or UNKNOWN,
-            _text(row.get("exit_code")),
-            digits(row.get("records")),
-            digits(row.get("objects")),
-            size(row.get("bytes_stored")),
-            duration(row.get("seconds")),
-        ]
-        for row in runs
+    columns = [
+        *_texts("topic", "part"),
+        Column("schema", lambda row: str(row["id"]), is_number=True),
+        Column("kind", lambda row: row["kind"] or row["state"]),
+        Column("subjects", lambda row: ", ".join(row["subjects"]) or UNKNOWN),
     ]
-    columns = [GridColumn("run"), GridColumn("result"), number("exit"), number("records")]
-    return Grid([*columns, number("objects"), number("stored"), number("took")], rows)
+    return Listing(columns, schemas)
 
 
-def settings_table(settings: Sequence[Event]) -> Grid:
+def runs_table(runs: Sequence[Event]) -> Listing:
+    """Return how past runs ended, a row a run."""
+    columns = [
+        Column("run", lambda row: row.get("run") or UNKNOWN),
+        Column("result", lambda row: row.get("result") or UNKNOWN),
+        Column("exit", lambda row: _text(row.get("exit_code")), is_number=True),
+        *_numbers("records", "objects"),
+        _bytes("stored", "bytes_stored"),
+        Column("took", lambda row: duration(row.get("seconds")), is_number=True),
+    ]
+    return Listing(columns, runs)
+
+
+def settings_table(settings: Sequence[Event]) -> Listing:
     """Return the effective configuration, a row a setting."""
-    rows = [[row["name"], _text(row.get("value")), row.get("origin") or "-"] for row in settings]
-    return Grid([words("setting"), words("value"), words("origin")], rows)
+    columns = [Column("setting", lambda row: row["name"]), *_texts("value", "origin")]
+    return Listing(columns, settings)
 
 
-def plugins_table(plugins: Sequence[Event]) -> Grid:
+def plugins_table(plugins: Sequence[Event]) -> Listing:
     """Return what is installed, a row an implementation."""
-    names = ("seam", "name", "class", "package", "version")
-    rows = [[_text(row.get(name)) for name in names] for row in plugins]
-    return Grid([words(name) for name in names], rows, headings=2)
+    return Listing(_texts("seam", "name", "class", "package", "version"), plugins)
 
 
 _WIDEST: Final = 100
@@ -634,7 +523,7 @@ def _number(day: str) -> int:
     return date.fromisoformat(day).toordinal()
 
 
-def draw(events: Sequence[Event], stream: OutputStream) -> None:
+def draw_map(events: Sequence[Event], stream: OutputStream) -> None:
     """Write the maps of all topics, and a legend."""
     width = min(_WIDEST, max(stream.width - _MARGIN - 30, 10))
     seen: set[str] = set()
@@ -666,25 +555,6 @@ def _line(bar: Bar, width: int, stream: OutputStream, ends: str) -> set[str]:
     text.append(f"  {ends}".rstrip())
     stream.text(text)
     return set(found)
-
-
-def draw_tree(directories: Sequence[Event], stream: OutputStream) -> None:
-    """Write the directories of each topic, with what is in them."""
-    for topic, among in groupby(directories, key=lambda event: event["topic"]):
-        tree = Tree(Text(escape(topic)))
-        nodes: dict[tuple[str, ...], Tree] = {(): tree}
-        for event in among:
-            path = tuple(event["directory"])
-            for depth in range(1, len(path) + 1):
-                here = path[:depth]
-                if here not in nodes:
-                    nodes[here] = nodes[here[:-1]].add(Text(escape(here[-1])))
-            nodes[path].label = Text(
-                f"{escape((path or (topic,))[-1])}  {count(event['objects'], 'object')}, "
-                f"{size(event['bytes'])}"
-            )
-        stream.text("")
-        stream.console.print(tree, soft_wrap=True)
 
 
 _CELLS: Final = 500

@@ -16,6 +16,7 @@ Numbers are written as people read them, in grouped digits; JSON and log lines h
 import io
 import os
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from urllib.parse import quote, quote_plus
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from kbackup.errors import form
@@ -163,6 +165,22 @@ class OutputStream(io.TextIOBase):
         """Write lines whose foreign parts are escaped already; none is folded."""
         self.console.print(text, soft_wrap=True)
 
+    def draw(self, table: Table) -> None:
+        """Write a table, without the blanks at the end of its lines."""
+        with self.console.capture() as drawn:
+            self.console.print(table)
+        self.write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+
+    def paragraph(self, text: str) -> None:
+        """Write foreign text in lines that fit."""
+        self.text("\n".join(fold(escape(text), self.width)))
+
+    def hang(self, lead: str, text: str, style: str = "") -> None:
+        """Write foreign text behind *lead*, which has a style, in lines that fit."""
+        hung = Text(hang(lead, text, self.width))
+        hung.stylize(style, 0, len(lead.rstrip()))
+        self.text(hung)
+
     def write(self, text: str) -> int:
         """Write *text* at once, or drop it where nobody reads it."""
         self._pass(self._file, self._encodable(text))
@@ -269,42 +287,21 @@ class Mask:
         return value
 
 
-_ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
-"""The pieces a word may be broken into: whole numbers, and single other characters."""
-
-_PARTS: Final = re.compile(r".+?(?:[/_+:-]|[.,](?!\d)|$)", re.DOTALL)
-"""The pieces a word is broken into first: its parts, each with the punctuation after it."""
-
 _ARGUMENTS: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 
 
 def fold(text: str, width: int | None) -> list[str]:
-    """Return *text* in lines of at most *width* cells, at least one line.
-
-    A number longer than *width* stands in a line of its own and is longer than *width*.
-    """
-    if width is None or cell_len(text) <= width:
+    """Return *text* in lines of at most *width* columns, at least one line."""
+    if width is None:
         return [text]
-    lines = [""]
-    for word in text.split(" "):
-        joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if cell_len(joined) <= width:
-            lines[-1] = joined
-        elif cell_len(word) <= width:
-            lines.append(word)
-        else:
-            lines += _split(word, width)
-    return [line.rstrip() for line in lines if line.strip()] or [""]
+    return textwrap.wrap(text, max(width, 1), break_on_hyphens=False) or [""]
 
 
-def _split(word: str, width: int) -> list[str]:
-    pieces = [""]
-    for part in _PARTS.findall(word):
-        for atom in [part] if cell_len(part) <= width else _ATOMS.findall(part):
-            if pieces[-1] and cell_len(pieces[-1] + atom) > width:
-                pieces.append("")
-            pieces[-1] += atom
-    return pieces
+def hang(lead: str, text: str, width: int | None = None) -> str:
+    """Return *text*, escaped line by line, after *lead*; further lines hang under the first."""
+    room = None if width is None else width - len(lead)
+    lines = [line for part in text.splitlines() for line in fold(escape(part.rstrip()), room)]
+    return lead + f"\n{' ' * len(lead)}".join(lines or [""])
 
 
 def fold_command(command: str, width: int) -> list[str]:
@@ -318,25 +315,3 @@ def fold_command(command: str, width: int) -> list[str]:
             lines.append("")
         lines[-1] = f"{joined} "
     return [line.rstrip() for line in lines]
-
-
-def longest_atom(text: str) -> int:
-    """Return the minimum width of *text* in cells, however it is folded."""
-    return max(map(cell_len, _ATOMS.findall(text)), default=0)
-
-
-def shorten(text: str, width: int) -> str:
-    """Return *text* in at most *width* cells, its middle left out where it is longer."""
-    if cell_len(text) <= width:
-        return text
-    if width < 3:
-        return "…"[:width]
-    head = (width - 1) // 2
-    return f"{_clip(text, head)}…{_clip(text[::-1], width - 1 - head)[::-1]}"
-
-
-def _clip(text: str, width: int) -> str:
-    clipped = text[:width]
-    while cell_len(clipped) > width:
-        clipped = clipped[:-1]
-    return clipped

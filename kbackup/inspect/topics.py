@@ -391,7 +391,7 @@ def topics(
     only_format: str | None = None,
     deep: bool = False,
     has_map: bool = False,
-    has_tree: bool = False,
+    has_directories: bool = False,
     has_schemas: bool = False,
     as_of_ms: int | None = None,
     known: BackupState = NOTHING,
@@ -411,7 +411,7 @@ def topics(
         only_format: Only objects of this format, and their siblings; None for all.
         deep: Learn where each partition ends from its last object.
         has_map: Say which offsets and days of each partition are there.
-        has_tree: Say in which directories the objects of each topic are.
+        has_directories: Say in which directories the objects of each topic are.
         has_schemas: Say which registry schemas the records of each topic name.
         as_of_ms: Only what had been stored before, in ms since the epoch; None for all.
         known: What the backup says about itself.
@@ -455,7 +455,7 @@ def topics(
         if has_map:
             gaps = known.gaps(where)
             yield coverage(where, sets, known.ledger(where), gaps, present, as_of_ms)
-    for topic in chosen if has_tree else ():
+    for topic in chosen if has_directories else ():
         sets = [
             files
             for where in found.partitions(topic)

@@ -13,7 +13,6 @@ WIDTHS = (40, 80, 100, 200)
 
 SPARED = {
     ("restore", 80): ["0", "1999999"],  # the offsets of a topic with one partition
-    ("restore-topics", 80): ["02", "01", "02", "00"],  # the time of day of the newest record
 }
 """What a screen of so many columns leaves out of a table rather than take it apart."""
 

@@ -63,23 +63,11 @@ def test_the_map_draws_each_partition(folder: Path) -> None:
     assert "▓ stored, judging by names alone" == lines[-1]
 
 
-def test_the_tree_shows_directories(folder: Path) -> None:
-    """
-    The tree shows a partitioner's directories without listing every object.
-    """
-    result = topics(folder, "--tree")
-
-    assert 0 == result.exit_code
-    tree = result.stdout[result.stdout.rindex("orders") :]
-    assert re.search(r"├── partition=0  2 objects, .* KiB", tree)
-    assert re.search(r"└── year=2026\n    └── month=11  1 object, .* KiB", tree)
-
-
 def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
     """
-    Scripts get the coverage map and the tree as JSON lines that conform to the schema.
+    Scripts get the coverage map and the directories as JSON lines that conform to the schema.
     """
-    result = topics(folder, "--map", "--tree", "--json")
+    result = topics(folder, "--map", "--json")
 
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     for line in lines:

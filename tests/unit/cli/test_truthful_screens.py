@@ -63,7 +63,7 @@ def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
 
     shown = show(each.command, each.lines[:-1], each.summary).stdout
 
-    assert ["not checkable"] == re.findall(r"legacy .*\?   (.*)", shown)
+    assert ["not checkable"] == re.findall(r"legacy .*\?  (\S.*)", shown)
 
 
 def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
