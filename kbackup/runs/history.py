@@ -4,10 +4,9 @@
 
     _kbackup/runs/2026-11-21T020000Z-7f3a-sink.json      the summary line of one run
     _kbackup/success/5a3c11d2f09b7e46.json               up to when a sink has stored everything
-    _kbackup/gaps/orders/0+1000+1500.5a3c11d2.json       a gap that an earlier version met
 
-Several ``topics.dir`` may share the folder: a run record says which it is of, a gap's name ends
-with a digest of it.  Run records sort by their names, which begin with the time of the start by
+Several ``topics.dir`` may share the folder: a run record says which it is of.  Run records sort by
+their names, which begin with the time of the start by
 the clock of the host that ran; there is no colon in them, for file systems that take none.
 """
 
@@ -21,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Required
 
@@ -33,7 +31,7 @@ from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.events import Event, to_json
 from kbackup.naming import Layout
-from kbackup.records import Span, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Store, put_json
 
@@ -93,7 +91,7 @@ class RunRecord:
 
     @property
     def names(self) -> list[str]:
-        """The topics it was asked for; those of earlier versions may be a pattern."""
+        """The topics that it was asked for."""
         return self.said.get("names") or []
 
     @property
@@ -108,15 +106,9 @@ class RunRecord:
 
     @property
     def pattern(self) -> str | None:
-        """The ``topics.regex`` that a sink was asked for, None where it was given names.
-
-        Records of versions before 0.2 keep it among their names, which may be a topic's as well.
-        """
-        if "topics_regex" in self.said:
-            given = self.said["topics_regex"]
-            return given if isinstance(given, str) else None
-        is_one = len(self.names) == 1 and self.names[0] not in self.topic_settings
-        return str(self.names[0]) if is_one else None
+        """The ``topics.regex`` that a sink was asked for, None where it was given names."""
+        given = self.said.get("topics_regex")
+        return given if isinstance(given, str) else None
 
     @property
     def is_good(self) -> bool:
@@ -155,8 +147,6 @@ class RunRecord:
         run that was not good, what an earlier one said.  A run that matched no topic is not good.
         """
         given = self.said.get("last_success")
-        if self.matched_nothing and self.is_good and given == self.run[:20]:
-            return None  # as versions before 0.2 said
         if "last_success" not in self.said:
             return self.started if self.is_good else None
         try:
@@ -200,9 +190,6 @@ _log: Final = logging.getLogger(__name__)
 
 RECORD_BYTES_MAX: Final = 64 * 2**20
 """A larger run record counts as missing: kbackup did not write it."""
-
-_PAST_MOST: Final = 100
-"""How many run records are asked for a last success: about a day's, at four runs an hour."""
 
 _READERS: Final = 8
 """Run records read side by side, as many as may be in memory; most have a few KB."""
@@ -256,7 +243,6 @@ class _Record(TypedDict, total=False):
 _SHAPE: Final = TypeAdapter(_Record)
 
 _NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
-_GAP: Final = re.compile(r"(\d{1,10})\+(\d{1,19})\+(\d{1,19})\.([0-9a-f]{8})\.json", re.ASCII)
 
 
 def new_run_id(now: datetime) -> str:
@@ -374,22 +360,6 @@ def _seen_further(each: HeldUp) -> tuple[int, int, float]:
     return each.offset, each.end, each.seen
 
 
-def read_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:
-    """Return what `write_success` has left, None where there is nothing that can be read.
-
-    A backup of an earlier version has only run records, of which the newest few are asked.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
-    left = kept_success(store, layout, names)
-    if left is not None:
-        return left
-    past = islice(runs(store, layout, "sink"), _PAST_MOST)
-    times = (one.success for one in past if one.names == list(names))
-    return next((time for time in times if time is not None), None)
-
-
 def kept_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:
     """Return what `write_success` has left for just these names, in this order; one request.
 
@@ -398,22 +368,6 @@ def kept_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime
     """
     left = _read(store, _success_key(layout, names))
     return None if left is None else left.success
-
-
-def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition, list[Span]]:
-    """Return the gaps of *topic* that an earlier version wrote down; one listing, no reads.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
-    prefix = _gaps_prefix(layout, topic)
-    found: dict[TopicPartition, list[Span]] = {}
-    for entry in store.list(prefix):
-        match = _GAP.fullmatch(entry.key.removeprefix(prefix))
-        if match is not None and match.group(4) == _digest(layout.topics_dir):
-            partition, start, end = map(int, match.group(1, 2, 3))
-            found.setdefault(TopicPartition(topic, partition), []).append(Span(start, end))
-    return {where: sorted(spans) for where, spans in sorted(found.items())}
 
 
 def _windows(
@@ -451,10 +405,6 @@ def _success_key(layout: Layout, names: Sequence[str]) -> str:
 
 def _named(command: str) -> str:
     return command.replace(" ", "-")
-
-
-def _gaps_prefix(layout: Layout, topic: str) -> str:
-    return f"{layout.records_prefix()}gaps/{topic}/"
 
 
 def _digest(text: str) -> str:

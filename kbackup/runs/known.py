@@ -67,7 +67,6 @@ class BackupState:
         is_begun: Whether the backup has a ledger at all.
         damage: Files of the ledger that cannot be read, beside those of the topics' own.
         recorded: What run records say of partitions of topics that are not in the ledger.
-        known_gaps: Gaps of such topics.
     """
 
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
@@ -77,7 +76,6 @@ class BackupState:
     is_begun: bool = False
     damage: Sequence[Issue] = ()
     recorded: Mapping[TopicPartition, Sequence[Recorded]] = field(default_factory=dict)
-    known_gaps: Mapping[TopicPartition, Sequence[Span]] = field(default_factory=dict)
     _watched: set[tuple[str, str]] = field(
         init=False, repr=False, compare=False, default_factory=set
     )
@@ -101,11 +99,11 @@ class BackupState:
 
     def gaps(self, where: TopicPartition) -> list[Span]:
         """Return the offsets of a partition that expired before they were backed up."""
-        return sorted({*self.ledger(where).gaps, *self.known_gaps.get(where, ())})
+        return sorted(self.ledger(where).gaps)
 
     def partitions(self) -> set[TopicPartition]:
         """Return every partition that is known, those without any object too."""
-        found = {*self.recorded, *self.known_gaps}
+        found = {*self.recorded}
         for name, entry in self.topics.items():
             count = min(entry.partitions or 0, _PARTITIONS_MOST)
             found |= {TopicPartition(name, at) for at in range(count)}
@@ -167,11 +165,6 @@ class BackupState:
             return self
         said = of_run_records([one.said for one in history.runs(store, layout, "sink")])
         unknown = {one for one in (*topics, *said.earlier) if not self.has_ledger(one)}
-        gaps = {
-            where: spans
-            for name in sorted(unknown)
-            for where, spans in history.known_gaps(store, layout, name).items()
-        }
         fresh = {name: entry for name, entry in said.topics.items() if name in unknown}
         rows = {where: row for where, row in said.recorded.items() if where.topic in unknown}
         return replace(
@@ -180,7 +173,6 @@ class BackupState:
             sinks=[*self.sinks, *said.sinks],
             earlier=frozenset(unknown),
             recorded=rows,
-            known_gaps=gaps,
         )
 
 
@@ -246,15 +238,12 @@ def read_if_allowed(
         return BackupState(damage=(unreadable(layout.records_prefix(), why, error.do),))
 
 
-def of_run_records(
-    records: Sequence[Mapping[str, Any]],
-    known_gaps: Mapping[TopicPartition, Sequence[Span]] | None = None,
-) -> BackupState:
-    """Return what run records, the newest first, and notes of gaps say."""
+def of_run_records(records: Sequence[Mapping[str, Any]]) -> BackupState:
+    """Return what run records, the newest first, say."""
     records = [_as_stored(record) for record in records]
     topics, found, sinks = _topics(records), judging.stored_by_runs(records), _sinks(records)
     earlier = frozenset({*topics, *(where.topic for where in found)})
-    return BackupState(topics, sinks, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
+    return BackupState(topics, sinks, earlier=earlier, recorded=found)
 
 
 def _as_stored(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -407,8 +396,8 @@ def adopt(
 ) -> list[Entry]:
     """Return the rows of a topic that has no ledger yet.
 
-    Its objects with what is stored beside them; what run records say of objects that are gone;
-    and its known gaps.  Costs a HEAD an object.
+    Its objects with what is stored beside them, and what run records say of objects that are gone.
+    Costs a HEAD an object.
 
     Args:
         store: Where the backup is.
@@ -430,9 +419,6 @@ def adopt(
             if finding.is_error and finding.code == "missing_object" and finding.offsets:
                 run = str((finding.more or {}).get("by") or "")
                 rows.append(objects.missing(where, *finding.offsets, run, 0))
-    for where, spans in known.known_gaps.items():
-        if where.topic == topic:
-            rows += (objects.gap(where, span, "", 0) for span in spans)
     return rows
 
 

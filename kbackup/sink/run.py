@@ -102,7 +102,7 @@ class SinkRun:
         """
         self._lock = lock
         try:
-            self._earlier = history.read_success(store, self._frame.layout, self.locks)
+            self._earlier = history.kept_success(store, self._frame.layout, self.locks)
             self._noted = None if self._earlier is None else rfc3339(self._earlier)
             self._back_up(cluster, store)
         except TopicsLockedError:

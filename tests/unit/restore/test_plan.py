@@ -370,11 +370,7 @@ def test_a_sink_watches_what_its_pattern_matches() -> None:
     ("record", "watched"),
     [
         pytest.param({"names": ["pay.*"], "topics_regex": "pay.*"}, True, id="pattern"),
-        pytest.param({"names": ["pay.*"]}, True, id="pattern of an earlier version"),
         pytest.param({"names": ["pay"], "topics_regex": None}, False, id="name"),
-        pytest.param(
-            {"names": ["pay"], "topic_settings": {"pay": {}}}, False, id="name, earlier version"
-        ),
         pytest.param({"names": ["pay.*"], "cluster_id": "another"}, False, id="another cluster"),
         pytest.param({"names": ["ord.*"], "topics_regex": "ord.*"}, False, id="another pattern"),
         pytest.param({"names": ["pay("], "topics_regex": "pay("}, False, id="no pattern"),

@@ -1,7 +1,5 @@
 """Run records and gaps."""
 
-import hashlib
-import io
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from kbackup.errors import StoreError
 from kbackup.naming import Layout
-from kbackup.records import Span, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.runs import history
 from kbackup.runs.history import RunRecord
 from kbackup.stores import Store, StoreSettings
@@ -333,63 +331,6 @@ def test_a_sink_learns_of_its_last_success_in_one_request(
     history.write_success(store, LAYOUT, good)
     script = "ok 503" if expected else "ok"
 
-    found = history.read_success(FaultyStore(script, store), LAYOUT, names)
+    found = history.kept_success(FaultyStore(script, store), LAYOUT, names)
 
     assert expected == (None if found is None else found.isoformat())
-
-
-def test_the_last_success_of_an_earlier_version_is_found_in_its_run_record(
-    store: MemoryStore,
-) -> None:
-    """
-    A backup that has only run records keeps its date, and no more than a day's are read for it.
-    """
-    for hour in range(3, 24):
-        history.write_run(store, LAYOUT, summary(hour, names=["payments"]))
-    history.write_run(store, LAYOUT, summary(names=["orders"]))
-
-    found = history.read_success(store, LAYOUT, ["orders"])
-
-    assert datetime(2026, 11, 21, 2, tzinfo=UTC) == found
-
-
-def write_gap(store: MemoryStore, where: TopicPartition, span: Span) -> None:
-    """Write a gap down as version cf14769 did in ``topics``."""
-    digest = hashlib.sha256(LAYOUT.topics_dir.encode()).hexdigest()[:8]
-    name = f"{where.partition}+{span.start_offset}+{span.end_offset}.{digest}.json"
-    key = f"_kbackup/gaps/{where.topic}/{name}"
-    store.put(key, io.BytesIO(b"{}"), sha256="", metadata={})
-
-
-def test_a_gap_is_known_later(store: MemoryStore) -> None:
-    """
-    What was written down as deleted before it was backed up is known, in order, by partition.
-    """
-    spans = [Span(1000, 1500), Span(90, 100)]
-    for span in spans:
-        write_gap(store, ORDERS_0, span)
-    write_gap(store, TopicPartition("orders", 12), Span(0, 2**63 - 1))
-
-    assert {
-        ORDERS_0: [Span(90, 100), Span(1000, 1500)],
-        TopicPartition("orders", 12): [Span(0, 2**63 - 1)],
-    } == history.known_gaps(store, LAYOUT, "orders")
-
-
-@pytest.mark.parametrize(
-    ("layout", "topic"),
-    [
-        pytest.param(LAYOUT, "orders-2", id="a topic whose name begins alike"),
-        pytest.param(LAYOUT, "order", id="a topic whose name is shorter"),
-        pytest.param(Layout("other"), "orders", id="another topics.dir beside it"),
-        pytest.param(Layout(""), "orders", id="no topics.dir"),
-        pytest.param(Layout("deep/topics"), "orders", id="another folder"),
-    ],
-)
-def test_gaps_of_others_are_not_ours(store: MemoryStore, layout: Layout, topic: str) -> None:
-    """
-    A gap belongs to one topic in one topics.dir.
-    """
-    write_gap(store, ORDERS_0, Span(0, 10))
-
-    assert {} == history.known_gaps(store, layout, topic)

@@ -10,7 +10,7 @@ from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
 
 from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.catalog.ledger.rows import OBJECTS, Entry, entries, table
-from kbackup.catalog.ledger.stream import folder, topic_stream
+from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError, TopicChangedError
 from kbackup.kafka import Position
@@ -280,16 +280,13 @@ def test_the_ledger_knows_a_recreated_topic_when_all_objects_are_gone() -> None:
 
 def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
     """
-    The ledger takes over an earlier version's objects, gaps and what run records say of lost ones,
-    once.
+    The ledger takes over an earlier version's objects and what run records say of lost ones, once.
     """
     backup = Backup()
     keys = backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
     row = {"topic": "orders", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
     record(backup, RUN, {"orders": {"topic_id": "id", "partitions": 1, "config": {}}}, [row])
     backup.store.delete(keys[1])
-    gap = "_kbackup/gaps/orders/0+40+50." + folder(backup.layout)[-9:-1] + ".json"
-    backup.store.put(gap, io.BytesIO(b"{}"), sha256="", metadata={})
 
     begin(backup, cluster(100))
     begin(backup, cluster(100))
@@ -300,7 +297,6 @@ def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
         (entry.cut_start, entry.next_offset, entry.records) for entry in found.objects.values()
     }
     assert [(10, 19)] == [(entry.first, entry.last) for entry in found.missing({*keys})]
-    assert [Span(40, 50)] == found.gaps
     assert 1 == topic_stream(backup.store, backup.layout, "orders", SystemClock()).read().loose
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import record_batches
 
-from kbackup.records import Span, TopicPartition
-from kbackup.runs.known import of_run_records
+from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.records import Span
+from kbackup.runs.known import BackupState
 from kbackup.testing import FaultyStore
 from kbackup.verify.run import Notes
 from tests.support.verified import LAYOUTS, Verified
@@ -185,9 +186,10 @@ def test_a_known_gap_is_explained() -> None:
     backup = Backup()
     backup.run("orders", 0, [0, 1])
     backup.run("orders", 0, [5, 6])
-    gaps = {TopicPartition("orders", 0): [Span(2, 5)]}
+    ledger = TopicLedger({0: PartitionLedger(gaps=[Span(2, 5)])})
 
-    verified = Verified(backup, deep=True, notes=Notes(of_run_records(backup.runs, gaps)))
+    notes = Notes(BackupState(ledgers={"orders": ledger}))
+    verified = Verified(backup, deep=True, notes=notes)
 
     [(code, text)] = verified.notes
     assert ("gap", 0) == (code, verified.exit_code)
