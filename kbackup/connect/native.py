@@ -1,7 +1,6 @@
 """Avro's datums to columns in C, loaded with ctypes; without it, `avro_columns` serves.
 
-Nothing imports it but `kbackup.connect.avro_leaves` and `kbackup.connect.avro_walk`, which call it,
-and `kbackup.doctor.host`, which says whether it is there.
+`avro_columns` and `avro_walk` call it, and `kbackup.doctor.host` says whether it is there.
 """
 
 import ctypes

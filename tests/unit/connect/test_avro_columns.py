@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup import native_build
-from kbackup.connect import avro_columns, avro_leaves, avro_reading, avro_walk, native
+from kbackup.connect import avro_columns, avro_reading, avro_walk, native
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -34,7 +34,7 @@ def decode(request: pytest.FixtureRequest) -> Decode:
     """Both ways from plain values to columns; the first where C can be compiled."""
     if request.param == "native" and native_build.compiler() is None and native.library() is None:
         pytest.skip("there is no C compiler")
-    return avro_leaves.decode if request.param == "native" else avro_columns.by_columns
+    return avro_columns.decode_in_c if request.param == "native" else avro_columns.by_columns
 
 
 @pytest.mark.parametrize(
