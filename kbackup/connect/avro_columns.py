@@ -273,68 +273,32 @@ def by_columns(datums: pa.BinaryArray, text: str) -> pa.Array | None:
 @lru_cache(100)
 def _reader_of(text: str) -> Read | None:
     try:
-        found = json.loads(text)
-        return _Plan().of(found, from_avro(found), "")
-    except (ValueError, KeyError, UnsureError):
+        return _reader(shape_of(text), from_avro(json.loads(text)))
+    except (ValueError, KeyError, TypeError, AttributeError, UnsureError):
         return None
 
 
-class _Plan:
-    """How one schema is read."""
-
-    def __init__(self) -> None:
-        self._named: dict[str, tuple[Any, str]] = {}
-
-    def of(self, found: Any, schema: ConnectSchema, namespace: str) -> Read:
-        """Return the reader of values of the Avro schema *found*, for the Connect *schema*."""
-        if isinstance(found, list):
-            return self._union(found, schema, namespace)
-        if isinstance(found, str) and (named := self._known(found, namespace)) is not None:
-            return self.of(named[0], schema, named[1])
-        kind = found if isinstance(found, str) else found.get("type")
-        if isinstance(kind, (list, dict)):
-            return self.of(kind, schema, namespace)
-        if isinstance(found, dict) and kind in ("record", "enum", "fixed"):
-            return self._named_type(found, kind, schema, namespace)
-        if isinstance(found, dict) and isinstance(kind, str):
-            if (named := self._known(kind, namespace)) is not None:
-                return self.of(named[0], schema, named[1])
-            if kind == "array" and schema.type is Type.ARRAY:
-                item = self.of(found["items"], schema.items, namespace)
-                return _list(item, schema.arrow())
-        read = PLAIN.get(kind)
-        if read is None:
+def _reader(shape: Any, schema: ConnectSchema) -> Read:
+    """Return the reader of values of a shape of `avro_walk.shape_of`."""
+    whole: tuple[Any, ...] = (shape,) if isinstance(shape, str) else shape
+    kind, *parts = whole
+    if kind == "union":
+        if len(parts) != 2 or "null" not in parts:
             raise UnsureError
-        return _cast(read, schema.arrow())
-
-    def _known(self, name: str, namespace: str) -> tuple[Any, str] | None:
-        inner = f"{namespace}.{name}" if namespace and "." not in name else name
-        return self._named.get(inner, self._named.get(name))
-
-    def _named_type(
-        self, found: dict[str, Any], kind: str, schema: ConnectSchema, namespace: str
-    ) -> Read:
-        name: str = found["name"]
-        space = found.get("namespace", namespace)
-        full = name if "." in name or not space else f"{space}.{name}"
-        inner = full.rpartition(".")[0]
-        self._named[full] = found, namespace
-        if kind == "enum":
-            return _enum(pa.array(found["symbols"], pa.string()))
-        if kind == "fixed":
-            if not found["size"]:  # `avro_walk` counts those in lists
-                raise UnsureError
-            return _cast(fixed(found["size"], pa.binary()), schema.arrow())
-        fields = zip(found["fields"], schema.fields, strict=True)
-        return _struct(
-            [self.of(each["type"], field, inner) for each, (_, field) in fields], schema.arrow()
-        )
-
-    def _union(self, branches: list[Any], schema: ConnectSchema, namespace: str) -> Read:
-        if len(branches) != 2 or "null" not in branches:
-            raise UnsureError
-        some = branches.index("null") ^ 1
-        return _optional(self.of(branches[some], schema, namespace), some, schema.arrow())
+        some = parts.index("null") ^ 1
+        return _optional(_reader(parts[some], schema), some, schema.arrow())
+    if kind == "record":
+        fields = zip(parts, schema.fields, strict=True)
+        return _struct([_reader(part, field) for part, (_, field) in fields], schema.arrow())
+    if kind == "enum":
+        return _enum(pa.array(parts, pa.string()))
+    if kind == "fixed" and parts[0]:  # `avro_walk` counts those without bytes
+        return _cast(fixed(parts[0], pa.binary()), schema.arrow())
+    if kind == "array" and schema.type is Type.ARRAY:
+        return _list(_reader(parts[0], schema.items), schema.arrow())
+    if kind not in PLAIN:
+        raise UnsureError
+    return _cast(PLAIN[kind], schema.arrow())
 
 
 def _cast(read: Read, kind: pa.DataType) -> Read:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import json_values, varints
+from kbackup.connect import json_values
 from kbackup.connect.schema import DATE, DECIMAL, ENUM, TIME, TIMESTAMP, UNION, ConnectSchema, Type
 
 MAP_ENTRY: Final = "MapEntry"
@@ -290,7 +290,7 @@ def _union(values: pa.StructArray, schema: ConnectSchema, style: AvroStyle) -> p
     columns = zip(values.flatten(), schema.fields, strict=True)
     found = [
         pc.binary_join_element_wise(
-            varints.signed(pa.array([branch]))[0], _plain(column, field, style), _NOTHING
+            signed_varints(pa.array([branch]))[0], _plain(column, field, style), _NOTHING
         )
         for branch, (column, (_, field)) in enumerate(columns, int(schema.optional))
     ]
@@ -302,9 +302,9 @@ def _plain(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
     """Return the rows of *values* without the branch that marks null."""
     symbols = style.symbols(schema)
     if symbols is not None:
-        return varints.signed(pc.index_in(values, pa.array(symbols, pa.string())))
+        return signed_varints(pc.index_in(values, pa.array(symbols, pa.string())))
     if schema.bits is not None:
-        return varints.signed(values)
+        return signed_varints(values)
     match schema.type:
         case Type.FLOAT32:
             return values.view(pa.binary(4)).cast(pa.binary())
@@ -315,7 +315,7 @@ def _plain(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
         case Type.BYTES if schema.fixed_size is not None:
             return _fixed(values, schema, schema.fixed_size)
         case Type.STRING | Type.BYTES:
-            return _joined([varints.signed(pc.binary_length(values)), values.cast(pa.binary())])
+            return _joined([signed_varints(pc.binary_length(values)), values.cast(pa.binary())])
         case Type.STRUCT:
             columns = json_values.struct_fields(values, schema, fills_defaults=style.fills_defaults)
             fields = [field for _, field in schema.fields]
@@ -355,7 +355,7 @@ def _fixed(values: pa.BinaryArray, schema: ConnectSchema, size: int) -> pa.Binar
 def _blocks(values: pa.ListArray, items: pa.BinaryArray) -> pa.BinaryArray:
     """Return lists of encoded items, each list as one block."""
     lists, lengths = json_values.relisted(values, items)
-    count = pc.if_else(pc.equal(lengths, 0), _NOTHING, varints.signed(lengths))
+    count = pc.if_else(pc.equal(lengths, 0), _NOTHING, signed_varints(lengths))
     found = pc.binary_join_element_wise(count, pc.binary_join(lists, _NOTHING), _ZERO, _NOTHING)
     return _masked(found, values)
 
@@ -370,3 +370,26 @@ def _joined(parts: list[pa.BinaryArray], rows: int = 0) -> pa.BinaryArray:
     if not parts:  # a struct without fields
         return pa.array([b""] * rows, pa.binary())
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def unsigned_varints(left: pa.UInt64Array) -> pa.BinaryArray:
+    """Return each number with seven bits per byte, lowest first; null stays null."""
+    most = pc.max(left).as_py() or 0
+    parts = []
+    for at in range(max(1, -(-most.bit_length() // 7))):
+        rest = pc.shift_right(left, pa.scalar(7, pa.uint64()))
+        more = pc.if_else(pc.greater(rest, 0), pa.scalar(128, pa.uint64()), 0)
+        byte = pc.bit_wise_or(pc.bit_wise_and(left, pa.scalar(127, pa.uint64())), more)
+        part = _BYTES.take(byte)
+        if at:
+            part = pc.if_else(pc.greater(left, 0), part, _NOTHING)
+        parts.append(part)
+        left = rest
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def signed_varints(numbers: pa.Array) -> pa.BinaryArray:
+    """Return each number as `unsigned_varints` does, its sign in the lowest bit."""
+    wide = numbers.cast(pa.int64())
+    doubled = pc.shift_left(wide.view(pa.uint64()), pa.scalar(1, pa.uint64()))
+    return unsigned_varints(pc.if_else(pc.less(wide, 0), pc.bit_wise_not(doubled), doubled))

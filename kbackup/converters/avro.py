@@ -10,15 +10,13 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from kbackup.connect import avro_columns, avro_reading, avro_writing
+from kbackup.connect import avro_columns, avro_reading, avro_writing, registry
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_reading import united
 from kbackup.connect.avro_walk import AVRO as AVRO_DATUMS
 from kbackup.connect.avro_writing import AvroStyle, to_avro
-from kbackup.connect.registry import AVRO, RegisteredSchema
-from kbackup.connect.registry import options as registry
+from kbackup.connect.registry import AVRO, IGNORE_DEFAULTS, RegisteredSchema
 from kbackup.connect.registry.framing import framed
-from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.registered import RequestedSchemas, Under

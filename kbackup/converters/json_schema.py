@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import orjson
 import pyarrow as pa
 
-from kbackup.connect import json_values
+from kbackup.connect import json_values, registry
 from kbackup.connect import schema as connect
 from kbackup.connect.json_schema import (
     FORM,
@@ -21,10 +21,8 @@ from kbackup.connect.json_schema import (
     to_json_schema,
 )
 from kbackup.connect.json_values import InexactError, JsonStyle
-from kbackup.connect.registry import JSON, RegisteredSchema
-from kbackup.connect.registry import options as registry
+from kbackup.connect.registry import IGNORE_DEFAULTS, JSON, RegisteredSchema
 from kbackup.connect.registry.framing import framed
-from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro import SINGLE_UNIONS

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.connect import registry
 from kbackup.connect import schema as connect
-from kbackup.connect.registry import PROTOBUF, RegisteredSchema
-from kbackup.connect.registry import options as registry
+from kbackup.connect.registry import IGNORE_DEFAULTS, PROTOBUF, RegisteredSchema
 from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
-from kbackup.connect.registry.options import IGNORE_DEFAULTS
 from kbackup.converters import registered
 from kbackup.converters.registered import RequestedSchemas, Under
 from kbackup.options import Unsupported, boolean, false, true
@@ -74,7 +73,7 @@ OPTIONS: Final = (
 
 
 if TYPE_CHECKING:
-    from kbackup.connect.protobuf_schema import ProtobufStyle
+    from kbackup.connect.protobuf_reading import ProtobufStyle
     from kbackup.connect.schema import ConnectSchema
 
 
@@ -103,8 +102,8 @@ class ProtobufConverter:
             ConfigurationError: If these settings cannot make a connection to the registry, or
                 Protobuf's libraries are not installed.
         """
-        from kbackup.connect import protobuf_schema  # noqa: F401, PLC0415  (says what is missing)
-        from kbackup.connect.protobuf_schema import ProtobufStyle  # noqa: PLC0415
+        from kbackup.connect import protobuf_reading  # noqa: F401, PLC0415  (says what is missing)
+        from kbackup.connect.protobuf_reading import ProtobufStyle  # noqa: PLC0415
 
         self.asked = RequestedSchemas.of(properties)
         self._fills_defaults = not IGNORE_DEFAULTS.of(properties)
@@ -133,7 +132,7 @@ class ProtobufConverter:
         Raises:
             RegistryError: If the registry does not answer, or refuses the schema.
         """
-        from kbackup.connect import protobuf_plan, protobuf_values  # noqa: PLC0415
+        from kbackup.connect import protobuf_writing  # noqa: PLC0415
 
         if isinstance(column.type, pa.JsonType):
             return registered.only_null(column, "Protobuf")
@@ -141,12 +140,12 @@ class ProtobufConverter:
             return Column(pa.nulls(len(column), pa.binary()))
         try:
             found = connect.of(schema) or connect.of_arrow(column.type)
-            message = protobuf_plan.planned(
+            message = protobuf_writing.planned(
                 replace(found, optional=False), fills_defaults=self._fills_defaults
             )
         except ValueError as problem:
             return registered.no_schema(column, "Protobuf message", problem)
-        bodies = protobuf_values.encode_protobuf(column, message)
+        bodies = protobuf_writing.encode_protobuf(column, message)
         what = "a value has no form in Protobuf"
         why = "a list or a required field in it is null, or it is not a symbol of its enum"
         bad = registered.lost(bodies, column, what, why)
@@ -166,14 +165,14 @@ class ProtobufConverter:
         Raises:
             ValueError: If there is none.
         """
-        from kbackup.connect import protobuf_schema, protobuf_values  # noqa: PLC0415
+        from kbackup.connect import protobuf_reading  # noqa: PLC0415
 
         found = under.of_kind(PROTOBUF)
-        style = self._style or protobuf_schema.ProtobufStyle()
-        file = protobuf_schema.compiled(found.text, found.imports)
-        message = protobuf_schema.message_at(file, message_at(under.message))
-        schema: ConnectSchema = protobuf_schema.from_message(message, style)
-        read = protobuf_values.reader(message, schema, style)
+        style = self._style or protobuf_reading.ProtobufStyle()
+        file = protobuf_reading.compiled(found.text, found.imports)
+        message = protobuf_reading.message_at(file, message_at(under.message))
+        schema: ConnectSchema = protobuf_reading.from_message(message, style)
+        read = protobuf_reading.reader(message, schema, style)
         rows: list[Any] = []
         wrong: dict[int, str] = {}
         # 5.8 us per record of 8 fields, including Arrow, which cannot read Protobuf

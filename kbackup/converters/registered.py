@@ -11,15 +11,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect.registry import RegisteredSchema, Registry, connect, subject
-from kbackup.connect.registry.framing import Frames, alike, unframed
-from kbackup.connect.registry.options import (
+from kbackup.connect.registry import (
     AUTO_REGISTER,
     KEY_STRATEGY,
     URL,
     VALUE_STRATEGY,
+    RegisteredSchema,
+    Registry,
+    connect,
     settings_of,
+    subject,
 )
+from kbackup.connect.registry.framing import Frames, alike, unframed
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import PART, TOPIC
 from kbackup.errors import ConfigurationError, RegistryError

@@ -13,8 +13,7 @@ from typing import Final
 
 from kbackup.config import ConfigIssue, Settings
 from kbackup.config.settings import PLACES
-from kbackup.connect.registry import RegistrySettings, connect
-from kbackup.connect.registry.options import URL, settings_of
+from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
 from kbackup.doctor import Check, doubt, failed
 from kbackup.doctor.host import FoundJava, avro_reader, disk_space, is_sink, losses, spark_checks
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some

@@ -12,8 +12,7 @@ from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.plugin_options import chosen
 from kbackup.config.running import GENERIC
 from kbackup.config.settings import BY_NAME
-from kbackup.connect.registry import RegistrySettings
-from kbackup.connect.registry.options import URL, settings_of
+from kbackup.connect.registry import URL, RegistrySettings, settings_of
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way

@@ -8,7 +8,7 @@ from kbackup.catalog.findings import Finding
 from kbackup.clock import SystemClock
 from kbackup.connect import json_values
 from kbackup.connect import schema as connect
-from kbackup.connect.protobuf_plan import planned
+from kbackup.connect.protobuf_writing import planned
 from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
 from kbackup.converters.numbers import BooleanConverter

@@ -17,16 +17,15 @@ from kbackup.connect import (
     avro_walk,
     avro_writing,
     json_values,
-    protobuf_plan,
-    protobuf_schema,
-    protobuf_values,
+    protobuf_reading,
+    protobuf_writing,
 )
 from kbackup.connect.avro_reading import from_avro
 from kbackup.connect.avro_walk import AVRO
 from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.json_schema import FORM, from_json_schema, to_json_schema
 from kbackup.connect.json_values import JsonStyle
-from kbackup.connect.protobuf_schema import ProtobufStyle, from_message
+from kbackup.connect.protobuf_reading import ProtobufStyle, from_message
 from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, UNION, ConnectSchema, Type
 from kbackup.formats import FormatOptions
 from kbackup.formats.avro import AvroFormat
@@ -285,7 +284,7 @@ OUTER = ConnectSchema(
         ),
     ),
 )
-MESSAGE = protobuf_plan.planned(OUTER)
+MESSAGE = protobuf_writing.planned(OUTER)
 
 
 def distinct(row: dict[str, Any]) -> dict[str, Any]:
@@ -303,10 +302,10 @@ def test_messages_are_those_of_protobufs_own_library(rows: list[dict[str, Any]])
     """
     column = pa.array(rows, OUTER.arrow())
     style = ProtobufStyle(optional_by_keyword=True)
-    descriptor = protobuf_schema.compiled(MESSAGE.text()).message_types_by_name["Outer"]
-    read = protobuf_values.reader(descriptor, from_message(descriptor, style), style)
+    descriptor = protobuf_reading.compiled(MESSAGE.text()).message_types_by_name["Outer"]
+    read = protobuf_reading.reader(descriptor, from_message(descriptor, style), style)
 
-    found = protobuf_values.encode_protobuf(column, MESSAGE)
+    found = protobuf_writing.encode_protobuf(column, MESSAGE)
 
     assert not found.null_count
     again = pa.array([read(body) for body in found.to_pylist()], OUTER.arrow())

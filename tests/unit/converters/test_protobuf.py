@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import message_factory
 
 from kbackup import converters
-from kbackup.connect import protobuf_schema
+from kbackup.connect import protobuf_reading
 from kbackup.connect import schema as connect
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
@@ -122,7 +122,7 @@ def column(*values: bytes | None) -> pa.Array:
 
 def order() -> bytes:
     """Return the bytes of an order, as its producer has them."""
-    found = protobuf_schema.compiled(ORDER).message_types_by_name["Order"]
+    found = protobuf_reading.compiled(ORDER).message_types_by_name["Order"]
     message = message_factory.GetMessageClass(found)(**FULL)
     message.items["k"].name = "i"
     return bytes(message.SerializeToString())
@@ -251,7 +251,7 @@ def test_files_are_found_that_a_schema_imports(registry: FakeRegistry, is_packed
 
         item = 'syntax = "proto3"; message Item { string name = 1; }'
         file = descriptor_pb2.FileDescriptorProto()
-        protobuf_schema.compiled(text, (("a/item.proto", item),)).CopyToProto(file)
+        protobuf_reading.compiled(text, (("a/item.proto", item),)).CopyToProto(file)
         text = base64.b64encode(file.SerializeToString()).decode()
     refers = {"references": [{"name": "a/item.proto", "subject": "item", "version": 1}]}
     schema_id = registry.add("orders-value", text, "PROTOBUF", **refers)

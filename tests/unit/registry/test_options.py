@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from kbackup import config
-from kbackup.connect.registry import subject
-from kbackup.connect.registry.options import settings_of
+from kbackup.connect.registry import settings_of, subject
 from kbackup.errors import ConfigurationError
 
 URL = "schema.registry.url"

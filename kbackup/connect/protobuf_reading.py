@@ -1,29 +1,42 @@
-"""From ``.proto`` text and Protobuf messages to a Kafka Connect schema, as in ``ProtobufData``.
-
-Source: schema-registry, ``ProtobufData``, ``ProtobufDataConfig``.
+"""From ``.proto`` text and Protobuf messages to Connect schemas and columns.
 
 The compiler runs in a separate process, because a registry's text is not trusted, and because the
 compiler writes its errors to a console.  0.25 s per schema, once in a process.
+
+The way back is in `protobuf_writing`.
+
+Source: schema-registry, ``ProtobufData``, ``ProtobufDataConfig``.
 """
 
 import base64
 import binascii
+import datetime as dt
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.descriptor import FieldDescriptor as F
-
+from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
+
+try:
+    import grpc_tools
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.descriptor import FieldDescriptor as F
+    from google.protobuf.message import DecodeError
+except ImportError as problem:
+    raise ConfigurationError(
+        "Protobuf needs libraries that are not installed",
+        str(problem),
+        "pip install 'kbackup[protobuf]'",
+    ) from problem
 
 _OWN: Final = "io.confluent.connect.protobuf"
 ENUM: Final = f"{_OWN}.Enum"
@@ -278,16 +291,6 @@ def _options_class() -> Any:
 _OPTIONS: Final = _options_class()
 
 
-try:
-    import grpc_tools
-    from google.protobuf import descriptor_pb2, descriptor_pool, message
-except ImportError as problem:
-    raise ConfigurationError(
-        "Protobuf needs libraries that are not installed",
-        str(problem),
-        "pip install 'kbackup[protobuf]'",
-    ) from problem
-
 _ROOT: Final = "kbackup_root.proto"
 _SECONDS: Final = 60
 _HEAD: Final = 'syntax = "proto3"; package {};'
@@ -369,7 +372,7 @@ def _packed(text: str) -> Any:
     try:
         data = base64.b64decode(text, validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(data)
-    except (ValueError, binascii.Error, message.DecodeError):
+    except (ValueError, binascii.Error, DecodeError):
         return None
 
 
@@ -406,3 +409,173 @@ def _why(said: str) -> str:
     """Return the compiler's messages about files, without those about its log."""
     lines = [f"line {found}" if found[:1].isdigit() else found for found in _SAID.findall(said)]
     return "; ".join(lines[:3]) or said.strip()[-200:]
+
+
+Read = Callable[[Any], Any]
+"""Turns a value of a message into what `pyarrow.array` accepts."""
+
+_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
+_SCALE_MAX: Final = 10_000
+
+
+@lru_cache(100)
+def reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Callable[[bytes], Any]:
+    """Return the reader for bytes of a message with the descriptor *found* and *schema*.
+
+    Its ``ValueError`` says why bytes are not such a message.
+    """
+    parse = message_factory.GetMessageClass(found).FromString
+    read = (
+        _message_reader(found, schema, style) if schema.type is Type.STRUCT else _unwrapped(found)
+    )
+
+    def of_bytes(body: bytes) -> Any:
+        try:
+            return read(parse(body))
+        except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(str(error) or "it is cut short, or no message at all") from None
+
+    return of_bytes
+
+
+def _message_reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
+    fields = dict(schema.fields)
+    unions = real_oneofs(found)
+    chosen = {each.number for union in unions for each in union.fields}
+    readers: list[tuple[str, Read]] = []
+    for union in unions:
+        name = union_name(union, style)
+        readers.append((name, _union_reader(union, fields[name], style)))
+    plain = [each for each in found.fields if each.number not in chosen]
+    readers += [(each.name, _field_reader(each, fields[each.name], style)) for each in plain]
+
+    def read(value: Any) -> dict[str, Any]:
+        return {name: of(value) for name, of in readers}
+
+    return read
+
+
+def _union_reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
+    fields = dict(schema.fields)
+    readers = {each.name: _value_reader(each, fields[each.name], style) for each in found.fields}
+    name = found.name
+
+    def read(value: Any) -> dict[str, Any] | None:
+        which = value.WhichOneof(name)
+        return None if which is None else {which: readers[which](getattr(value, which))}
+
+    return read
+
+
+def _field_reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
+    """Return the reader of a field, which returns None if it is not set and need not be."""
+    name = found.name
+    if is_map(found):
+        key, item = found.message_type.fields
+        read_key, read_item = (
+            _value_reader(key, schema.keys, style), _value_reader(item, schema.items, style)
+        )  # fmt: skip
+        return lambda value: [
+            (read_key(key), read_item(item)) for key, item in getattr(value, name).items()
+        ]
+    if found.is_repeated:
+        read_one = _value_reader(found, schema.items, style)
+        if read_one is _same:
+            return lambda value: list(getattr(value, name))
+        return lambda value: [read_one(each) for each in getattr(value, name)]
+    read = _value_reader(found, schema, style)
+    if not found.has_presence:
+        return lambda value: read(getattr(value, name))
+    return lambda value: read(getattr(value, name)) if value.HasField(name) else None
+
+
+def _value_reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
+    if found.type == F.TYPE_ENUM:
+        return _same if style.int_enums else _symbol(found.enum_type)
+    if found.type in (F.TYPE_UINT64, F.TYPE_FIXED64):
+        return _signed
+    if schema.bits is not None and schema.bits < 32:
+        return _small(schema.bits)
+    if found.type != F.TYPE_MESSAGE:
+        return _same
+    name = found.message_type.full_name
+    if name == DECIMAL_MESSAGE:
+        return _decimal_reader(schema.scale)
+    if name in _READERS:
+        return _READERS[name]
+    if style.wrapped and name in WRAPPERS:
+        return _unwrapped(found.message_type)
+    return _message_reader(found.message_type, schema, style)
+
+
+def _unwrapped(found: Any) -> Read:
+    is_unsigned = found.full_name == "google.protobuf.UInt64Value"
+    return lambda value: _signed(value.value) if is_unsigned else value.value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _signed(value: int) -> int:
+    """Return the bits of an unsigned number as a signed one, as in Java."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _small(bits: int) -> Read:
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+    def read(value: int) -> int:
+        if not low <= value <= high:
+            raise ValueError(f"{value} is not an int{bits}")
+        return value
+
+    return read
+
+
+def _symbol(found: Any) -> Read:
+    """Read an enum as text; of several symbols with the same number, the first one counts."""
+    symbols: dict[int, str] = {}
+    for value in found.values:
+        symbols.setdefault(value.number, value.name)
+    unknown = f"UNKNOWN_ENUM_VALUE_{found.name}_"
+    return lambda value: symbols.get(value) or f"{unknown}{value}"
+
+
+def _decimal_reader(scale: int) -> Read:
+    def read(value: Any) -> bytes:
+        number = int.from_bytes(value.value, "big", signed=True)
+        shift = scale - value.scale
+        if abs(shift) > _SCALE_MAX:
+            raise ValueError(f"a Decimal has the scale {value.scale}")
+        if shift >= 0:
+            return unscaled(number * 10**shift)
+        whole, rest = divmod(number, 10**-shift)
+        if rest:
+            raise ValueError(f"a Decimal has more digits after its point than {scale}")
+        return unscaled(whole)
+
+    return read
+
+
+def _date(value: Any) -> int:
+    return dt.date(value.year, value.month, value.day).toordinal() - _EPOCH
+
+
+def _time(value: Any) -> int:
+    is_time = 0 <= value.hours < 24 and 0 <= value.minutes < 60 and 0 <= value.seconds < 60
+    if not is_time or not 0 <= value.nanos < 10**9:
+        raise ValueError(
+            f"{value.hours}:{value.minutes}:{value.seconds} and {value.nanos} ns is no time of day"
+        )
+    seconds: int = (value.hours * 60 + value.minutes) * 60 + value.seconds
+    return seconds * 1000 + int(value.nanos) // 1_000_000
+
+
+def _timestamp(value: Any) -> int:
+    if not 0 <= value.nanos < 10**9:
+        raise ValueError(f"a Timestamp has {value.nanos} ns")
+    return int(value.seconds) * 1000 + int(value.nanos) // 1_000_000
+
+
+_READERS: Final = {DATE_MESSAGE: _date, TIME_MESSAGE: _time, TIMESTAMP_MESSAGE: _timestamp}
