@@ -225,15 +225,15 @@ def _chained(seam: str) -> Iterator[str]:
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
     points = project["project"]["entry-points"][f"kbackup.{seam}"].items()
     classes = [EntryPoint(name, value, f"kbackup.{seam}").load() for name, value in points]
-    for found in sorted(classes, key=lambda each: each.class_names):
-        (name, *_) = found.class_names
-        sides = "`, `".join(f"{name}${side.title()}" for side in getattr(found, "sides", ()))
+    for found in sorted(classes, key=lambda each: each.traits.class_names):
+        (name, *_) = found.traits.class_names
+        sides = "`, `".join(f"{name}${side.title()}" for side in found.traits.sides)
         yield f"### {name}\n"
         yield f"`{sides or name}`\n"
         yield f"{_prose(inspect.getdoc(found) or '')}\n"
-        if found.options:
+        if found.traits.options:
             yield "| option | | default |\n|---|---|---|"
-        for option in found.options:
+        for option in found.traits.options:
             default = "required" if option.is_required else repr_of(option.default)
             choices = f" One of `{'`, `'.join(option.choices)}`." if option.choices else ""
             yield f"| `{option.name}` | {option.help}{choices} | {default} |"

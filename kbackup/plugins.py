@@ -35,7 +35,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, Unsupported
@@ -49,6 +49,30 @@ CHAINED: Final = ("transforms", "predicates")
 Their classes declare their options themselves: these follow that name in a file, and are no
 properties of kbackup's.
 """
+
+
+@runtime_checkable
+class ChecksOptions(Protocol):
+    """A plugin's class that can tell more of its options than each of them by itself."""
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any], /) -> None:
+        """Check values of its options, by property, together.
+
+        Raises:
+            ConfigurationError: If they cannot be used; its ``place["property"]`` names one.
+        """
+        ...
+
+
+@runtime_checkable
+class MayBeSchemaless(Protocol):
+    """A converter of which its options decide whether its columns have a schema."""
+
+    @property
+    def is_schemaless(self) -> bool:
+        """Whether its columns have none, as it is configured."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +253,15 @@ def java_class(seam: str, name: str, side: str = "") -> str:
         side: Which of the classes in that class, as for transforms of keys or values.
     """
     found = load(seam, name)
-    package = getattr(found, "java_package", None)
-    if package is None:
+    if not found.traits.java_package:
         return f"{found.__module__}.{found.__qualname__}"
-    return f"{package}.{found.class_names[0]}" + (f"${side.capitalize()}" if side else "")
+    return f"{found.traits.java_package}.{found.traits.class_names[0]}" + (
+        f"${side.capitalize()}" if side else ""
+    )
 
 
 def by_class_name(seam: str, text: str) -> str:
-    """Return the registered name for *text*: a short name, or one of the classes' ``class_names``.
+    """Return the registered name for *text*: a short name, or a ``class_names`` of its traits.
 
     A Java class name of the connectors stands for the implementation that answers to it, with or
     without its package.
@@ -248,7 +273,7 @@ def by_class_name(seam: str, text: str) -> str:
         return text
     simple = re.split(r"[.$]", text)[-1]
     for name in sorted(_points(seam)):
-        if simple in getattr(load(seam, name), "class_names", ()):
+        if simple in load(seam, name).traits.class_names:
             return name
     load(seam, text)  # raises, naming what is installed
     raise AssertionError(text)
@@ -298,18 +323,17 @@ class Step:
     def reads(self) -> frozenset[str]:
         """The sides that must be converted for it: "key", "value"."""
         own = {self.side} & {"key", "value"}
-        return frozenset((*own, *load("transforms", self.plugin).reads))
+        return frozenset((*own, *load("transforms", self.plugin).traits.reads))
 
     @property
     def changes(self) -> frozenset[str]:
         """Those of the sides that it reads which it may change."""
-        reads_only = getattr(load("transforms", self.plugin), "reads_only", False)
-        return frozenset() if reads_only else self.reads
+        return frozenset() if load("transforms", self.plugin).traits.reads_only else self.reads
 
     @property
     def chooses_topics(self) -> bool:
         """Whether it may give the records of one topic different topics."""
-        return bool(getattr(load("transforms", self.plugin), "chooses_topics", False))
+        return bool(load("transforms", self.plugin).traits.chooses_topics)
 
 
 def choose_topics(steps: Iterable[Step]) -> bool:

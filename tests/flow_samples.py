@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 from kbackup_toys import ByValue, Modulo
 
-from kbackup.partitioners import Partitioner
+from kbackup.partitioners import Partitioner, Traits
 from kbackup.partitioners.default import DefaultPartitioner
 from kbackup.partitioners.extractors.record import RecordExtractor
 from kbackup.pipeline.route import route
@@ -23,7 +23,7 @@ WHERE: Final = TopicPartition("orders", 3)
 class Arbitrary:
     """Spreads records over directories as a test draws them: record by record, in turn."""
 
-    class_names: ClassVar[tuple[str, ...]] = ()
+    traits: ClassVar = Traits(())
     directories: tuple[str, ...]
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:  # noqa: ARG002

@@ -6,15 +6,14 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from kbackup_hex_options import UPPER
 
+from kbackup.converters import Traits
 from kbackup.records import Column, Kind, all_bad, row_by_row
 
 
 class HexConverter:
     """``string``, two hexadecimal digits per byte."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("HexConverter",)
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT})
+    traits: ClassVar = Traits(gives=frozenset({Kind.TEXT}), class_names=("HexConverter",))
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Read the option ``upper``: true means ``00FF``."""

@@ -7,11 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kbackup_header_time_options import HEADER
 
+from kbackup.partitioners.extractors import Traits
+
 
 class HeaderTimeExtractor:
     """The last value if the header is repeated; no time if it is missing or not a number."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("HeaderTimeExtractor",)
+    traits: ClassVar = Traits(("HeaderTimeExtractor",))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Read the option ``timestamp.header``."""

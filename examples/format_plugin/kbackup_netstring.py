@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats import FormatOptions, Traits, refuse_view
 from kbackup.naming import View
 from kbackup.records import Bad, Kind, Schema
 
@@ -24,11 +24,11 @@ _ROWS: Final = 1000
 class NetstringFormat:
     """Values, or keys, as netstrings; each batch has one ``binary`` column."""
 
-    class_names: ClassVar[tuple[str, ...]] = ()
-    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
-    splits_at: ClassVar[str] = ""
+    traits: ClassVar = Traits(
+        views=frozenset(_COLUMNS),
+        takes=frozenset({Kind.BYTES}),
+        assumed={View.VALUE: "bytes", View.KEY: "bytes"},
+    )
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.ns``."""
@@ -38,11 +38,7 @@ class NetstringFormat:
         """Whether *extension* is ``.ns``."""
         return extension == ".ns"
 
-    def checks_itself(self, extension: str) -> bool:
-        """Return False: netstrings have no checksum."""
-        return False
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+    def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
         """Refuse null, which a netstring cannot represent."""
         rows = pc.indices_nonzero(values.is_null()).to_pylist()
         return [Bad(row, f"a null {_COLUMNS[view]} cannot be a netstring") for row in rows]
@@ -54,10 +50,6 @@ class NetstringFormat:
         if view not in _COLUMNS:
             raise refuse_view("netstring", view)
         return NetstringWriter(file, _COLUMNS[view])
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
-        """Return nothing: the file has no place for metadata."""
-        return {}
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions

@@ -7,22 +7,18 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from kbackup_bucket_options import COUNT
 
+from kbackup.partitioners import Traits
 from kbackup.records import TopicPartition
 
 
 class BucketPartitioner:
     """The key determines the directory; null keys go to ``bucket=none``."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("BucketPartitioner",)
-    goes_by_time: ClassVar[bool] = False
-    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+    traits: ClassVar = Traits(("BucketPartitioner",), goes_by_time=False)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Read the option ``bucket.count``."""
         self._count = COUNT.of(options)
-
-    def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: the directory depends on the record."""
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return a directory for each row."""

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Final
 
 import pyarrow.compute as pc
 
-from kbackup.options import Option, integer
+from kbackup.options import integer
+from kbackup.transforms import Traits
 from kbackup.transforms.data import Records
 
 MAX_BYTES: Final = integer(
@@ -16,10 +17,7 @@ MAX_BYTES: Final = integer(
 class DropLarge:
     """Measures the value as it is in Kafka; keeps records without one."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("DropLarge",)
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (MAX_BYTES,)
+    traits: ClassVar = Traits(class_names=("DropLarge",), options=(MAX_BYTES,))
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Read the option ``max.bytes``; there are no sides."""

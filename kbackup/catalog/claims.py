@@ -80,7 +80,7 @@ def partition_of(metadata: Mapping[str, str]) -> int | None:
 
 def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
     try:
-        return formats.by_name(file.format).own_metadata(body)
+        return formats.own_metadata(file.format, body)
     finally:
         body.seek(0)
 
@@ -363,7 +363,7 @@ def contradiction(code: str, key: str, why: str) -> CorruptObjectError:
 
 def splits(file: BackupFile) -> str:
     """Return the likely cause if *file* has more rows than it should; empty without one."""
-    name = formats.by_name(file.format).splits_at
+    name = formats.by_name(file.format).traits.splits_at
     return f"; what contains the separator ({name}) comes back as several rows" if name else ""
 
 

@@ -18,8 +18,9 @@ from kbackup.catalog.claims import claim_of, splits
 from kbackup.catalog.listing import BackupFile
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, counted
+from kbackup.formats import COLUMNS, Salvages
 from kbackup.naming import View
-from kbackup.pipeline.views import COLUMNS, HEADERS_AS_TEXT, ReadOptions, assemble
+from kbackup.pipeline.views import HEADERS_AS_TEXT, ReadOptions, assemble
 from kbackup.records import Bad, schema_of
 from kbackup.stores import Store
 
@@ -115,7 +116,7 @@ class FileColumn:
         self.claim = claim_of(store, file, self._body)
         self._view = file.view
         form = formats.by_name(file.format)
-        read = getattr(form, "salvage", form.read)
+        read = form.salvage if isinstance(form, Salvages) else form.read
         batches = read(self._body, file.view, file.extension, options.formats)
         self._batches = named(batches, file)
         self._converter = _converter(file, options)
@@ -227,7 +228,7 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
         given = None
     if given is not None and not reads(given, file.format):
         given = None
-    name = given or formats.by_name(file.format).assumed.get(file.view)
+    name = given or formats.by_name(file.format).traits.assumed.get(file.view)
     if name is None:
         return None
     properties = options.properties.get(file.view) if given else None
@@ -245,15 +246,15 @@ def reads(converter: str, form: str) -> bool:
 
     One that writes under a schema cannot where the files keep none.
     """
-    found = formats.by_name(form)
-    if found.takes.isdisjoint(plugins.load("converters", converter).gives):
+    takes = formats.by_name(form).traits.takes
+    if takes.isdisjoint(plugins.load("converters", converter).traits.gives):
         return False
     return not converters.registers(converter) or keeps_schemas(form)
 
 
 def keeps_schemas(form: str) -> bool:
     """Whether files of a format hold the schema of what is in them."""
-    return bool(getattr(formats.by_name(form), "needs_schema", False))
+    return formats.by_name(form).traits.needs_schema
 
 
 Rows = TypeVar("Rows")

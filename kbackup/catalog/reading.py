@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_gener
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, IncompleteBackupError, ObjectNotFoundError, counted
 from kbackup.files import Spool
+from kbackup.formats import SaysExtent
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
@@ -422,13 +423,13 @@ def extent(store: Store, file: BackupFile) -> Facts | None:
     Its ``sha256`` is empty, and no checksum has been compared: good enough to know what was
     restored, and not for leaving an object out.
     """
-    form: Any = formats.by_name(file.format)
-    size = getattr(form, "extent_bytes", 0)
-    if not size or file.size < size or not isinstance(store, Ranges):
+    form = formats.by_name(file.format)
+    if not isinstance(form, SaysExtent) or not isinstance(store, Ranges):
         return None
-    with store.open_range(file.key, 0, size) as head:
-        found: Facts | None = form.extent(head.read())
-    return found
+    if file.size < form.extent_bytes:
+        return None
+    with store.open_range(file.key, 0, form.extent_bytes) as head:
+        return form.extent(head.read())
 
 
 def _whole(

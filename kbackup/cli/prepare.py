@@ -209,7 +209,7 @@ def _options(seam: str, name: str) -> dict[str, str]:
     """Return what a plugin declares: its properties and their values."""
     try:
         if seam in plugins.CHAINED:
-            declared = plugins.load(seam, name).options
+            declared = plugins.load(seam, name).traits.options
         else:
             declared = plugins.options(seam, name)
     except ConfigurationError:

@@ -298,7 +298,7 @@ class ConfigValidator:
         if asked is not None and name is None:
             return False  # refused by name
         chosen = plugins.load("partitioners", name or BY_NAME["partitioner.class"].default)
-        return not getattr(chosen, "goes_by_time", True)
+        return not chosen.traits.goes_by_time
 
     def _group(self, usable: Mapping[str, Value]) -> str:
         """Return the consumer group of a sink: the connector's, so that its offsets are used."""

@@ -148,9 +148,9 @@ def unreadable(options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
 
 def _unusable_by(seam: str, name: str, options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
     try:
-        check = getattr(plugins.load(seam, name), "check_options", None)
-        if check is not None:
-            check(options)
+        found = plugins.load(seam, name)
+        if isinstance(found, plugins.ChecksOptions):
+            found.check_options(options)
     except ConfigurationError as problem:
         named = str(problem.place.get("property", _NAMED_BY[seam]))
         yield error("combination", named, None, problem.why or problem.what, problem.do)

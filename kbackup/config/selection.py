@@ -41,7 +41,7 @@ class NamedPlugins:
     def holds_records(self) -> bool:
         """Whether the format that was asked for holds full records, and nothing else."""
         form = form_of(self.found.get("format_class"))
-        return form is not None and form.views == {View.RECORD}
+        return form is not None and form.traits.views == {View.RECORD}
 
     def take(self, seam: str, name: str, given: Mapping[str, Value]) -> None:
         """Record the registered name of the plugin that the property *name* asks for."""
@@ -66,7 +66,7 @@ def that_hold(view: View) -> str:
     return " or ".join(
         name
         for name in names
-        if view in form_of(name).views and not getattr(form_of(name), "reads_only", False)
+        if view in form_of(name).traits.views and not form_of(name).traits.reads_only
     )
 
 
@@ -114,11 +114,11 @@ def _converter(
     found = named.found.get(f"{part}_converter")
     form = form_of(format_name)
     if found is None and value is None and form is not None:
-        assumed = {**form.assumed, **(getattr(form, "assumed_to_write", {}) if writes else {})}
+        assumed = {**form.traits.assumed, **(form.traits.assumed_to_write if writes else {})}
         found = assumed.get(_PARTS[part])
         if found is not None:
             named.found[f"{part}_converter"] = found
-            defaults = plugins.load("converters", found).defaults
+            defaults = plugins.load("converters", found).traits.defaults
             says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
             why = f"not given, so the worker's converter was used; {found}{says} is assumed"
             do = f"set {name} to the worker's converter"
@@ -133,12 +133,16 @@ def _converter(
         converter = plugins.load("converters", found)
         properties = _given_options(given, f"{name}.", found)
         if value is None or value.text == found:  # a Java class keeps Connect's own defaults
-            properties = {**converter.defaults, **properties}
+            properties = {**converter.traits.defaults, **properties}
         opened = converter()
         try:
             opened.configure(properties)
-            needs_schema = writes and getattr(form, "needs_schema", False)
-            if needs_schema and getattr(opened, "is_schemaless", False):
+            needs_schema = writes and form is not None and form.traits.needs_schema
+            if (
+                needs_schema
+                and isinstance(opened, plugins.MayBeSchemaless)
+                and opened.is_schemaless
+            ):
                 named.doubts.append(_schemaless(name, format_name, value))
         except ConfigurationError as problem:
             place = f"{name}.{problem.place.get('property', '')}".removesuffix(".")
@@ -150,7 +154,7 @@ def _converter(
 
 def _go_together(converter: str, form: Any) -> bool:
     """Whether a format takes what a converter gives; by what both declare."""
-    return not form.takes.isdisjoint(plugins.load("converters", converter).gives)
+    return not form.traits.takes.isdisjoint(plugins.load("converters", converter).traits.gives)
 
 
 def _that_go_with(form: Any, view: View) -> list[str]:
@@ -162,7 +166,7 @@ def _that_go_with(form: Any, view: View) -> list[str]:
                 found.append(plugin.name)
         except ConfigurationError:  # a broken one is nobody's choice
             continue
-    return sorted(found, key=lambda name: (name != form.assumed.get(view), name))
+    return sorted(found, key=lambda name: (name != form.traits.assumed.get(view), name))
 
 
 def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> dict[str, Any]:
@@ -252,23 +256,25 @@ def resolve_plugins(
 def _name_by_connector(named: NamedPlugins, connector: str | None) -> None:
     """Note the format that a connector always writes, if it is of that kind."""
     for plugin in plugins.installed("formats") if connector else ():
-        form = form_of(plugin.name)
-        if connector in getattr(form, "connectors", ()):
+        traits = form_of(plugin.name).traits
+        if connector in traits.connectors:
             named.found["format_class"] = plugin.name
-            named.defaults |= getattr(form, "connector_settings", {})
+            named.defaults |= traits.connector_settings
 
 
 def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
     """Note how the layout of the format differs from others, and refuse to mix the two."""
     name = named.found.get("format_class")
-    own: Mapping[str, Any] = getattr(form_of(name), "settings", {})
+    traits = None if name is None else form_of(name).traits
+    own: Mapping[str, Any] = {} if traits is None else traits.settings
     named.defaults |= own
     template = given.get(_TEMPLATE)
-    if template is not None and template.text and not hasattr(form_of(name), "directory"):
+    is_dated = traits is not None and traits.directory is not None
+    if template is not None and template.text and not is_dated:
         dated = " or ".join(
             plugin.name
             for plugin in plugins.installed("formats")
-            if hasattr(form_of(plugin.name), "directory")
+            if form_of(plugin.name).traits.directory is not None
         )
         why = f"it applies to format.class={dated} only"
         do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
@@ -289,7 +295,7 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
         mine = [
             plugin.name
             for plugin in plugins.installed("formats")
-            if getattr(form_of(plugin.name), "settings", {}).get(_PARTITIONER) == asked
+            if form_of(plugin.name).traits.settings.get(_PARTITIONER) == asked
         ]
         if mine:
             why = f"it applies to format.class={' or '.join(mine)} only"
@@ -300,11 +306,11 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
 def _full_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
     form = form_of(named.found.setdefault("format_class", RECORD_FORMAT))
     value = given.get("format.class")
-    if form is not None and View.RECORD not in form.views:
+    if form is not None and View.RECORD not in form.traits.views:
         why = "it cannot hold full records"
         do = "leave out format.class, or choose --view value"
         named.doubts.append(error("unsupported", "format.class", value, why, do))
-    elif getattr(form, "reads_only", False):
+    elif form is not None and form.traits.reads_only:
         do = "leave out format.class"
         named.doubts.append(error("unsupported", "format.class", value, "it is only read", do))
     named.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
@@ -314,14 +320,14 @@ def _values(
     named: NamedPlugins, given: Mapping[str, Value], *, writes: bool, is_connector: bool
 ) -> None:
     form = form_of(named.found.get("format_class"))
-    is_only_read = getattr(form, "reads_only", False)
+    is_only_read = form is not None and form.traits.reads_only
     if writes and is_only_read:
         do = f"choose {that_hold(View.VALUE)}"
         doubt = error("unsupported", "format.class", given["format.class"], "it is only read", do)
         named.doubts.append(doubt)
     elif is_only_read or form is None:
         pass  # whatever reads it knows what it holds
-    elif View.VALUE not in form.views and (writes or is_connector):
+    elif View.VALUE not in form.traits.views and (writes or is_connector):
         why = "this version supports it for full records only"
         do = f"leave out format.class for full records, or choose {that_hold(View.VALUE)}"
         named.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
@@ -349,7 +355,7 @@ def _side_format(
     if name not in given:
         named.found[attribute] = CONNECTORS_SIDES_FORMAT
     form = form_of(named.found.get(attribute))
-    if form is not None and _SIDES[part] not in form.views:
+    if form is not None and _SIDES[part] not in form.traits.views:
         why = f"this version cannot write {part} in this format"
         yield error("unsupported", name, given.get(name), why, f"choose {that_hold(_SIDES[part])}")
 

@@ -176,14 +176,14 @@ def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple
         raise _RefusedError(error("transform", name, None, why, "add it"))
     simple, _, side = kind.text.rpartition(".")[2].partition("$")
     for plugin, found in _usable(seam):
-        sides = getattr(found, "sides", ())
-        if simple in found.class_names and (side.lower() in sides if sides else not side):
+        sides = found.traits.sides
+        if simple in found.traits.class_names and (side.lower() in sides if sides else not side):
             return plugin, side.lower()
-        if simple in found.class_names:
+        if simple in found.traits.class_names:
             classes = " or ".join(f"{simple}${each.title()}" for each in sides) or simple
             why, do = "there is no such class", f"write {classes}"
             raise _RefusedError(error("transform", name, kind, why, do))
-    known = sorted(each for _, found in _usable(seam) for each in found.class_names)
+    known = sorted(each for _, found in _usable(seam) for each in found.traits.class_names)
     why = f"no installed {word} has this name; installed are {', '.join(known)}"
     do = f"remove it from {seam}, or install the package that provides it"
     raise _RefusedError(error("transform", name, kind, why, do))
@@ -208,7 +208,7 @@ def _options(
     own: Iterable[str],
 ) -> dict[str, Any]:
     """Return the values given for the options of a plugin, parsed."""
-    declared: tuple[Option[Any], ...] = plugins.load(seam, plugin).options
+    declared: tuple[Option[Any], ...] = plugins.load(seam, plugin).traits.options
     by_name = {name: option for option in declared for name in (option.name, *option.aliases)}
     found = {}
     for full, value in given.items():

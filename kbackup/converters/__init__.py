@@ -1,21 +1,18 @@
 """SEAM: from a column of bytes, as in Kafka, to a typed column, as in a file, and back.
 
-Only the connectors' layout needs converters; full records keep their bytes.
+Only the connectors' layout needs converters; full records keep their bytes.  A new converter is one
+file here with a class that fits `Converter`, and one line under
+``[project.entry-points."kbackup.converters"]``.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Protocol
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+import pyarrow as pa
 
 from kbackup import plugins
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
-
-    from kbackup.records import Column, Kind, Schema
-
+from kbackup.records import Column, Kind, Schema
 
 TOPIC: Final = "topic"
 """Property passed with the options: the topic of the records."""
@@ -23,23 +20,35 @@ PART: Final = "part"
 """Property passed with the options: "key" or "value"."""
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a converter declares of itself.
+
+    Attributes:
+        gives: The kinds of columns that it may decode to: a format that takes none of them is
+            refused at the start of a run.
+        class_names: Simple names of the Java classes that stand for this converter.
+        java_package: The package of these classes, which dead letters name; empty for none.
+        defaults: Values of its options if the converter is assumed, or named by its registered
+            name; with a Java class, the declared defaults apply, which are Connect's.
+        registers: It registers the schemas of the values that it encodes.
+    """
+
+    gives: frozenset[Kind]
+    class_names: tuple[str, ...] = ()
+    java_package: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    registers: bool = False
+
+
 class Converter(Protocol):
     """Bytes to a typed column and back; null stays null, empty stays empty.
 
-    A converter that registers schemas when it encodes has ``registers = True``; one that stands
-    for a Java class has that class's ``java_package``, which dead letters name.
-
-    Attributes:
-        class_names: Simple names of the Java classes that stand for this converter.
-        defaults: Values of its options if the converter is assumed, or named by its registered
-            name; with a Java class, the declared defaults apply, which are Connect's.
-        gives: The kinds of columns that it may decode to: a format that takes none of them is
-            refused at the start of a run.
+    One whose options decide whether its columns have a schema is a
+    `kbackup.plugins.MayBeSchemaless`.
     """
 
-    class_names: ClassVar[tuple[str, ...]]
-    defaults: ClassVar[Mapping[str, Any]]
-    gives: ClassVar[frozenset[Kind]]
+    traits: ClassVar[Traits]
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set its options, such as ``schemas.enable``; called once, first.
@@ -95,7 +104,7 @@ def by_name(
         part: What is converted: "key" or "value".
     """
     found: Converter = plugins.load("converters", name)()
-    given = found.defaults if properties is None else properties
+    given = found.traits.defaults if properties is None else properties
     place = {} if topic is None else {TOPIC: topic, PART: part}
     found.configure({**given, **place})
     return found
@@ -103,4 +112,5 @@ def by_name(
 
 def registers(name: str) -> bool:
     """Whether the converter *name* registers the schemas of the values that it encodes."""
-    return bool(getattr(plugins.load("converters", name), "registers", False))
+    found: Traits = plugins.load("converters", name).traits
+    return found.registers

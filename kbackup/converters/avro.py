@@ -18,7 +18,7 @@ from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.registry import AVRO, IGNORE_DEFAULTS, RegisteredSchema
 from kbackup.connect.registry.framing import framed
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters import registered
+from kbackup.converters import Traits, registered
 from kbackup.converters.registered import RequestedSchemas, Under
 from kbackup.options import Unsupported, boolean, false, true
 from kbackup.records import Column, Encoded, Kind, Schema
@@ -58,11 +58,12 @@ class AvroConverter:
         asked: The registry, None where none was named.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("AvroConverter",)
-    java_package: ClassVar[str] = "io.confluent.connect.avro"
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
-    registers: ClassVar[bool] = True
+    traits: ClassVar = Traits(
+        class_names=("AvroConverter",),
+        java_package="io.confluent.connect.avro",
+        gives=frozenset({Kind.TYPED}),
+        registers=True,
+    )
 
     def __init__(self) -> None:
         self.asked: RequestedSchemas | None = None

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from kbackup.converters import Traits
 from kbackup.java import jackson
 from kbackup.records import Column, Kind, Schema, all_bad, row_by_row
 
@@ -14,10 +15,11 @@ from kbackup.records import Column, Kind, Schema, all_bad, row_by_row
 class ByteArrayConverter:
     """``binary`` both ways; in a JSON file it is base64."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ByteArrayConverter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.converters"
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
+    traits: ClassVar = Traits(
+        class_names=("ByteArrayConverter",),
+        java_package="org.apache.kafka.connect.converters",
+        gives=frozenset({Kind.BYTES}),
+    )
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Do nothing: there are no options."""

@@ -24,7 +24,7 @@ from kbackup.connect.json_values import InexactError, JsonStyle
 from kbackup.connect.registry import IGNORE_DEFAULTS, JSON, RegisteredSchema
 from kbackup.connect.registry.framing import framed
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters import registered
+from kbackup.converters import Traits, registered
 from kbackup.converters.avro import SINGLE_UNIONS
 from kbackup.converters.json_text import DECIMAL_FORMAT
 from kbackup.converters.registered import RequestedSchemas, Under
@@ -86,11 +86,12 @@ class JsonSchemaConverter:
         asked: The registry, None where none was named.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("JsonSchemaConverter",)
-    java_package: ClassVar[str] = "io.confluent.connect.json"
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
-    registers: ClassVar[bool] = True
+    traits: ClassVar = Traits(
+        class_names=("JsonSchemaConverter",),
+        java_package="io.confluent.connect.json",
+        gives=frozenset({Kind.TYPED}),
+        registers=True,
+    )
 
     def __init__(self) -> None:
         self.asked: RequestedSchemas | None = None

@@ -17,6 +17,7 @@ from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_values import JsonForm, JsonStyle
 from kbackup.connect.schema import ConnectSchema
+from kbackup.converters import Traits
 from kbackup.java import jackson
 from kbackup.options import boolean, words
 from kbackup.records import Bad, Column, Kind, Schema, all_bad
@@ -56,10 +57,12 @@ class JsonConverter:
     in a ``HashMap``), and integers beyond 64 bits.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.json"
-    defaults: ClassVar[Mapping[str, Any]] = {SCHEMAS_ENABLE.name: False}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.JSON, Kind.TYPED})
+    traits: ClassVar = Traits(
+        class_names=("JsonConverter",),
+        java_package="org.apache.kafka.connect.json",
+        defaults={SCHEMAS_ENABLE.name: False},
+        gives=frozenset({Kind.JSON, Kind.TYPED}),
+    )
 
     def __init__(self) -> None:
         self._has_schemas = False

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.converters import Traits
 from kbackup.errors import counted
 from kbackup.java import jackson
 from kbackup.records import Bad, Column, Kind, Schema, bad_where, row_by_row
@@ -20,13 +21,14 @@ _DO: Final = "choose the converter that the backup was written with"
 _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
 
 
+def _traits(name: str) -> Traits:
+    return Traits(frozenset({Kind.TYPED}), (name,), "org.apache.kafka.connect.converters")
+
+
 class PrimitiveConverter:
     """A single value of a type that needs no schema; null is null."""
 
-    class_names: ClassVar[tuple[str, ...]]
-    java_package: ClassVar[str] = "org.apache.kafka.connect.converters"
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
+    traits: ClassVar[Traits]
     type: ClassVar[Type]
 
     def configure(self, properties: Mapping[str, Any]) -> None:
@@ -127,7 +129,7 @@ class NumberConverter(PrimitiveConverter):
 class ShortConverter(NumberConverter):
     """Numbers of two bytes."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ShortConverter",)
+    traits: ClassVar = _traits("ShortConverter")
     type = Type.INT16
     code = "h"
 
@@ -135,7 +137,7 @@ class ShortConverter(NumberConverter):
 class IntegerConverter(NumberConverter):
     """Numbers of four bytes."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("IntegerConverter",)
+    traits: ClassVar = _traits("IntegerConverter")
     type = Type.INT32
     code = "i"
 
@@ -143,7 +145,7 @@ class IntegerConverter(NumberConverter):
 class LongConverter(NumberConverter):
     """Numbers of eight bytes."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("LongConverter",)
+    traits: ClassVar = _traits("LongConverter")
     type = Type.INT64
     code = "q"
 
@@ -151,7 +153,7 @@ class LongConverter(NumberConverter):
 class FloatConverter(NumberConverter):
     """Floating-point numbers of four bytes."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("FloatConverter",)
+    traits: ClassVar = _traits("FloatConverter")
     type = Type.FLOAT32
     code = "f"
 
@@ -159,7 +161,7 @@ class FloatConverter(NumberConverter):
 class DoubleConverter(NumberConverter):
     """Floating-point numbers of eight bytes."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("DoubleConverter",)
+    traits: ClassVar = _traits("DoubleConverter")
     type = Type.FLOAT64
     code = "d"
 
@@ -167,7 +169,7 @@ class DoubleConverter(NumberConverter):
 class BooleanConverter(PrimitiveConverter):
     """A byte, 0 or 1."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("BooleanConverter",)
+    traits: ClassVar = _traits("BooleanConverter")
     type = Type.BOOLEAN
 
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:

@@ -14,7 +14,7 @@ from kbackup.connect import registry
 from kbackup.connect import schema as connect
 from kbackup.connect.registry import IGNORE_DEFAULTS, PROTOBUF, RegisteredSchema
 from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
-from kbackup.converters import registered
+from kbackup.converters import Traits, registered
 from kbackup.converters.registered import RequestedSchemas, Under
 from kbackup.options import Unsupported, boolean, false, true
 from kbackup.records import Column, Kind, Schema
@@ -84,11 +84,12 @@ class ProtobufConverter:
         asked: The registry, None where none was named.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("ProtobufConverter",)
-    java_package: ClassVar[str] = "io.confluent.connect.protobuf"
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
-    registers: ClassVar[bool] = True
+    traits: ClassVar = Traits(
+        class_names=("ProtobufConverter",),
+        java_package="io.confluent.connect.protobuf",
+        gives=frozenset({Kind.TYPED}),
+        registers=True,
+    )
 
     def __init__(self) -> None:
         self.asked: RequestedSchemas | None = None

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from kbackup.connect import json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema
+from kbackup.converters import Traits
 from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
 from kbackup.options import text
@@ -25,10 +26,11 @@ OPTIONS: Final = (ENCODING,)
 class StringConverter:
     """Bytes to ``string``, and the text of any type to bytes."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("StringConverter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.storage"
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT})
+    traits: ClassVar = Traits(
+        class_names=("StringConverter",),
+        java_package="org.apache.kafka.connect.storage",
+        gives=frozenset({Kind.TEXT}),
+    )
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Take ``converter.encoding``.

@@ -38,7 +38,8 @@ def losses(settings: Settings) -> Iterator[Check]:
         yield _loss("store.kafka.keys", "keys are not stored, so a restore has none")
     if not settings.store_kafka_headers:
         yield _loss("store.kafka.headers", "headers are not stored, so a restore has none")
-    separator = formats.by_name(settings.format_class).splits_at if settings.format_class else ""
+    form = settings.format_class
+    separator = formats.by_name(form).traits.splits_at if form else ""
     if separator:
         text = "a value that contains the separator is read back as two"
         do = "choose --view record, or a separator that no value contains"

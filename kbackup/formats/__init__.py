@@ -2,23 +2,22 @@
 
 A new format is one file here with a class that fits `Format`, one line under
 ``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
+What it is, its `Traits` say; what else it can do is a method of one of the small protocols below:
+`Salvages`, `DescribesTables`, `KeepsMetadata`, `SaysExtent`, and `HasIndex` of its writer.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
+from typing import Any, BinaryIO, ClassVar, Final, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from kbackup import plugins
+from kbackup.connect.tables import Files
 from kbackup.errors import ConfigurationError
+from kbackup.formats import codecs
 from kbackup.naming import View
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
-
-    from kbackup.records import Bad, Kind, Schema
+from kbackup.records import Bad, Facts, Kind, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,55 @@ class FormatOptions:
     is_ended: bool = True
 
 
-class Writer(Protocol):
-    """One file being written.
+COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
+"""Name of the one column of each view of the connectors' layout."""
 
-    Where the format's files have an index beside them, it has a method ``index`` too: given the
-    offset of the file's first record, it returns the bytes of the index, once the file is closed.
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a format declares of itself.
+
+    Attributes:
+        views: The parts of a record it can hold.
+        takes: The kinds of columns it accepts for values and keys: with a converter that gives none
+            of them, a run is refused at its start.
+        class_names: Simple names of the Java classes that stand for this format.
+        assumed: The default converter of each view; no entry if the bytes stay as they are.
+        assumed_to_write: Those that are others for writing than for reading.
+        splits_at: The property that sets the separator, if a value that contains the separator
+            is read back as several values; otherwise empty.
+        needs_schema: Its files have a schema: JSON without schemas is refused before a run.
+        encodings: The encodings in which it can keep values as their producers encoded them: its
+            writer may then find them in a second column, `kbackup.records.ENCODED`, with their
+            schema in its metadata.
+        has_checksum: Reading a file detects a flipped bit, whether or not it is compressed by one
+            of `codecs`.
+        reads_only: It is only read: its writer raises ``ConfigurationError``; see `OnlyRead`.
+        connectors: The full names of the connectors that always write it.
+        connector_settings: Their own defaults, by attribute of the settings.
+        settings: Defaults of the settings in which the layout of its files, which are one tool's
+            alone, differs from other layouts; by attribute.
+        directory: The directory of all its files, where that is a date of upload.
     """
+
+    views: frozenset[View]
+    takes: frozenset[Kind]
+    class_names: tuple[str, ...] = ()
+    assumed: Mapping[View, str] = field(default_factory=dict)
+    assumed_to_write: Mapping[View, str] = field(default_factory=dict)
+    splits_at: str = ""
+    needs_schema: bool = False
+    encodings: frozenset[str] = frozenset()
+    has_checksum: bool = False
+    reads_only: bool = False
+    connectors: tuple[str, ...] = ()
+    connector_settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    directory: str | None = None
+
+
+class Writer(Protocol):
+    """One file being written."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, none of which `Format.refuses`.
@@ -65,52 +107,9 @@ class Format(Protocol):
     that the converter gives it (``binary``, ``string``, ``pa.json_()``) or a schema; headers
     are ``list<struct<key: string, value: string>>``.  Columns that are read may have a schema too,
     in the metadata of the column's field, see `kbackup.records.schema_of`.
-
-    A format whose files have a schema has ``needs_schema = True``: JSON without schemas is
-    refused before a run.  If it assumes other converters for writing than for reading, they are in
-    ``assumed_to_write``.
-
-    A format whose files Athena, Hive or Spark can read has a method ``table``, with the arguments
-    of `read`, which returns the `kbackup.connect.tables.Files` of one file, or raises
-    ``ConfigurationError`` if what it holds cannot be a table.
-
-    A format that is only read has ``reads_only = True``; its writer raises ``ConfigurationError``.
-
-    A format that refuses more where a setting asks for it has a method ``refuses_as_asked``, with
-    the arguments of `refuses` and the `FormatOptions`.
-
-    A format that can keep values as their producers encoded them lists the encodings in
-    ``encodings``: its writer may then find them in a second column, `kbackup.records.ENCODED`, with
-    their schema in its metadata.
-
-    A format whose files are one tool's alone may say in which settings its layout differs from
-    other layouts: ``settings`` has the values that are its defaults, by attribute of the settings,
-    ``directory`` the directory of all its files where that is a date of upload.  ``connectors`` has
-    the full names of the connectors that always write it, ``connector_settings`` their own
-    defaults.
-
-    A format whose rows stand on their own has a method ``salvage``, with the arguments of `read`:
-    in the place of each row that cannot be read it yields a `kbackup.records.Bad`, and goes on.
-    Its `read` ends at the first of them.
-
-    A format of full records whose files begin with what they hold has a method ``extent``: given
-    the first ``extent_bytes`` of a file, it returns the facts, or None if they make no sense.
-
-    Attributes:
-        class_names: Simple names of the Java classes that stand for this format.
-        views: The parts of a record it can hold.
-        takes: The kinds of columns it accepts for values and keys: with a converter that gives none
-            of them, a run is refused at its start.
-        assumed: The default converter of each view; no entry if the bytes stay as they are.
-        splits_at: The property that sets the separator, if a value that contains the separator
-            is read back as several values; otherwise empty.
     """
 
-    class_names: ClassVar[tuple[str, ...]]
-    views: ClassVar[frozenset[View]]
-    takes: ClassVar[frozenset[Kind]]
-    assumed: ClassVar[Mapping[View, str]]
-    splits_at: ClassVar[str]
+    traits: ClassVar[Traits]
 
     def extension(self, options: FormatOptions) -> str:
         """Return the extension of its files, starting with the dot."""
@@ -120,16 +119,13 @@ class Format(Protocol):
         """Whether files with *extension* are of this format, however compressed."""
         ...
 
-    def checks_itself(self, extension: str) -> bool:
-        """Whether reading a file with *extension* detects a flipped bit."""
-        ...
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+    def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
         """Return the rows that no file of this format can hold, in rising order.
 
         Args:
             view: The part of the record; never full records.
             values: The column of the view, as the converter returns it.
+            options: The configuration of files, which may ask for more to be refused.
         """
         ...
 
@@ -149,13 +145,6 @@ class Format(Protocol):
         """
         ...
 
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
-        """Return what `Writer.close` was given, if the file has a place for it.
-
-        Also empty if the file is damaged: reading its rows reports the damage.
-        """
-        ...
-
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
@@ -171,6 +160,103 @@ class Format(Protocol):
         ...
 
 
+@runtime_checkable
+class Salvages(Protocol):
+    """A format whose rows stand on their own; its `Format.read` ends at the first bad one."""
+
+    def salvage(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch | Bad]:
+        """Read a file as `Format.read` does, with a `Bad` in the place of each row it cannot read.
+
+        Raises:
+            CorruptObjectError: If it cannot go on.
+        """
+        ...
+
+
+@runtime_checkable
+class DescribesTables(Protocol):
+    """A format whose files Athena, Hive or Spark can read."""
+
+    def table(self, file: BinaryIO, view: View, extension: str, options: FormatOptions) -> Files:
+        """Return what one file is to them.
+
+        Raises:
+            ConfigurationError: If what it holds cannot be a table.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsMetadata(Protocol):
+    """A format whose files have a place for what `Writer.close` is given."""
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
+        """Return what `Writer.close` was given.
+
+        Empty if the file is damaged: reading its rows reports the damage.
+        """
+        ...
+
+
+@runtime_checkable
+class SaysExtent(Protocol):
+    """A format of full records whose files begin with what they hold.
+
+    Attributes:
+        extent_bytes: How many bytes of a file that takes.
+    """
+
+    extent_bytes: ClassVar[int]
+
+    def extent(self, data: bytes) -> Facts | None:
+        """Return what the first ``extent_bytes`` of a file say, None if they make no sense."""
+        ...
+
+
+@runtime_checkable
+class HasIndex(Protocol):
+    """A writer of files that each have an index beside them."""
+
+    def index(self, first_offset: int) -> bytes:
+        """Return the index, once the file is closed.
+
+        Args:
+            first_offset: The offset of the file's first record.
+        """
+        ...
+
+
+class OnlyRead:
+    """The writing half of a format that writes nothing."""
+
+    def refuses(
+        self,
+        view: View,  # noqa: ARG002
+        values: pa.Array,
+        options: FormatOptions,  # noqa: ARG002
+    ) -> Sequence[Bad]:
+        """Refuse every row: nothing is written."""
+        return [Bad(row, "kbackup only reads this format") for row in range(len(values))]
+
+    def writer(
+        self,
+        file: BinaryIO,  # noqa: ARG002
+        view: View,  # noqa: ARG002
+        options: FormatOptions,  # noqa: ARG002
+        schema: Schema | None = None,  # noqa: ARG002
+    ) -> Writer:
+        """Refuse.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        raise ConfigurationError(
+            f"{type(self).__name__} is only read", do="leave out format.class for full records"
+        )
+
+
 def by_name(name: str) -> Format:
     """Return the format registered as *name*."""
     found: Format = plugins.load("formats", name)()
@@ -179,7 +265,7 @@ def by_name(name: str) -> Format:
 
 def holds_records(name: str | None) -> bool:
     """Whether files of the format *name* are full records, and nothing else."""
-    return name is not None and by_name(name).views == {View.RECORD}
+    return name is not None and by_name(name).traits.views == {View.RECORD}
 
 
 def by_extension(extension: str, options: FormatOptions) -> str | None:
@@ -188,6 +274,17 @@ def by_extension(extension: str, options: FormatOptions) -> str | None:
         if by_name(plugin.name).reads(extension, options):
             return plugin.name
     return None
+
+
+def own_metadata(name: str, file: BinaryIO) -> Mapping[str, str]:
+    """Return what a file of the format *name* says of itself, if it has a place for it."""
+    form = by_name(name)
+    return form.own_metadata(file) if isinstance(form, KeepsMetadata) else {}
+
+
+def checks_itself(name: str, extension: str) -> bool:
+    """Whether reading a file of the format *name* detects a flipped bit."""
+    return by_name(name).traits.has_checksum or codecs.checks_itself(extension)
 
 
 def of_any_name(
@@ -203,13 +300,11 @@ def of_any_name(
     Returns:
         The extension for `Format.read`, and the format; None for it if none reads the file.
     """
-    from kbackup.formats import codecs  # noqa: PLC0415  # it needs pyarrow, and --help does not
-
     ends = [extension[at:] for at, letter in enumerate(extension) if letter == "."]
     names = [
         plugin.name
         for plugin in plugins.installed("formats")
-        if not hasattr(by_name(plugin.name), "directory")  # it names all of its files itself
+        if by_name(plugin.name).traits.directory is None  # else it names all of its files itself
     ]
     for end in ends:
         for name in sorted(names, key=lambda name: name != only):

@@ -21,12 +21,12 @@ from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct, text
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, choose, refuse_view
+from kbackup.formats import COLUMNS, FormatOptions, Traits, choose, refuse_view
 from kbackup.formats.avro_blocks import AvroBlock, BlockReader, BlockWriter
 from kbackup.formats.column_files import column_schema, null_keys
 from kbackup.naming import View
 from kbackup.options import boolean, words
-from kbackup.records import ANY_KIND, ENCODED, Bad, Kind, Schema
+from kbackup.records import ANY_KIND, ENCODED, Bad, Schema
 
 CODEC: Final = words(
     "avro.codec",
@@ -167,7 +167,6 @@ def table_stored_as(schema: dict[str, Any], _engine: str, away: Collection[str])
 EXTENSION: Final = ".avro"
 """The same for every codec."""
 
-_COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 _TEXT: Final = ConnectSchema(Type.STRING)
 HEADERS: Final = ConnectSchema(
     Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
@@ -181,14 +180,15 @@ class AvroFormat:
     It writes columns with a Connect schema, and plain columns as if they were optional.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("AvroFormat",)
-    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    takes: ClassVar[frozenset[Kind]] = ANY_KIND
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
-    assumed_to_write: ClassVar[Mapping[View, str]] = {View.VALUE: "avro"}
-    splits_at: ClassVar[str] = ""
-    needs_schema: ClassVar[bool] = True
-    encodings: ClassVar[frozenset[str]] = frozenset({AVRO})
+    traits: ClassVar = Traits(
+        class_names=("AvroFormat",),
+        views=frozenset(COLUMNS),
+        takes=ANY_KIND,
+        assumed={View.VALUE: "json", View.KEY: "string"},
+        assumed_to_write={View.VALUE: "avro"},
+        needs_schema=True,
+        encodings=frozenset({AVRO}),
+    )
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
         """Return ``.avro``."""
@@ -198,18 +198,19 @@ class AvroFormat:
         """Whether *extension* is ``.avro``."""
         return extension == EXTENSION
 
-    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
-        """Return False: blocks have no checksum."""
-        return False
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+    def refuses(
+        self,
+        view: View,
+        values: pa.Array,
+        options: FormatOptions,  # noqa: ARG002
+    ) -> Sequence[Bad]:
         """Refuse null keys, JSON without a schema, and lists that nobody can read back."""
         if view is View.HEADERS:
             return ()
         if isinstance(values.type, pa.JsonType):
             do = f"set schemas.enable=true of its converter, or {choose(view, 'json')}"
             return [
-                Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file needs one", do)
+                Bad(row, f"a {COLUMNS[view]} has no schema", "an Avro file needs one", do)
                 for row in range(len(values))
             ]
         return [
@@ -225,13 +226,9 @@ class AvroFormat:
         Raises:
             ConfigurationError: If *view* is full records, or there is no such codec.
         """
-        if view not in _COLUMNS:
+        if view not in COLUMNS:
             raise refuse_view("avro", view)
         return AvroWriter(file, view, options, schema)
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: a container's metadata precedes its first record."""
-        return {}
 
     def read(
         self,
@@ -249,7 +246,7 @@ class AvroFormat:
             CorruptObjectError: If it is not an Avro container, is truncated within a block, or
                 its blocks do not match its schema.
         """
-        if view not in _COLUMNS:
+        if view not in COLUMNS:
             raise refuse_view("avro", view)
         return _read(file, view, options)
 
@@ -287,7 +284,7 @@ class AvroWriter:
         given = options.values
         self._style = AvroStyle(CONNECT_META.of(given), ENHANCED.of(given), OPTIONAL_KEYS.of(given))
         self._file, self._codec = file, CODEC.of(given)
-        self._view, self._column = view, _COLUMNS[view]
+        self._view, self._column = view, COLUMNS[view]
         self._schema = HEADERS if view is View.HEADERS else connect.of(schema)
         self._blocks: BlockWriter | None = None
 
@@ -383,7 +380,7 @@ def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.Rec
         ) from None
     text = blocks.schema
     blocks.limit(avro_walk.empty_parts(text), has_lists=avro_walk.has_lists(text))
-    field = schema.of_column().on(pa.field(_COLUMNS[view], schema.arrow()))
+    field = schema.of_column().on(pa.field(COLUMNS[view], schema.arrow()))
     rows = 0
     for block in blocks:
         column = _values(block, blocks, rows)

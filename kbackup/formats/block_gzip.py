@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kbackup.connect.tables import Files, TableColumn
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions, codecs, json_lines, refuse_view
+from kbackup.formats import FormatOptions, Traits, codecs, json_lines, refuse_view
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.formats.codecs import GZIP, Codec, Compressor
 from kbackup.formats.separated import LEVEL, bytes_of, first_with, nulls, read_rows
@@ -60,19 +60,21 @@ class BlockGzipFormat:
     Its files are named by the date of their upload, each with an index beside it.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("BlockGZIPFileWriter",)
-    connectors: ClassVar[tuple[str, ...]] = ("com.deviantart.kafka_connect_s3.S3SinkConnector",)
-    settings: ClassVar[Mapping[str, Any]] = {
-        "file_delim": "-",
-        "filename_offset_zero_pad_width": 12,
-        "partitioner_class": "upload_date",
-    }
-    connector_settings: ClassVar[Mapping[str, Any]] = {"topics_dir": ""}
-    directory: ClassVar[str] = UPLOAD_DATE
-    views: ClassVar[frozenset[View]] = frozenset({View.VALUE})
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES, Kind.TEXT})
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes"}
-    splits_at: ClassVar[str] = "format.class"
+    traits: ClassVar = Traits(
+        class_names=("BlockGZIPFileWriter",),
+        connectors=("com.deviantart.kafka_connect_s3.S3SinkConnector",),
+        settings={
+            "file_delim": "-",
+            "filename_offset_zero_pad_width": 12,
+            "partitioner_class": "upload_date",
+        },
+        connector_settings={"topics_dir": ""},
+        directory=UPLOAD_DATE,
+        views=frozenset({View.VALUE}),
+        takes=frozenset({Kind.BYTES, Kind.TEXT}),
+        assumed={View.VALUE: "bytes"},
+        splits_at="format.class",
+    )
 
     def extension(self, options: FormatOptions) -> str:
         """Return the codec's extension, by default ``.gz``."""
@@ -82,11 +84,12 @@ class BlockGzipFormat:
         """Whether *extension* is only a codec's."""
         return extension in {codec.extension for codec in codecs.CODECS}
 
-    def checks_itself(self, extension: str) -> bool:
-        """Whether the codec has a checksum."""
-        return codecs.checks_itself(extension)
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
+    def refuses(
+        self,
+        view: View,  # noqa: ARG002
+        values: pa.Array,
+        options: FormatOptions,  # noqa: ARG002
+    ) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty."""
         return nulls(values, "value", "a line")
 
@@ -105,10 +108,6 @@ class BlockGzipFormat:
         if view is not View.VALUE:
             raise refuse_view("block_gzip", view)
         return BlockGzipWriter(file, options)
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: the file has no room for it."""
-        return {}
 
     def read(
         self,

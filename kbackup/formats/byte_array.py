@@ -14,7 +14,7 @@ from typing import BinaryIO, ClassVar, Final
 import pyarrow as pa
 
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions, codecs, refuse_view, separated
+from kbackup.formats import COLUMNS, FormatOptions, Traits, codecs, refuse_view, separated
 from kbackup.formats.separated import (
     SeparatedWriter,
     all_with,
@@ -63,17 +63,19 @@ OPTIONS: Final = (*separated.OPTIONS, EXTENSION, SEPARATOR, REFUSES)
 
 
 _log = logging.getLogger(__name__)
-_COLUMNS = {View.VALUE: "value", View.KEY: "key"}
+_VIEWS = frozenset({View.VALUE, View.KEY})
 
 
 class ByteArrayFormat:
     """Raw bytes with a separator; each batch has one binary column, ``value`` or ``key``."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ByteArrayFormat",)
-    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
-    splits_at: ClassVar[str] = SEPARATOR.name
+    traits: ClassVar = Traits(
+        class_names=("ByteArrayFormat",),
+        views=_VIEWS,
+        takes=frozenset({Kind.BYTES}),
+        assumed={View.VALUE: "bytes", View.KEY: "bytes"},
+        splits_at=SEPARATOR.name,
+    )
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``format.bytearray.extension``, and ``.gz`` if it is compressed."""
@@ -83,26 +85,18 @@ class ByteArrayFormat:
         """Whether *extension* is the configured one."""
         return codecs.without(extension) == EXTENSION.of(options.values)
 
-    def checks_itself(self, extension: str) -> bool:
-        """Whether it is compressed: gzip has a checksum."""
-        return codecs.checks_itself(extension)
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
-        """Refuse null, which would be read back as empty."""
-        return nulls(values, _COLUMNS[view], "a file of raw bytes")
-
-    def refuses_as_asked(
-        self, view: View, values: pa.Array, options: FormatOptions
-    ) -> Sequence[Bad]:
-        """Refuse what contains the separator, where that is asked for."""
+    def refuses(self, view: View, values: pa.Array, options: FormatOptions) -> Sequence[Bad]:
+        """Refuse null, which would be read back as empty, and the separator if so asked."""
+        bad = nulls(values, COLUMNS[view], "a file of raw bytes")
         if not REFUSES.of(options.values):
-            return ()
+            return bad
         why = f"{REFUSES.name}=true, because a restore would split it there"
         do = f"set another {SEPARATOR.name}, or keep full records"
-        return [
-            Bad(row, f"a {_COLUMNS[view]} contains the separator", why, do)
+        bad += [
+            Bad(row, f"a {COLUMNS[view]} contains the separator", why, do)
             for row in all_with(values, separator(options))
         ]
+        return sorted(bad, key=lambda each: each.row)
 
     def writer(
         self,
@@ -119,10 +113,6 @@ class ByteArrayFormat:
         _check(view, options)
         return ByteArrayWriter(file, view, options)
 
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: the file has no room for it."""
-        return {}
-
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
     ) -> Iterator[pa.RecordBatch]:
@@ -135,7 +125,7 @@ class ByteArrayFormat:
             CorruptObjectError: If it does not end with the separator, or its gzip is damaged.
         """
         _check(view, options)
-        schema = pa.schema([(_COLUMNS[view], pa.binary())])
+        schema = pa.schema([(COLUMNS[view], pa.binary())])
         rows = read_rows(file, separator(options), codecs.of_extension(extension), options)
         return (pa.RecordBatch.from_arrays([each], schema=schema) for each in rows)
 
@@ -152,7 +142,7 @@ class ByteArrayWriter:
     def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
         self._separator = separator(options)
         self._out = SeparatedWriter(file, self._separator, options)
-        self._column = _COLUMNS[view]
+        self._column = COLUMNS[view]
         self._has_warned = False
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -189,7 +179,7 @@ def separator(options: FormatOptions) -> bytes:
 
 
 def _check(view: View, options: FormatOptions) -> None:
-    if view not in _COLUMNS:
+    if view not in _VIEWS:
         raise refuse_view("bytes", view)
     if not separator(options):
         raise ConfigurationError(

@@ -1,7 +1,6 @@
 """What formats of the connectors' layout share: a column's schema, keys, reading alone."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, ClassVar
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,9 +8,7 @@ import pyarrow.compute as pc
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions
-from kbackup.naming import View
-from kbackup.records import Bad, Schema, schema_of
+from kbackup.records import Bad, schema_of
 
 
 def column_schema(field: pa.Field, form: str) -> ConnectSchema:
@@ -46,40 +43,3 @@ def null_keys(keys: pa.Array) -> Sequence[Bad]:
         Bad(row, "a null key cannot be written to a file of keys", why, do)
         for row in pc.indices_nonzero(keys.is_null()).to_pylist()
     ]
-
-
-class OnlyRead:
-    """The writing half of a `kbackup.formats.Format` that writes nothing.
-
-    Attributes:
-        unwritten: What kbackup does not write, such as "CSV".
-        refusal: Why it cannot be used to write.
-        instead: What to do.
-    """
-
-    reads_only: ClassVar[bool] = True
-    unwritten: ClassVar[str]
-    refusal: ClassVar[str]
-    instead: ClassVar[str]
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
-        """Refuse every row: nothing is written."""
-        return [Bad(row, f"kbackup writes no {self.unwritten}") for row in range(len(values))]
-
-    def writer(
-        self,
-        file: BinaryIO,  # noqa: ARG002
-        view: View,  # noqa: ARG002
-        options: FormatOptions,  # noqa: ARG002
-        schema: Schema | None = None,  # noqa: ARG002
-    ) -> Any:
-        """Refuse.
-
-        Raises:
-            ConfigurationError: Always.
-        """
-        raise ConfigurationError(self.refusal, do=self.instead)
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: the file has no room for it."""
-        return {}

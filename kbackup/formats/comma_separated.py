@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, codecs, refuse_view
-from kbackup.formats.column_files import OnlyRead
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, refuse_view
 from kbackup.java import jackson
 from kbackup.naming import View
 from kbackup.options import Unsupported, boolean, given, integer, other_than, text, true, words
@@ -142,14 +141,13 @@ _TOO_LONG: Final = f"a row is longer than {_BLOCK_BYTES} bytes, or a quote is no
 class CsvFormat(OnlyRead):
     """CSV; each batch that is read has the column ``value``, ``pa.json_()``."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("CsvFormat",)
-    views: ClassVar[frozenset[View]] = frozenset({View.VALUE})
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.JSON})
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json"}
-    splits_at: ClassVar[str] = ""
-    unwritten: ClassVar[str] = "CSV"
-    refusal: ClassVar[str] = "the csv format is only read"
-    instead: ClassVar[str] = "choose format.class=json"
+    traits: ClassVar = Traits(
+        class_names=("CsvFormat",),
+        views=frozenset({View.VALUE}),
+        takes=frozenset({Kind.JSON}),
+        assumed={View.VALUE: "json"},
+        reads_only=True,
+    )
     check_options = staticmethod(check)
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
@@ -159,10 +157,6 @@ class CsvFormat(OnlyRead):
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is ``.csv``, however compressed."""
         return codecs.without(extension) == _EXTENSION
-
-    def checks_itself(self, extension: str) -> bool:
-        """Whether it is compressed: gzip has a checksum."""
-        return codecs.checks_itself(extension)
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions

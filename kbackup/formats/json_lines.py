@@ -22,7 +22,7 @@ from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.schema import Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, codecs, refuse_view, separated
+from kbackup.formats import COLUMNS, FormatOptions, Traits, codecs, refuse_view, separated
 from kbackup.formats.codecs import Codec
 from kbackup.formats.column_files import null_keys
 from kbackup.formats.separated import (
@@ -140,7 +140,6 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 _EXTENSION: Final = ".json"
 
 _NEWLINE: Final = b"\n"
-_COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 
 
 class JsonFormat:
@@ -151,11 +150,12 @@ class JsonFormat:
     ``pa.json_()``, with ``null`` as null, and `HEADERS`.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
-    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    takes: ClassVar[frozenset[Kind]] = ANY_KIND - {Kind.BYTES}
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
-    splits_at: ClassVar[str] = ""
+    traits: ClassVar = Traits(
+        class_names=("JsonFormat",),
+        views=frozenset(COLUMNS),
+        takes=ANY_KIND - {Kind.BYTES},
+        assumed={View.VALUE: "json", View.KEY: "string"},
+    )
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.json``, and ``.gz`` if it is compressed."""
@@ -165,11 +165,12 @@ class JsonFormat:
         """Whether *extension* is ``.json`` or ``.json.gz``."""
         return codecs.without(extension) == _EXTENSION
 
-    def checks_itself(self, extension: str) -> bool:
-        """Whether it is compressed: gzip has a checksum."""
-        return codecs.checks_itself(extension)
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+    def refuses(
+        self,
+        view: View,
+        values: pa.Array,
+        options: FormatOptions,  # noqa: ARG002
+    ) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON in more than one line."""
         if view is View.HEADERS:
             return _null_headers(values)
@@ -196,13 +197,9 @@ class JsonFormat:
         Raises:
             ConfigurationError: If *view* is full records.
         """
-        if view not in _COLUMNS:
+        if view not in COLUMNS:
             raise refuse_view("json", view)
         return JsonWriter(file, view, options, schema)
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: the file has no room for it."""
-        return {}
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions
@@ -228,7 +225,7 @@ class JsonFormat:
             ConfigurationError: If *view* is full records.
             CorruptObjectError: If the last line has no newline, or the gzip is damaged.
         """
-        if view not in _COLUMNS:
+        if view not in COLUMNS:
             raise refuse_view("json", view)
         return _salvaged(file, view, codecs.of_extension(extension), options)
 
@@ -261,7 +258,7 @@ class JsonWriter:
     ) -> None:
         self._out = SeparatedWriter(file, _NEWLINE, options)
         self._view = view
-        self._column = _COLUMNS[view]
+        self._column = COLUMNS[view]
         self._schema = schema
         self._style = JsonStyle(numeric_decimals=DECIMALS.of(options.values) == "numeric")
 
@@ -348,7 +345,7 @@ def _salvaged(
                         raise CorruptObjectError(each.what, each.why)  # noqa: TRY301  (below: with doubt)
                     yield each
                 else:
-                    yield pa.RecordBatch.from_arrays([each], names=[_COLUMNS[view]])
+                    yield pa.RecordBatch.from_arrays([each], names=[COLUMNS[view]])
             before += len(rows)
     except CorruptObjectError as error:
         raise (error.doubting() if has_bad and codec is not None else error) from None

@@ -25,7 +25,7 @@ Source: the crate kafka-backup-core 0.25.2, ``segment/format.rs``.
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 
@@ -33,10 +33,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import CorruptObjectError, UnsupportedObjectError, counted
-from kbackup.formats import FormatOptions, codecs, refuse_view
-from kbackup.formats.column_files import OnlyRead
+from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, refuse_view
 from kbackup.naming import View
-from kbackup.records import ANY_KIND, HEADER, SCHEMA, Facts, Kind, TimestampType
+from kbackup.records import ANY_KIND, HEADER, SCHEMA, Facts, TimestampType
 
 READ_BYTES: Final = 8 * 2**20
 """Of the uncompressed body in one batch; more if a single record is larger."""
@@ -195,14 +194,9 @@ _ELSEWHERE: Final = (
 class KafkaBackupFormat(OnlyRead):
     """Segments; each batch that is read has ``records.SCHEMA``."""
 
-    class_names: ClassVar[tuple[str, ...]] = ()
-    views: ClassVar[frozenset[View]] = frozenset({View.RECORD})
-    takes: ClassVar[frozenset[Kind]] = ANY_KIND
-    assumed: ClassVar[Mapping[View, str]] = {}
-    splits_at: ClassVar[str] = ""
-    unwritten: ClassVar[str] = "segments"
-    refusal: ClassVar[str] = "the kafka_backup format is only read"
-    instead: ClassVar[str] = "leave out format.class for full records"
+    traits: ClassVar = Traits(
+        views=frozenset({View.RECORD}), takes=ANY_KIND, has_checksum=True, reads_only=True
+    )
     extent_bytes: ClassVar[int] = _HEAD.size
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
@@ -212,10 +206,6 @@ class KafkaBackupFormat(OnlyRead):
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is that of a segment; without ``format.class`` most are bytes."""
         return extension in (".bin", ".bin.zst", ".bin.lz4")
-
-    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
-        """Return True: there is a checksum of all that precedes it."""
-        return True
 
     def extent(self, data: bytes) -> Facts | None:
         """Return what a header says, with which no checksum has been compared."""

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.connect.tables import Files, TableColumn, struct
-from kbackup.formats import FormatOptions, choose
+from kbackup.formats import COLUMNS, FormatOptions, Traits, choose
 from kbackup.formats.column_files import null_keys
-from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
+from kbackup.formats.parquet_values import ValueWriter, read_values
 from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.naming import View
 from kbackup.options import words
-from kbackup.records import ANY_KIND, SCHEMA, Bad, Kind, Schema
+from kbackup.records import ANY_KIND, SCHEMA, Bad, Schema
 
 CODEC: Final = words(
     "parquet.codec",
@@ -132,13 +132,15 @@ _SETTINGS: Final[dict[str, Any]] = {
 class ParquetFormat:
     """Parquet: full records, each batch of ``records.SCHEMA``, or one view of them."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ParquetFormat",)
-    views: ClassVar[frozenset[View]] = frozenset({View.RECORD, *COLUMNS})
-    takes: ClassVar[frozenset[Kind]] = ANY_KIND
-    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
-    assumed_to_write: ClassVar[Mapping[View, str]] = {View.VALUE: "avro"}
-    splits_at: ClassVar[str] = ""
-    needs_schema: ClassVar[bool] = True
+    traits: ClassVar = Traits(
+        class_names=("ParquetFormat",),
+        views=frozenset({View.RECORD, *COLUMNS}),
+        takes=ANY_KIND,
+        assumed={View.VALUE: "json", View.KEY: "string"},
+        assumed_to_write={View.VALUE: "avro"},
+        needs_schema=True,
+        has_checksum=True,
+    )
 
     def extension(self, options: FormatOptions) -> str:
         """Return the codec's part, followed by ``.parquet``."""
@@ -148,11 +150,12 @@ class ParquetFormat:
         """Whether *extension* is that of a codec."""
         return extension in EXTENSIONS.values()
 
-    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
-        """Return True: each page has a checksum."""
-        return True
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+    def refuses(
+        self,
+        view: View,
+        values: pa.Array,
+        options: FormatOptions,  # noqa: ARG002
+    ) -> Sequence[Bad]:
         """Refuse null keys, values that are not structs, and structs without fields."""
         if view is not View.HEADERS and _has_empty(values.type):
             why = "each column of a Parquet file is a field of a struct, and it has none"

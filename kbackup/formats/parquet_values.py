@@ -22,14 +22,13 @@ from kbackup.connect.avro_reading import from_avro
 from kbackup.connect.avro_writing import to_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
-from kbackup.formats import choose
+from kbackup.formats import COLUMNS, choose
 from kbackup.formats.column_files import column_schema
 from kbackup.formats.parquet_types import STYLE, file_fields, from_parquet, of_parquet, to_parquet
 from kbackup.formats.record_reading import BYTES, METADATA_PREFIX, READ_BYTES, RECORDS
 from kbackup.naming import View
 from kbackup.records import Schema
 
-COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 """Name in the footer, as in parquet-avro."""
 

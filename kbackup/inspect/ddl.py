@@ -12,6 +12,7 @@ from kbackup.catalog.listing import BackupFile, Catalog
 from kbackup.config import Settings
 from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_table, quoted, text
 from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.formats import DescribesTables
 from kbackup.naming import View
 from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
@@ -222,13 +223,13 @@ def levels(
         )
     name = settings.partitioner_class
     partitioner = partitioners.by_name(name, wiring.partitioner_options(settings))
-    found = partitioners.levels(partitioner, columns, directories, partitions)
-    if found is None:
+    if not isinstance(partitioner, partitioners.DescribesDirectories):
         raise ConfigurationError(
             f"the partitioner {name} does not describe its folders to query engines",
             "a table needs a column for each level of folders",
             "query the backup with kbackup restore query, or write the statement by hand",
         )
+    found = partitioner.levels(columns, directories, partitions)
     affix = settings.s3_schema_partition_affix_type
     if affix == "NONE":
         return tuple(found)
@@ -324,12 +325,11 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
 
 def _files(settings: Settings, store: Store, newest: BackupFile) -> Files:
     """Return what the newest file is to the engines, as its format has it."""
-    table = getattr(formats.by_name(newest.format), "table", None)
-    if table is None:
+    form = formats.by_name(newest.format)
+    if not isinstance(form, DescribesTables):
         raise not_a_table(f"no query engine reads files of the {newest.format} format")
     with store.open(newest.key) as body:
-        found: Files = table(body, newest.view, newest.extension, wiring.format_options(settings))
-    return found
+        return form.table(body, newest.view, newest.extension, wiring.format_options(settings))
 
 
 def _partitions(wheres: Sequence[TopicPartition]) -> int:

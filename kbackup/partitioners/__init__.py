@@ -1,7 +1,8 @@
 """SEAM: a batch to the encoded partition of each row."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -10,13 +11,13 @@ from kbackup.connect.tables import Level, TableColumn
 from kbackup.errors import ConfigurationError
 from kbackup.records import TopicPartition
 
+EVERY_RECORD_HAS_ONE: Final = ("every record has one", "")
+"""The `Traits.no_directory` of a partitioner that gives each record a directory."""
 
-class Partitioner(Protocol):
-    """Decides the directory of each record.
 
-    A class with `class_names` and `encode` will do; what else it leaves out, it does not promise.
-
-    A partitioner whose directories an SQL engine can find has a method ``levels``: see `levels`.
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a partitioner declares of itself.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this partitioner.
@@ -25,16 +26,21 @@ class Partitioner(Protocol):
         no_directory: Why a row has none, and what to do about it; for rows that are null.
     """
 
-    class_names: ClassVar[tuple[str, ...]]
-    goes_by_time: ClassVar[bool]
-    no_directory: ClassVar[tuple[str, str]]
+    class_names: tuple[str, ...] = ()
+    goes_by_time: bool = True
+    no_directory: tuple[str, str] = ("its partitioner gives it none", "")
+
+
+class Partitioner(Protocol):
+    """Decides the directory of each record.
+
+    What else it can do is a method of `HasOnlyDirectory` or `DescribesDirectories`.
+    """
+
+    traits: ClassVar[Traits]
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take what was given for its options; called once, first, where it declares any."""
-        ...
-
-    def only_directory(self, where: TopicPartition) -> str | None:
-        """Return the directory of all records of *where*, None where it follows from a record."""
         ...
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
@@ -53,6 +59,35 @@ class Partitioner(Protocol):
         ...
 
 
+@runtime_checkable
+class HasOnlyDirectory(Protocol):
+    """A partitioner that keeps all records of a partition in one directory."""
+
+    def only_directory(self, where: TopicPartition) -> str:
+        """Return the directory of all records of *where*."""
+        ...
+
+
+@runtime_checkable
+class DescribesDirectories(Protocol):
+    """A partitioner whose directories an SQL engine can find."""
+
+    def levels(
+        self, columns: Sequence[TableColumn], directories: Sequence[str], partitions: int
+    ) -> Sequence[Level]:
+        """Return the levels of its directories, outermost first.
+
+        Args:
+            columns: The columns of the files: a level may have the type of a field.
+            directories: Those that exist, with slashes, in order.
+            partitions: The topic's number of partitions.
+
+        Raises:
+            ConfigurationError: If no engine can find them.
+        """
+        ...
+
+
 def by_name(name: str, options: Mapping[str, Any] | None = None) -> Partitioner:
     """Return the partitioner registered as *name*, given its *options* if it declares any."""
     found: Partitioner = plugins.load("partitioners", name)()
@@ -67,33 +102,8 @@ def delimiter(options: Mapping[str, Any]) -> str:
 
 
 def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | None:
-    """Return what *partitioner* says, None too where it does not say."""
-    found = getattr(partitioner, "only_directory", None)
-    return None if found is None else found(where)
-
-
-def levels(
-    partitioner: Partitioner,
-    columns: Sequence[TableColumn],
-    directories: Sequence[str],
-    partitions: int,
-) -> Sequence[Level] | None:
-    """Return the levels of the directories of *partitioner*, outermost first.
-
-    Args:
-        partitioner: Configured; its method ``levels`` takes the other arguments.
-        columns: The columns of the files: a level may have the type of a field.
-        directories: Those that exist, with slashes, in order.
-        partitions: The topic's number of partitions.
-
-    Returns:
-        None if it does not describe its directories.
-
-    Raises:
-        ConfigurationError: If no engine can find them.
-    """
-    found = getattr(partitioner, "levels", None)
-    return None if found is None else found(columns, directories, partitions)
+    """Return the directory of all records of *where*, None where it follows from a record."""
+    return partitioner.only_directory(where) if isinstance(partitioner, HasOnlyDirectory) else None
 
 
 def beside(directory: str, where: TopicPartition, other: TopicPartition) -> str | None:

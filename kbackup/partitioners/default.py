@@ -6,15 +6,16 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from kbackup.connect.tables import Level, TableColumn, number
+from kbackup.partitioners import EVERY_RECORD_HAS_ONE, Traits
 from kbackup.records import TopicPartition
 
 
 class DefaultPartitioner:
     """The connectors' default; every row of a topic-partition goes to one directory."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("DefaultPartitioner",)
-    goes_by_time: ClassVar[bool] = False
-    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+    traits: ClassVar = Traits(
+        ("DefaultPartitioner",), goes_by_time=False, no_directory=EVERY_RECORD_HAS_ONE
+    )
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""

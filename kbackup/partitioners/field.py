@@ -11,8 +11,13 @@ from kbackup.connect import fields
 from kbackup.connect.tables import Level, TableColumn, injected
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, check_path, read_names
-from kbackup.partitioners import delimiter
+from kbackup.partitioners import Traits, delimiter
 from kbackup.records import TopicPartition
+
+_NO_DIRECTORY: Final = (
+    "a field of partition.field.name is missing, or is not text, a whole number or a boolean",
+    "correct partition.field.name, or the record",
+)
 
 
 def _fields(value: Any) -> tuple[str, ...]:
@@ -42,12 +47,7 @@ class FieldPartitioner:
     a level more, and null cannot be told from the text ``null``.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("FieldPartitioner",)
-    goes_by_time: ClassVar[bool] = False
-    no_directory: ClassVar[tuple[str, str]] = (
-        "a field of partition.field.name is missing, or is not text, a whole number or a boolean",
-        "correct partition.field.name, or the record",
-    )
+    traits: ClassVar = Traits(("FieldPartitioner",), goes_by_time=False, no_directory=_NO_DIRECTORY)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the names of the fields, and what stands between directories.
@@ -62,9 +62,6 @@ class FieldPartitioner:
                 f"{FIELDS.name} cannot be used", "it is not given", "name the fields",
                 property=FIELDS.name,
             )  # fmt: skip
-
-    def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: it follows from a record."""
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the directory of each row, null where a field of it cannot name one."""

@@ -14,7 +14,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.java import joda
 from kbackup.java.joda import Pattern, Zone
 from kbackup.options import Suspicion, integer, text
-from kbackup.partitioners import delimiter
+from kbackup.partitioners import Traits, delimiter
 from kbackup.records import TopicPartition
 
 
@@ -232,9 +232,7 @@ NO_DIRECTORY: Final = (
 class TimeBasedPartitioner:
     """A directory for each span of ``partition.duration.ms``, named by ``path.format``."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("TimeBasedPartitioner",)
-    goes_by_time: ClassVar[bool] = True
-    no_directory: ClassVar[tuple[str, str]] = NO_DIRECTORY
+    traits: ClassVar = Traits(("TimeBasedPartitioner",), no_directory=NO_DIRECTORY)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take pattern, span, zone and language.
@@ -244,9 +242,6 @@ class TimeBasedPartitioner:
         """
         self._path = PATH_FORMAT.of(options).removesuffix(delimiter(options))
         self._buckets = buckets(self._path, DURATION.of(options), options)
-
-    def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: it follows from the time of a record."""
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the directory of each row's time, null where it has none."""
@@ -306,7 +301,7 @@ _DAY_MS: Final = 86_400_000
 class DailyPartitioner(TimeBasedPartitioner):
     """A directory for each day, of 24 hours of local time."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("DailyPartitioner",)
+    traits: ClassVar = Traits(("DailyPartitioner",), no_directory=NO_DIRECTORY)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""
@@ -321,7 +316,7 @@ _HOUR_MS: Final = 3_600_000
 class HourlyPartitioner(TimeBasedPartitioner):
     """A directory for each hour."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("HourlyPartitioner",)
+    traits: ClassVar = Traits(("HourlyPartitioner",), no_directory=NO_DIRECTORY)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from kbackup.naming import UPLOAD_DATE
+from kbackup.partitioners import EVERY_RECORD_HAS_ONE, Traits
 from kbackup.records import TopicPartition
 
 
@@ -16,9 +17,7 @@ class UploadDatePartitioner:
     when a file is stored.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ()
-    goes_by_time: ClassVar[bool] = False
-    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+    traits: ClassVar = Traits((), goes_by_time=False, no_directory=EVERY_RECORD_HAS_ONE)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""

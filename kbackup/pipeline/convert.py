@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kbackup.connect import projection
 from kbackup.connect import schema as connect
 from kbackup.converters import Converter
-from kbackup.formats import Format
+from kbackup.formats import COLUMNS, Format
 from kbackup.naming import OFFSET_MAX, View
 from kbackup.pipeline.rows import (
     BadRecord,
@@ -32,7 +32,7 @@ from kbackup.pipeline.rows import (
     stages_of,
     stretches,
 )
-from kbackup.pipeline.views import COLUMNS, ViewSpec, headers_as_text
+from kbackup.pipeline.views import ViewSpec, headers_as_text
 from kbackup.records import ENCODED, Bad, Column, Encoded, Schema, TopicPartition
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
@@ -343,9 +343,7 @@ def _checked(
             else pc.indices_nonzero(values.is_valid()).to_pylist()
         )
         bad += (Bad(row, "the value's schema has no version", text) for row in judged)
-    bad += view.format.refuses(kind, values)
-    if (asked := getattr(view.format, "refuses_as_asked", None)) is not None:
-        bad += asked(kind, values, view.spec.options)
+    bad += view.format.refuses(kind, values, view.spec.options)
     return replace(column, bad=tuple(bad))
 
 
@@ -405,4 +403,4 @@ def _encoded(view: Conversion, column: Column) -> Encoded | None:
     found = column.encoded
     if found is None or found.of is not column.values:
         return None
-    return found if found.schema.encoding in getattr(view.format, "encodings", ()) else None
+    return found if found.schema.encoding in view.format.traits.encodings else None

@@ -144,8 +144,7 @@ def _routed(
         directories = directories.dictionary_encode()
     elif len(directories.dictionary) > 1 or directories.dictionary.null_count:
         directories = directories.cast(pa.string()).dictionary_encode()
-    placeless = getattr(partitioner, "no_directory", ("its partitioner gives it none", ""))
-    bad = _bad(rows, directories.is_null(), placeless)
+    bad = _bad(rows, directories.is_null(), partitioner.traits.no_directory)
     names = [affix.beside(name, rows.schemas[-1]) for name in directories.dictionary.to_pylist()]
     usable = [name if 0 < len(name.encode()) <= DIRECTORY_BYTES_MAX else None for name in names]
     if affix.kind is not AffixKind.NONE or None in usable:

@@ -205,10 +205,6 @@ class ReadOptions:
     salvages: bool = False
 
 
-COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
-"""Name of the one column of each view of the connectors' layout."""
-
-
 def assemble(
     first_offset: int,
     value: pa.Array,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kbackup.errors import KbackupError
 from kbackup.files import Spool
-from kbackup.formats import Writer
+from kbackup.formats import HasIndex, Writer
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.pipeline.convert import Conversion, brought_under
 from kbackup.pipeline.rows import NO_TOMBSTONES, Part, Rows, by_directory
@@ -254,11 +254,10 @@ class OpenFiles:
         return files[-2::-1] if directory == self.tombstones else files
 
     def _index(self, key: ObjectKey, writer: Writer) -> Index | None:
-        index = getattr(writer, "index", None)
-        if index is None:
+        if not isinstance(writer, HasIndex):
             return None
         beside = self.layout.key(replace(key, extension=INDEX_EXTENSION))
-        return Index(beside, index(key.start_offset))
+        return Index(beside, writer.index(key.start_offset))
 
     def _under(self, schema: Schema | None, part: Part) -> pa.RecordBatch:
         """Return the rows of *part* under the schema of their file."""

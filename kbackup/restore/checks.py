@@ -491,7 +491,7 @@ def unconvertible(
             continue
         name = "key.converter" if view is View.KEY else "value.converter"
         what = f"{topic}: {counted(len(keys), f'{form} object')}"
-        own = formats.by_name(form).assumed.get(view)
+        own = formats.by_name(form).traits.assumed.get(view)
         if own is None or converters.registers(given):
             do = f"restore them with the {name} that their records were written with, or choose "
             do += "other objects with --only-format"
@@ -510,7 +510,7 @@ def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> 
     asked = set()
     for files in sets:
         for file in files.files if files.index is None else ():  # an index knows how many
-            if not formats.by_name(file.format).splits_at or file.view in asked:
+            if not formats.by_name(file.format).traits.splits_at or file.view in asked:
                 continue
             asked.add(file.view)  # who wrote one of them wrote all
             if facts(heads, file) is None:

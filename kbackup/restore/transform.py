@@ -31,11 +31,12 @@ from kbackup.errors import (
     counted,
     form,
 )
+from kbackup.formats import COLUMNS
 from kbackup.naming import View, check_topic
 from kbackup.naming.renaming import is_internal
 from kbackup.pipeline.convert import Transformed, transformed
 from kbackup.pipeline.rows import BadRecord, by_row
-from kbackup.pipeline.views import COLUMNS, ReadOptions
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import (
     HEADER,
     NO_TIMESTAMP,

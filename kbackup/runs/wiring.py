@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from kbackup import plugins
+from kbackup import formats, plugins
 from kbackup.catalog.reading import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
@@ -91,7 +91,7 @@ def layout(settings: Settings) -> Layout:
 def _directory(settings: Settings) -> str | None:
     """Return the one directory of all files of the format, None where a partitioner gives it."""
     name = settings.format_class
-    return None if name is None else getattr(plugins.load("formats", name), "directory", None)
+    return None if name is None else formats.by_name(name).traits.directory
 
 
 def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:

@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup import formats
 from kbackup.catalog.merging import ConflictError, woven
 from kbackup.clock import Clock
 from kbackup.errors import (
@@ -245,7 +246,7 @@ def _json(column: pa.Array) -> list[Any]:
 def _united(store: Store, file: ClosedFile) -> ClosedFile:
     file.body.seek(0)
     with store.open(file.key) as body:
-        if not _is_of(file, file.spec.open_format().own_metadata(body)):
+        if not _is_of(file, formats.own_metadata(file.spec.format, body)):
             raise _other_topic(file, "it was written under another name")
         body.seek(0)
         found = united(file, _rows(file, file.body), _rows(file, body))

@@ -115,7 +115,7 @@ class ConverterContract:
         assert len(values) == sum(len(each.values) for each in columns)
         for each in columns:
             assert each.schema == pickle.loads(pickle.dumps(each.schema))  # noqa: S301
-            assert each.kind in converter.gives or each.values.null_count == len(each.values)
+            assert each.kind in converter.traits.gives or each.values.null_count == len(each.values)
             if each.schema is None:
                 assert each.values.type in (pa.binary(), pa.string(), pa.json_())
 
@@ -123,4 +123,4 @@ class ConverterContract:
         """
         If a converter is assumed, its defaults are sufficient.
         """
-        type(converter)().configure(converter.defaults)
+        type(converter)().configure(converter.traits.defaults)

@@ -8,9 +8,9 @@ import pytest
 
 from kbackup import converters, plugins
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import Format, FormatOptions
+from kbackup.formats import COLUMNS, Format, FormatOptions
 from kbackup.naming import View
-from kbackup.pipeline.views import COLUMNS, HEADERS_AS_TEXT
+from kbackup.pipeline.views import HEADERS_AS_TEXT
 from kbackup.records import SCHEMA
 from kbackup.testing.converters import decoded
 
@@ -20,7 +20,7 @@ _TEXTS = pa.array([b"1", b'"two words"', b"true", '"é😀"'.encode()], pa.binar
 
 def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
     """Yield a batch of each kind that *form* accepts for *view*."""
-    if getattr(form, "reads_only", False):
+    if form.traits.reads_only:
         return
     if view is View.RECORD:
         rows = [
@@ -38,13 +38,13 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
     else:
         installed = [found.name for found in plugins.installed("converters")]
         for name in installed:
-            if form.takes.isdisjoint(plugins.load("converters", name).gives):
+            if form.traits.takes.isdisjoint(plugins.load("converters", name).traits.gives):
                 continue
             try:
                 typed = decoded(converters.by_name(name), _TEXTS)
             except (AssertionError, ConfigurationError):  # not its values, or it needs a registry
                 continue
-            if not form.refuses(view, typed):  # such as JSON, if a file needs a schema
+            if not form.refuses(view, typed, OPTIONS):  # such as JSON, if a file needs a schema
                 yield pa.record_batch([typed], [COLUMNS[view]])
 
 
@@ -73,7 +73,7 @@ class FormatContract:
         """
         A file has the rows that were written, in order.
         """
-        for batch in samples(form, view) if view in form.views else ():
+        for batch in samples(form, view) if view in form.traits.views else ():
             found = rows(form, view, written(form, view, batch))
 
             assert len(batch) == len(found)
@@ -87,7 +87,7 @@ class FormatContract:
         """
         A retry gets the same records in other batches, and must write the same bytes.
         """
-        for batch in samples(form, view) if view in form.views else ():
+        for batch in samples(form, view) if view in form.traits.views else ():
             whole = written(form, view, batch)
 
             assert whole == written(form, view, *(batch.slice(row, 1) for row in range(len(batch))))
@@ -97,7 +97,7 @@ class FormatContract:
         """
         A file truncated anywhere but after a row is an error, and so is an empty file.
         """
-        for batch in samples(form, view) if view in form.views else ():
+        for batch in samples(form, view) if view in form.traits.views else ():
             data = written(form, view, batch)
 
             with pytest.raises(CorruptObjectError):
@@ -109,7 +109,7 @@ class FormatContract:
         """
         What a format cannot hold is known before any record is read.
         """
-        if view in form.views:
+        if view in form.traits.views:
             return
         with pytest.raises(ConfigurationError):
             form.writer(io.BytesIO(), view, OPTIONS)
@@ -120,16 +120,16 @@ class FormatContract:
         """
         A bad row is numbered in the given column, even if that is a slice of another.
         """
-        if view not in form.views or view not in (View.KEY, View.VALUE):
+        if view not in form.traits.views or view not in (View.KEY, View.VALUE):
             return
         for batch in samples(form, view):
             column = pa.concat_arrays([batch.column(0), pa.nulls(1, batch.column(0).type)])
 
-            assert not form.refuses(view, batch.column(0))
-            bad = [found.row for found in form.refuses(view, column)]
+            assert not form.refuses(view, batch.column(0), OPTIONS)
+            bad = [found.row for found in form.refuses(view, column, OPTIONS)]
             assert bad in ([], [len(batch)])
             assert [row - 1 for row in bad] == [
-                found.row for found in form.refuses(view, column.slice(1))
+                found.row for found in form.refuses(view, column.slice(1), OPTIONS)
             ]
 
     def test_its_extension_is_its_own(self, form: Format, view: View) -> None:  # noqa: ARG002

@@ -54,7 +54,7 @@ class PartitionerContract:
         assert len(batch) == len(found)
         assert pa.types.is_string(found.cast(pa.string()).type)
         if found.null_count:
-            assert partitioner.no_directory[0]
+            assert partitioner.traits.no_directory[0]
 
     def test_it_depends_on_the_records_alone(
         self, partitioner: Partitioner, batch: pa.RecordBatch

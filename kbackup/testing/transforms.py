@@ -105,7 +105,9 @@ class TransformContract:
         """
         Each option is one property of a file.
         """
-        names = [name for option in transform.options for name in (option.name, *option.aliases)]
+        names = [
+            name for option in transform.traits.options for name in (option.name, *option.aliases)
+        ]
 
         assert len(set(names)) == len(names)
         assert not {"type", "predicate", "negate"} & set(names)

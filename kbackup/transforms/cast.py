@@ -24,8 +24,9 @@ from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema
 from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
 from kbackup.java.simple_date_format import DAY_MS, SimpleDateFormat
-from kbackup.options import Option, names
+from kbackup.options import names
 from kbackup.records import Bad
+from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
 from kbackup.transforms.data import (
     REPLACE_NULL,
     Data,
@@ -167,11 +168,9 @@ _TYPES: Final = {
 class Cast:
     """Converts between numbers, booleans and text; null stays null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("Cast",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (SPEC, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("Cast",), java_package=KAFKA, sides=KEY_OR_VALUE, options=(SPEC, REPLACE_NULL)
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the types.

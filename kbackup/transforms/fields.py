@@ -17,7 +17,6 @@ from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema
 from kbackup.errors import ConfigurationError
 from kbackup.java import jackson
 from kbackup.options import (
-    Option,
     names,
     optional_text,
     read_integer,
@@ -26,6 +25,7 @@ from kbackup.options import (
     words,
 )
 from kbackup.records import Bad
+from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
 from kbackup.transforms.cast import to_type
 from kbackup.transforms.data import (
     REPLACE_NULL,
@@ -50,11 +50,12 @@ RENAMES: Final = names("renames", "Other names of fields: old:new, separated by 
 class ReplaceField:
     """Drops or renames fields; null values stay null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ReplaceField",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (EXCLUDE, INCLUDE, RENAMES, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("ReplaceField",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(EXCLUDE, INCLUDE, RENAMES, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the names.
@@ -109,11 +110,12 @@ _PATH: Final = re.compile(r"`([^`]+)`(?=\.|\Z)\.?|([^.]+)\.?")
 class ExtractField:
     """Replaces the key or the value by one of its fields; null stays null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ExtractField",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (FIELD, SYNTAX, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("ExtractField",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(FIELD, SYNTAX, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the name, or the path."""
@@ -150,11 +152,9 @@ class HoistField:
     A null is refused if the schema does not allow it: Kafka has no schema for it.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("HoistField",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (HOISTED,)
+    traits: ClassVar = Traits(
+        class_names=("HoistField",), java_package=KAFKA, sides=KEY_OR_VALUE, options=(HOISTED,)
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the name."""
@@ -181,11 +181,9 @@ DELIMITER: Final = verbatim("delimiter", "Separator between the names.", ".")
 class Flatten:
     """Flattens nested objects into one level; arrays stay as they are, and null stays null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("Flatten",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (DELIMITER,)
+    traits: ClassVar = Traits(
+        class_names=("Flatten",), java_package=KAFKA, sides=KEY_OR_VALUE, options=(DELIMITER,)
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the delimiter."""
@@ -258,13 +256,20 @@ class _Inserted:
 class InsertField:
     """Adds fields about the record; null values stay null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("InsertField",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (
-        TOPIC, PARTITION, OFFSET, TIMESTAMP_FIELD, STATIC, STATIC_VALUE, REPLACE_NULL,
-    )  # fmt: skip
+    traits: ClassVar = Traits(
+        class_names=("InsertField",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(
+            TOPIC,
+            PARTITION,
+            OFFSET,
+            TIMESTAMP_FIELD,
+            STATIC,
+            STATIC_VALUE,
+            REPLACE_NULL,
+        ),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the names of the fields.
@@ -382,11 +387,12 @@ _EMPTIES: Final[dict[Type, Any]] = {
 class MaskField:
     """Hides the contents of fields; null stays null, and a null value is refused, as in Kafka."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("MaskField",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (MASKED, REPLACEMENT, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("MaskField",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(MASKED, REPLACEMENT, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the names, and the replacement."""
@@ -462,11 +468,12 @@ KEY_FIELDS: Final = names("fields", "Fields of the value.", is_required=True)
 class ValueToKey:
     """Builds the key from fields of the value; a null value is refused, as in Kafka."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ValueToKey",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ("value",)
-    options: ClassVar[tuple[Option[Any], ...]] = (KEY_FIELDS, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("ValueToKey",),
+        java_package=KAFKA,
+        reads=("value",),
+        options=(KEY_FIELDS, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take the names."""
@@ -514,11 +521,12 @@ SCHEMA_VERSION: Final = optional_text("schema.version", "The schema's version.",
 class SetSchemaMetadata:
     """Sets the schema's name, version or both; values without a schema are refused."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("SetSchemaMetadata",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (SCHEMA_NAME, SCHEMA_VERSION, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("SetSchemaMetadata",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(SCHEMA_NAME, SCHEMA_VERSION, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take name and version."""

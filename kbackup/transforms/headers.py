@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import ConfigurationError, counted
-from kbackup.options import Option, names, text, words
+from kbackup.options import names, text, words
 from kbackup.records import HEADER
+from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
 from kbackup.transforms.cast import as_text, text_of
 from kbackup.transforms.data import (
     REPLACE_NULL,
@@ -90,11 +91,9 @@ class InsertHeader:
     Its value is the literal's text; Kafka parses it as a number or date, and writes that.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("InsertHeader",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (NAME, LITERAL)
+    traits: ClassVar = Traits(
+        class_names=("InsertHeader",), java_package=KAFKA, options=(NAME, LITERAL)
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take name and value."""
@@ -112,11 +111,7 @@ DROPPED: Final = names("headers", "Names of the headers.", is_required=True)
 class DropHeaders:
     """Drops every header that has one of the names."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("DropHeaders",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (DROPPED,)
+    traits: ClassVar = Traits(class_names=("DropHeaders",), java_package=KAFKA, options=(DROPPED,))
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take the names."""
@@ -137,11 +132,12 @@ OPERATION: Final = words(
 class HeaderFrom:
     """Adds headers with the text of fields; a null key or value is refused, as in Kafka."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("HeaderFrom",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (FIELDS, HEADERS, OPERATION, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("HeaderFrom",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(FIELDS, HEADERS, OPERATION, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the fields and their headers.

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from kbackup.errors import ConfigurationError
 from kbackup.java.regex import PatternError, translate
-from kbackup.options import Option, text
+from kbackup.options import text
+from kbackup.transforms import KAFKA, Traits
 from kbackup.transforms.data import Records
 from kbackup.transforms.headers import has_header
 
@@ -21,8 +22,7 @@ NAME: Final = text("name", "Name of the header.", is_required=True)
 class TopicNameMatches:
     """Matches records by topic, as earlier transforms have left it."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("TopicNameMatches",)
-    options: ClassVar[tuple[Option[Any], ...]] = (PATTERN,)
+    traits: ClassVar = Traits(class_names=("TopicNameMatches",), options=(PATTERN,))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the pattern.
@@ -59,8 +59,7 @@ class TopicNameMatches:
 class HasHeaderKey:
     """Matches records with a header of this name."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("HasHeaderKey",)
-    options: ClassVar[tuple[Option[Any], ...]] = (NAME,)
+    traits: ClassVar = Traits(class_names=("HasHeaderKey",), options=(NAME,))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the name."""
@@ -74,8 +73,7 @@ class HasHeaderKey:
 class RecordIsTombstone:
     """Matches records whose converted value is null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("RecordIsTombstone",)
-    options: ClassVar[tuple[Option[Any], ...]] = ()
+    traits: ClassVar = Traits(class_names=("RecordIsTombstone",))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Do nothing: there are no options."""
@@ -89,11 +87,7 @@ class RecordIsTombstone:
 class Filter:
     """Drops every record that it is applied to."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("Filter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = ()
+    traits: ClassVar = Traits(class_names=("Filter",), java_package=KAFKA)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Do nothing: there are no options."""

@@ -16,8 +16,9 @@ from kbackup.connect.schema import Type
 from kbackup.errors import ConfigurationError
 from kbackup.java.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
 from kbackup.naming.renaming import Rename
-from kbackup.options import Option, boolean, text, words
+from kbackup.options import boolean, text, words
 from kbackup.records import Bad
+from kbackup.transforms import KAFKA, Traits
 from kbackup.transforms.data import Data, Records, json_kind, no_fields, parse_json
 from kbackup.transforms.headers import last_header
 
@@ -35,12 +36,12 @@ TIMESTAMP_FORMAT: Final = text(
 class TimestampRouter:
     """Names the topic by the record's timestamp, in a restore."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("TimestampRouter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    chooses_topics: ClassVar[bool] = True
-    options: ClassVar[tuple[Option[Any], ...]] = (TOPIC_FORMAT, TIMESTAMP_FORMAT)
+    traits: ClassVar = Traits(
+        class_names=("TimestampRouter",),
+        java_package=KAFKA,
+        chooses_topics=True,
+        options=(TOPIC_FORMAT, TIMESTAMP_FORMAT),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take the formats.
@@ -101,11 +102,9 @@ REPLACEMENT: Final = text(
 class RegexRouter:
     """Renames topics that match: what a restore writes to, or a sink stores them as."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("RegexRouter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (REGEX, REPLACEMENT)
+    traits: ClassVar = Traits(
+        class_names=("RegexRouter",), java_package=KAFKA, options=(REGEX, REPLACEMENT)
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take pattern and replacement.
@@ -145,13 +144,14 @@ _STEP: Final = re.compile(r"\.([^.\[\]*()?@'\"]+)|\[\s*(?:'([^']*)'|\"([^\"]*)\"
 class ExtractTopic:
     """Names the topic by the key, the value, one of their fields, or a header, in a restore."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ExtractTopic",)
-    java_package: ClassVar[str] = "io.confluent.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value", "header")
-    reads: ClassVar[tuple[str, ...]] = ()
-    chooses_topics: ClassVar[bool] = True
-    reads_only: ClassVar[bool] = True
-    options: ClassVar[tuple[Option[Any], ...]] = (FIELD, FORMAT, SKIP)
+    traits: ClassVar = Traits(
+        class_names=("ExtractTopic",),
+        java_package="io.confluent.connect.transforms",
+        sides=("key", "value", "header"),
+        chooses_topics=True,
+        reads_only=True,
+        options=(FIELD, FORMAT, SKIP),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the field.

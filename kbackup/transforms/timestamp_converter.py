@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from kbackup.connect.schema import DATE, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError
 from kbackup.java.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, SimpleDateFormat
-from kbackup.options import Option, text, words
+from kbackup.options import text, words
 from kbackup.records import Bad
+from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
 from kbackup.transforms.data import (
     REPLACE_NULL,
     Data,
@@ -54,11 +55,12 @@ _SCHEMAS: Final = {
 class TimestampConverter:
     """Converts times to another form; null stays null."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("TimestampConverter",)
-    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
-    sides: ClassVar[tuple[str, ...]] = ("key", "value")
-    reads: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[Option[Any], ...]] = (FIELD, TARGET, FORMAT, PRECISION, REPLACE_NULL)
+    traits: ClassVar = Traits(
+        class_names=("TimestampConverter",),
+        java_package=KAFKA,
+        sides=KEY_OR_VALUE,
+        options=(FIELD, TARGET, FORMAT, PRECISION, REPLACE_NULL),
+    )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the field, and the target type.

@@ -235,7 +235,7 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None, *, is_read: bool) -
     """Whether a flipped bit in the object would be noticed."""
     if head is not None and "sha256" in head.metadata:
         return True
-    return is_read and formats.by_name(file.format).checks_itself(file.extension)
+    return is_read and formats.checks_itself(file.format, file.extension)
 
 
 class _Watched:

@@ -8,7 +8,7 @@ from kbackup.config.property import variable
 from kbackup.connect import fields, projection
 from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
-from kbackup.formats import Format, FormatOptions
+from kbackup.formats import COLUMNS, Format, FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.formats.json_lines import HEADERS, JsonFormat
 from kbackup.formats.parquet import ParquetFormat
@@ -33,7 +33,7 @@ from kbackup.pipeline.convert import (
 from kbackup.pipeline.rotate import Append, Cut, Rule, Schedule, cut
 from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
-from kbackup.pipeline.views import COLUMNS, ReadOptions
+from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import ClosedFile, OpenFiles
 from kbackup.records import SCHEMA, Schema, Span, TopicPartition, schema_of
 from kbackup.runs import wiring

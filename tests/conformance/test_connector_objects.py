@@ -184,7 +184,7 @@ def test_where_the_connector_failed_the_record_is_named(
     """
     form, converter, _, _ = parts(name)
 
-    [bad] = form.refuses(view, column(view, records(name), converter))
+    [bad] = form.refuses(view, column(view, records(name), converter), FormatOptions())
 
     assert row == bad.row
     assert reason in bad.what

@@ -25,6 +25,7 @@ from tests.conformance.product import (
     cut,
     judge,
     needs_version,
+    partitioners,
 )
 
 LOS_ANGELES: Final = ZoneInfo("America/Los_Angeles")
@@ -34,15 +35,10 @@ START: Final = datetime(2017, 3, 2, 10, tzinfo=LOS_ANGELES)
 class Hourly:
     """Hours of local time: as much of the connectors' partitioner as the cases need."""
 
-    class_names: ClassVar[tuple[str, ...]] = ()
-    goes_by_time: ClassVar[bool] = True
-    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+    traits: ClassVar = partitioners.Traits()
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take nothing."""
-
-    def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: it follows from the record."""
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``year=.../hour=...``."""

@@ -141,7 +141,7 @@ def test_a_workers_class_name_stands_for_it(name: str) -> None:
     """
     A worker's configuration names converters by their Java classes.
     """
-    simple = plugins.load("converters", name).class_names
+    simple = plugins.load("converters", name).traits.class_names
 
     assert simple
     for each in simple:

@@ -174,7 +174,7 @@ def test_a_connectors_class_name_stands_for_it(name: str) -> None:
     """
     A connector's configuration names formats by their Java classes.
     """
-    for simple in formats.by_name(name).class_names:
+    for simple in formats.by_name(name).traits.class_names:
         assert name == plugins.by_class_name("formats", f"io.confluent.connect.s3.{simple}")
 
 
@@ -184,7 +184,7 @@ def test_a_view_it_cannot_hold_is_refused_at_once(name: str) -> None:
     A view that a format cannot hold is refused before any record is read.
     """
     form = formats.by_name(name)
-    refused = [view for view in View if view not in form.views]
+    refused = [view for view in View if view not in form.traits.views]
 
     for view in refused:
         with pytest.raises(ConfigurationError, match=name):
@@ -204,9 +204,9 @@ def test_a_row_that_it_cannot_hold_is_named(name: str) -> None:
         pytest.skip("holds no keys of their own")
     keys = pa.array([b"a", b"b", None, b"c"], pa.binary())
 
-    assert [2] == [bad.row for bad in form.refuses(View.KEY, keys)]
-    assert [1] == [bad.row for bad in form.refuses(View.KEY, keys.slice(1))]
-    assert not form.refuses(View.KEY, keys.drop_null())
+    assert [2] == [bad.row for bad in form.refuses(View.KEY, keys, OPTIONS)]
+    assert [1] == [bad.row for bad in form.refuses(View.KEY, keys.slice(1), OPTIONS)]
+    assert not form.refuses(View.KEY, keys.drop_null(), OPTIONS)
 
 
 class Counted(io.BytesIO):

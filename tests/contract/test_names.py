@@ -56,7 +56,8 @@ def plugin_names() -> tuple[set[str], set[str]]:
         for found in plugins.installed(seam):
             if plugins.module(seam, found.name) is not None:
                 registered.add(found.name)
-                classes.update(getattr(plugins.load(seam, found.name), "class_names", ()))
+                if seam != "stores":
+                    classes.update(plugins.load(seam, found.name).traits.class_names)
     return registered - _WORDS, {name for name in classes if re.search("[a-z][A-Z]", name)}
 
 

@@ -132,7 +132,7 @@ class TestTransforms(TransformContract):
         params=[
             (name, side)
             for name in names("transforms")
-            for side in plugins.load("transforms", name).sides or ("",)
+            for side in plugins.load("transforms", name).traits.sides or ("",)
         ],
         ids=str,
     )

@@ -15,7 +15,7 @@ from kbackup.clock import SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.partitioners import Partitioner
+from kbackup.partitioners import Partitioner, Traits
 from kbackup.partitioners.default import DefaultPartitioner
 from kbackup.partitioners.extractors.record import RecordExtractor
 from kbackup.pipeline.convert import Conversion, convert
@@ -41,7 +41,7 @@ VALUES = (
 class ByKey:
     """Spreads records over directories by their keys."""
 
-    class_names: ClassVar[tuple[str, ...]] = ()
+    traits: ClassVar = Traits(())
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:  # noqa: ARG002
         """Return the directory of each row."""

@@ -7,15 +7,14 @@ import pyarrow as pa
 from kbackup_toys_options import DIRECTORIES
 
 from kbackup.connect.tables import Level, TableColumn, number
+from kbackup.partitioners import Traits
 from kbackup.records import TopicPartition
 
 
 class Modulo:
     """The directory follows from the offset."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("Modulo",)
-    goes_by_time: ClassVar[bool] = False
-    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+    traits: ClassVar = Traits(("Modulo",), goes_by_time=False)
 
     def __init__(self, directories: int = 3) -> None:
         self.directories = directories
@@ -23,9 +22,6 @@ class Modulo:
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the number."""
         self.directories = DIRECTORIES.of(options)
-
-    def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: it follows from the record."""
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``rest=0``, ``rest=1`` ..."""
@@ -43,12 +39,7 @@ class Modulo:
 class ByValue:
     """The directory is the first byte of the value, so that nobody knows how many there are."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("ByValue",)
-    goes_by_time: ClassVar[bool] = False
-    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
-
-    def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: it follows from the record."""
+    traits: ClassVar = Traits(("ByValue",), goes_by_time=False)
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``value=61`` and so on, ``value=null`` for a tombstone."""

@@ -1,6 +1,7 @@
 """SEAM: the time of each record, by which files rotate and time-based directories are named."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -8,14 +9,21 @@ import pyarrow as pa
 from kbackup import plugins
 
 
-class TimestampExtractor(Protocol):
-    """Finds the time of each record.
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a timestamp extractor declares of itself.
 
     Attributes:
         class_names: Words, and simple names of the Java classes, that stand for this extractor.
     """
 
-    class_names: ClassVar[tuple[str, ...]]
+    class_names: tuple[str, ...] = ()
+
+
+class TimestampExtractor(Protocol):
+    """Finds the time of each record."""
+
+    traits: ClassVar[Traits]
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Take what was given for its options, such as ``timestamp.field``; called once, first.

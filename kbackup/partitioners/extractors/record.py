@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.partitioners.extractors import Traits
 from kbackup.records import NO_TIMESTAMP
 
 
 class RecordExtractor:
     """The record's own timestamp, set by its producer or its broker."""
 
-    class_names: ClassVar[tuple[str, ...]] = ("Record", "RecordTimestampExtractor")
+    traits: ClassVar = Traits(("Record", "RecordTimestampExtractor"))
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""

@@ -10,6 +10,7 @@ from kbackup.connect import fields
 from kbackup.connect import schema as connect
 from kbackup.java import joda
 from kbackup.options import check_path, text
+from kbackup.partitioners.extractors import Traits
 from kbackup.partitioners.extractors.record import RecordExtractor
 from kbackup.records import schema_of
 
@@ -43,7 +44,7 @@ class RecordFieldExtractor:
     value has no field, and goes by its own timestamp, as theirs do.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("RecordField", "RecordFieldTimestampExtractor")
+    traits: ClassVar = Traits(("RecordField", "RecordFieldTimestampExtractor"))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the path."""

@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from kbackup.partitioners.extractors import Traits
+
 
 class WallclockExtractor:
     """The time of the backup: directories say when a record was backed up, not when it was made.
@@ -13,7 +15,7 @@ class WallclockExtractor:
     other directories than it did before.
     """
 
-    class_names: ClassVar[tuple[str, ...]] = ("Wallclock", "WallclockTimestampExtractor")
+    traits: ClassVar = Traits(("Wallclock", "WallclockTimestampExtractor"))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""

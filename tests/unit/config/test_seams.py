@@ -113,10 +113,10 @@ def test_each_format_takes_the_converters_that_give_what_it_holds(
     """
     What both declare decides which built-in converter goes with which built-in format.
     """
-    takes = plugins.load("formats", form).takes
+    takes = plugins.load("formats", form).traits.takes
 
     assert accepted == {
-        name for name in _ALL if not takes.isdisjoint(plugins.load("converters", name).gives)
+        name for name in _ALL if not takes.isdisjoint(plugins.load("converters", name).traits.gives)
     }
 
 

@@ -177,7 +177,7 @@ def test_json_without_a_schema_is_refused() -> None:
     values = pa.array(['{"a":1}'], pa.json_())
     form = AvroFormat()
 
-    [bad] = form.refuses(View.VALUE, values)
+    [bad] = form.refuses(View.VALUE, values, FormatOptions())
     with pytest.raises(ConfigurationError, match="an Avro file"):
         form.writer(io.BytesIO(), View.VALUE, FormatOptions()).write(
             pa.record_batch([values], ["value"])
@@ -213,7 +213,7 @@ def test_lists_of_empty_structs_come_back_up_to_the_length_that_is_written() -> 
     """
     rows: list[Any] = [{"all": [{}] * count} for count in (0, 1, 1000, 1001)]
 
-    refused = AvroFormat().refuses(View.VALUE, pa.array(rows, LISTS.arrow()))
+    refused = AvroFormat().refuses(View.VALUE, pa.array(rows, LISTS.arrow()), FormatOptions())
 
     assert [3] == [bad.row for bad in refused]
     assert rows[:3] == read(written(rows[:3], LISTS))
@@ -341,7 +341,7 @@ def test_advice_names_the_property_that_is_meant(name: str) -> None:
     """
     keys = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1"]))
 
-    [bad] = formats.by_name(name).refuses(View.KEY, keys)
+    [bad] = formats.by_name(name).refuses(View.KEY, keys, FormatOptions())
 
     assert "choose keys.format.class=json" in bad.do
 

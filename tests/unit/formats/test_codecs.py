@@ -133,7 +133,7 @@ def test_each_format_of_rows_writes_and_reads_it(codec: Codec, name: str) -> Non
 
     assert extension.endswith(codec.extension)
     assert name == formats.by_extension(extension, FormatOptions())
-    assert codec.has_checksum == form.checks_itself(extension)
+    assert codec.has_checksum == formats.checks_itself("bytes", extension)
     found = form.read(file, View.VALUE, extension, FormatOptions())
     assert rows.to_pylist() == [
         value

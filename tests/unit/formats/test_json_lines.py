@@ -65,7 +65,7 @@ def test_the_header_without_a_value_is_named() -> None:
     """
     pairs = [[], [{"key": "a", "value": "1"}, {"key": "b", "value": None}]]
 
-    [bad] = JSON.refuses(View.HEADERS, pa.array(pairs, HEADERS))
+    [bad] = JSON.refuses(View.HEADERS, pa.array(pairs, HEADERS), OPTIONS)
 
     assert 1 == bad.row
     assert "header 'b' is null" in bad.what
@@ -75,7 +75,7 @@ def test_a_line_break_within_json_is_refused() -> None:
     """
     A line break inside JSON from another converter is refused.
     """
-    [bad] = JSON.refuses(View.VALUE, pa.array(["1", "[\n]"], pa.json_()))
+    [bad] = JSON.refuses(View.VALUE, pa.array(["1", "[\n]"], pa.json_()), OPTIONS)
 
     assert 1 == bad.row
     assert "line break" in bad.what

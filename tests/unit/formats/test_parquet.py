@@ -412,6 +412,6 @@ def test_a_struct_without_fields_is_refused(
     """
     values = pa.array([{"a": []} if kind.num_fields else {}] * 2, kind)
 
-    found = ParquetFormat().refuses(view, values)
+    found = ParquetFormat().refuses(view, values, OPTIONS)
 
     assert ([0, 1] if is_refused else []) == [bad.row for bad in found]
