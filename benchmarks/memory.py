@@ -7,7 +7,7 @@ from benchmarks.cases import sink
 from benchmarks.process_tree import measure
 from benchmarks.records import Load
 from benchmarks.services import Services
-from kbackup.formats import record_reading
+from kbackup.formats import parquet_records
 from kbackup.kafka import reader
 from kbackup.sink.job import SPOOL_BYTES
 
@@ -25,7 +25,7 @@ def task_bytes() -> int:
     fetched = reader.QUEUE_KIB * 2**10
     batch = 2 * reader.BATCH_BYTES
     spools = 2 * SPOOL_BYTES
-    return fetched + batch + 2 * record_reading.BYTES + spools
+    return fetched + batch + 2 * parquet_records.BYTES + spools
 
 
 def measured(services: Services, scale: float) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from kbackup.connect.tables import Files, TableColumn, struct
 from kbackup.formats import COLUMNS, FormatOptions, Traits, choose
 from kbackup.formats.column_files import null_keys
+from kbackup.formats.parquet_records import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.formats.parquet_values import ValueWriter, read_values
-from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.naming import View
 from kbackup.options import words
 from kbackup.records import ANY_KIND, SCHEMA, Bad, Schema

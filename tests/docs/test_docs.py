@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from kbackup.catalog import merging, reading
 from kbackup.cli import root
 from kbackup.config.issues import REFUSALS
-from kbackup.formats import record_reading
+from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES
 from kbackup.restore import task
@@ -250,9 +250,9 @@ def test_each_finding_is_mentioned(code: str) -> None:
         pytest.param("fetched ahead by the Kafka client | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
         pytest.param("one call to the client | {} MiB +", BATCH_BYTES / MIB, id="batch"),
         pytest.param("one call to the client | 4 MiB + {}", FETCH_BYTES / MIB, id="call"),
-        pytest.param("for each view | {} MiB and one", record_reading.BYTES / MIB, id="row group"),
+        pytest.param("for each view | {} MiB and one", parquet_records.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
-        pytest.param("a batch of each | {} MiB", record_reading.READ_BYTES / MIB, id="read"),
+        pytest.param("a batch of each | {} MiB", parquet_records.READ_BYTES / MIB, id="read"),
         pytest.param("headers, decoded | {} MiB", reading.HELD_BYTES / MIB, id="held"),
         pytest.param("what is read ahead | {} \u00d7 16", task.DEPTH + 1, id="ahead"),
         pytest.param("what is read ahead | 3 \u00d7 {} MiB", merging.WOVEN_BYTES / MIB, id="woven"),

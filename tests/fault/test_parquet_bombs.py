@@ -16,7 +16,7 @@ from record_samples import batch_of, read, record_batches
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.formats.parquet import ParquetFormat
-from kbackup.formats.parquet_pages import check_column
+from kbackup.formats.parquet_records import check_column
 from kbackup.naming import View
 from kbackup.records import HEADER, SCHEMA
 

@@ -15,7 +15,7 @@ from kbackup.formats import FormatOptions
 from kbackup.formats.byte_array import ByteArrayFormat, separator
 from kbackup.formats.json_lines import HEADERS, JsonFormat
 from kbackup.formats.parquet import ParquetFormat
-from kbackup.formats.record_reading import RowGroups
+from kbackup.formats.parquet_records import RowGroups
 from kbackup.naming import View
 from kbackup.records import record_bytes
 from kbackup.testing import decoded, encoded

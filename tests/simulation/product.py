@@ -28,7 +28,7 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.events import Event, Plain, to_json
-from kbackup.formats.record_reading import read_records
+from kbackup.formats.parquet_records import read_records
 from kbackup.kafka import (
     NO_ENDS,
     NO_OTHERS,

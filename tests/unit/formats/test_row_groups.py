@@ -1,7 +1,7 @@
 import pyarrow as pa
 from record_samples import batch_of
 
-from kbackup.formats.record_reading import RowGroups
+from kbackup.formats.parquet_records import RowGroups
 
 
 def lengths(groups: RowGroups, *batches: pa.RecordBatch) -> list[int]:
