@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup import plugins
+from kbackup.connect import schema as connect
+from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import codecs
 from kbackup.naming import View
-from kbackup.records import Bad, Facts, Kind, Schema
+from kbackup.records import Bad, Facts, Kind, Schema, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,15 @@ class FormatOptions:
     max_record_bytes: int = 2**28
     is_ended: bool = True
 
+
+HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+"""The type of headers in the connectors' layout: text, whatever they were."""
+
+_TEXT: Final = ConnectSchema(Type.STRING)
+HEADERS_SCHEMA: Final = ConnectSchema(
+    Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
+)
+"""Their schema, in files that have one."""
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 """Name of the one column of each view of the connectors' layout."""
@@ -105,7 +117,7 @@ class Format(Protocol):
     The columns depend on the view: `View.RECORD` has ``records.SCHEMA``; `View.VALUE`,
     `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``, with the type
     that the converter gives it (``binary``, ``string``, ``pa.json_()``) or a schema; headers
-    are ``list<struct<key: string, value: string>>``.  Columns that are read may have a schema too,
+    are `HEADERS`.  Columns that are read may have a schema too,
     in the metadata of the column's field, see `kbackup.records.schema_of`.
     """
 
@@ -331,3 +343,43 @@ def refuse_view(name: str, view: View) -> ConfigurationError:
         f"the {name} format cannot hold {words.get(view, 'values')}",
         do="choose another format, such as format.class=parquet for full records",
     )
+
+
+def corrupt(what: str, why: str) -> CorruptObjectError:
+    """Return the error of a file that is not as it was written."""
+    do = "restore an earlier version of the object, or skip it with behavior.on.error"
+    return CorruptObjectError(what, why, do)
+
+
+def column_schema(field: pa.Field, form: str) -> ConnectSchema:
+    """Return the schema of *field*'s values, or the one that its Arrow type stands for.
+
+    Args:
+        field: The column.
+        form: The kind of file, with its article, for the error.
+
+    Raises:
+        ConfigurationError: If neither is a schema of Kafka Connect.
+    """
+    found = connect.of(schema_of(field))
+    if found is not None:
+        return found
+    try:
+        return connect.of_arrow(field.type)
+    except ValueError:
+        raise ConfigurationError(
+            f"{form} cannot hold {field.name}s converted to {field.type}",
+            f"{form} needs a schema",
+            f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
+            "schemas.enable=true",
+        ) from None
+
+
+def null_keys(keys: pa.Array) -> Sequence[Bad]:
+    """Return the rows without a key, as `Format.refuses` does."""
+    why = "the connectors cannot tell it from a key that is missing"
+    do = "leave keys out with store.kafka.keys=false, or keep full records"
+    return [
+        Bad(row, "a null key cannot be written to a file of keys", why, do)
+        for row in pc.indices_nonzero(keys.is_null()).to_pylist()
+    ]

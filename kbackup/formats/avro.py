@@ -21,9 +21,17 @@ from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct, text
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import COLUMNS, FormatOptions, Traits, choose, refuse_view
+from kbackup.formats import (
+    COLUMNS,
+    HEADERS_SCHEMA,
+    FormatOptions,
+    Traits,
+    choose,
+    column_schema,
+    null_keys,
+    refuse_view,
+)
 from kbackup.formats.avro_blocks import AvroBlock, BlockReader, BlockWriter
-from kbackup.formats.column_files import column_schema, null_keys
 from kbackup.naming import View
 from kbackup.options import boolean, words
 from kbackup.records import ANY_KIND, ENCODED, Bad, Schema
@@ -167,12 +175,6 @@ def table_stored_as(schema: dict[str, Any], _engine: str, away: Collection[str])
 EXTENSION: Final = ".avro"
 """The same for every codec."""
 
-_TEXT: Final = ConnectSchema(Type.STRING)
-HEADERS: Final = ConnectSchema(
-    Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
-)
-"""Headers as the connectors keep them: text, whatever they were."""
-
 
 class AvroFormat:
     """Avro containers; each batch has one column.
@@ -285,7 +287,7 @@ class AvroWriter:
         self._style = AvroStyle(CONNECT_META.of(given), ENHANCED.of(given), OPTIONAL_KEYS.of(given))
         self._file, self._codec = file, CODEC.of(given)
         self._view, self._column = view, COLUMNS[view]
-        self._schema = HEADERS if view is View.HEADERS else connect.of(schema)
+        self._schema = HEADERS_SCHEMA if view is View.HEADERS else connect.of(schema)
         self._blocks: BlockWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -22,9 +22,17 @@ from kbackup.connect.json_values import JsonStyle
 from kbackup.connect.schema import Type
 from kbackup.connect.tables import Files, TableColumn, not_a_table, struct
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import COLUMNS, FormatOptions, Traits, codecs, refuse_view, separated
+from kbackup.formats import (
+    COLUMNS,
+    HEADERS,
+    FormatOptions,
+    Traits,
+    codecs,
+    null_keys,
+    refuse_view,
+    separated,
+)
 from kbackup.formats.codecs import Codec
-from kbackup.formats.column_files import null_keys
 from kbackup.formats.separated import (
     SeparatedWriter,
     extension,
@@ -133,9 +141,6 @@ def table_stored_as(engine: str, _away: Collection[str]) -> tuple[str, ...]:
     serde = _SERDE.get(engine)
     return () if serde is None else (f"ROW FORMAT SERDE '{serde}'", "STORED AS TEXTFILE")
 
-
-HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
-"""Headers as the connectors keep them: text, whatever they were."""
 
 _EXTENSION: Final = ".json"
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.connect.tables import Files, TableColumn, struct
-from kbackup.formats import COLUMNS, FormatOptions, Traits, choose
-from kbackup.formats.column_files import null_keys
+from kbackup.formats import COLUMNS, FormatOptions, Traits, choose, null_keys
 from kbackup.formats.parquet_records import FORMAT_VERSION, METADATA_PREFIX, RowGroups, read_records
 from kbackup.formats.parquet_values import ValueWriter, read_values
 from kbackup.naming import View

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.errors import CorruptObjectError, counted
+from kbackup.formats import corrupt
 from kbackup.records import SCHEMA, batch_bytes, record_bytes
 
 RECORDS: Final = 16_384
@@ -274,11 +275,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _corrupt(why: str) -> CorruptObjectError:
-    return CorruptObjectError(
-        "the full-record file is cut short or altered",
-        why,
-        "restore an earlier version of the object, or skip it with behavior.on.error",
-    )
+    return corrupt("the full-record file is cut short or altered", why)
 
 
 _FIRST_READ: Final = 512
@@ -308,11 +305,11 @@ def check_column(file: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
         size += page.header + page.unpacked
         values += page.values
         if size > column.total_uncompressed_size or values > column.num_values:
-            raise _altered(f"a page of {column.path_in_schema} holds more than the footer says")
+            raise _corrupt(f"a page of {column.path_in_schema} holds more than the footer says")
         at += page.header + page.packed
     if values != column.num_values:
         found = counted(values, "value")
-        raise _altered(f"{column.path_in_schema} has {found}, not {column.num_values}")
+        raise _corrupt(f"{column.path_in_schema} has {found}, not {column.num_values}")
 
 
 class _Page(NamedTuple):
@@ -342,7 +339,7 @@ def _page(file: BinaryIO, at: int) -> _Page:
         if len(numbers) < 3:
             break
         return _Page(reader.at, *numbers)
-    raise _altered(f"there is no page at byte {at}")
+    raise _corrupt(f"there is no page at byte {at}")
 
 
 class _Compact:
@@ -363,7 +360,7 @@ class _Compact:
 
     def _value(self, kind: int, depth: int) -> Any:
         if depth > 8 or kind > _STRUCT:
-            raise _altered("a page's header is damaged")
+            raise _corrupt("a page's header is damaged")
         if kind == _STRUCT:
             return self.struct(depth + 1)
         if kind in (_LIST, _SET):
@@ -394,7 +391,7 @@ class _Compact:
         value = shift = 0
         while (byte := self._byte()) & 128:
             if shift > 63:
-                raise _altered("a page's header is damaged")
+                raise _corrupt("a page's header is damaged")
             value |= (byte & 127) << shift
             shift += 7
         return value | byte << shift
@@ -402,14 +399,6 @@ class _Compact:
     def _integer(self) -> int:
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
-
-
-def _altered(why: str) -> CorruptObjectError:
-    return CorruptObjectError(
-        "the Parquet file is altered",
-        why,
-        "restore an earlier version of the object, or skip it with behavior.on.error",
-    )
 
 
 RATIO_MAX: Final = 1000
@@ -467,11 +456,7 @@ class Unfolding:
         up_to = pc.cumulative_sum(sizes).to_pylist()
         self._given += up_to[-1]
         if self._given > self._most:
-            raise CorruptObjectError(
-                "the full-record file is altered",
-                f"its dictionaries expand to more than {self._most} bytes",
-                "restore an earlier version of the object, or skip it with behavior.on.error",
-            )
+            raise _corrupt(f"its dictionaries expand to more than {self._most} bytes")
         start = before = 0
         while start < len(batch):
             end = max(start + 1, bisect_right(up_to, before + self._batch_bytes))

@@ -26,8 +26,7 @@ from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, UNION, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
-from kbackup.formats import COLUMNS, choose
-from kbackup.formats.column_files import column_schema
+from kbackup.formats import COLUMNS, HEADERS_SCHEMA, choose, column_schema, corrupt
 from kbackup.formats.parquet_records import BYTES, METADATA_PREFIX, READ_BYTES, RECORDS
 from kbackup.naming import View
 from kbackup.records import Schema
@@ -35,10 +34,6 @@ from kbackup.records import Schema
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 """Name in the footer, as in parquet-avro."""
 
-_TEXT: Final = ConnectSchema(Type.STRING)
-_HEADERS: Final = ConnectSchema(
-    Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
-)
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
 _SETTINGS: Final[dict[str, Any]] = {
     "write_page_checksum": True,
@@ -64,7 +59,7 @@ class ValueWriter:
     ) -> None:
         self._file, self._codec, self._level = file, codec, level
         self._view, self._column = view, COLUMNS[view]
-        self._schema = _HEADERS if view is View.HEADERS else connect.of(schema)
+        self._schema = HEADERS_SCHEMA if view is View.HEADERS else connect.of(schema)
         self._parquet: pq.ParquetWriter | None = None
         self._avro = ""
         self._held: list[pa.Array] = []
@@ -213,11 +208,7 @@ def _batch_rows(parquet: pq.ParquetFile) -> int:
 
 def _corrupt(error: BaseException) -> CorruptObjectError:
     why = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return CorruptObjectError(
-        "the Parquet file is cut short or altered",
-        why,
-        "restore an earlier version of the object, or skip it with behavior.on.error",
-    )
+    return corrupt("the Parquet file is cut short or altered", why)
 
 
 LOGICAL: Final = {

@@ -8,9 +8,9 @@ from kbackup.config.property import variable
 from kbackup.connect import fields, projection
 from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
-from kbackup.formats import COLUMNS, Format, FormatOptions
+from kbackup.formats import COLUMNS, HEADERS, Format, FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
-from kbackup.formats.json_lines import HEADERS, JsonFormat
+from kbackup.formats.json_lines import JsonFormat
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.inspect.peek import peek
 from kbackup.java import jackson, joda

@@ -11,7 +11,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.protobuf_writing import planned
 from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
-from kbackup.converters.numbers import BooleanConverter
+from kbackup.converters.primitives import BooleanConverter
 from kbackup.converters.registered import RequestedSchemas
 from kbackup.doctor.examination import store_checks as checks
 from kbackup.errors import (
@@ -24,8 +24,7 @@ from kbackup.errors import (
     StoreError,
     TopicChangedError,
 )
-from kbackup.formats import Format, FormatOptions
-from kbackup.formats.json_lines import HEADERS
+from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
 from kbackup.kafka import KafkaSettings, Position, reader, writer

@@ -18,9 +18,9 @@ import pytest
 from record_samples import batch_of, write
 
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import Format, FormatOptions
+from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.formats.byte_array import ByteArrayFormat
-from kbackup.formats.json_lines import HEADERS, JsonFormat
+from kbackup.formats.json_lines import JsonFormat
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.naming import View
 

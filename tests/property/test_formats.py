@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import cut_up, read, record_batches, texts, write
 
-from kbackup.converters.byte_array import ByteArrayConverter
 from kbackup.converters.json_text import JsonConverter
-from kbackup.converters.string import StringConverter
-from kbackup.formats import FormatOptions
+from kbackup.converters.primitives import ByteArrayConverter, StringConverter
+from kbackup.formats import HEADERS, FormatOptions
 from kbackup.formats.byte_array import ByteArrayFormat, separator
-from kbackup.formats.json_lines import HEADERS, JsonFormat
+from kbackup.formats.json_lines import JsonFormat
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.formats.parquet_records import RowGroups
 from kbackup.naming import View

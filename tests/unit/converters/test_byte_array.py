@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from kbackup.converters.byte_array import ByteArrayConverter
+from kbackup.converters.primitives import ByteArrayConverter
 from kbackup.testing import decoded, encoded
 
 

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from kbackup.converters.string import StringConverter
+from kbackup.converters.primitives import StringConverter
 from kbackup.errors import ConfigurationError
 from kbackup.testing import decoded, encoded
 

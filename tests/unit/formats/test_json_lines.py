@@ -6,8 +6,8 @@ import pytest
 from record_samples import OPTIONS, read, write
 
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions
-from kbackup.formats.json_lines import HEADERS, JsonFormat
+from kbackup.formats import HEADERS, FormatOptions
+from kbackup.formats.json_lines import JsonFormat
 from kbackup.naming import View
 
 JSON = JsonFormat()

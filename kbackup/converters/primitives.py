@@ -1,8 +1,10 @@
-"""Numbers as Kafka's own serializers write them: Connect's ``IntegerConverter`` and the like.
+"""Bytes, text and numbers, as Kafka's own serializers write them.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.converters``, and their serializers.
 """
 
+import base64
+import binascii
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,13 +13,168 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.connect import json_values
+from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.converters import Traits
-from kbackup.errors import counted
+from kbackup.errors import ConfigurationError, counted
 from kbackup.java import jackson
-from kbackup.records import Bad, Column, Kind, Schema, bad_where, row_by_row
+from kbackup.options import text
+from kbackup.records import Bad, Column, Kind, Schema, all_bad, bad_where, row_by_row
 
 _DO: Final = "choose the converter that the backup was written with"
+_DO_JSON: Final = (
+    "choose value.converter=json for their JSON, or the converter that the backup was written with"
+)
+
+
+class ByteArrayConverter:
+    """``binary`` both ways; in a JSON file it is base64."""
+
+    traits: ClassVar = Traits(
+        class_names=("ByteArrayConverter",),
+        java_package="org.apache.kafka.connect.converters",
+        gives=frozenset({Kind.BYTES}),
+    )
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Do nothing: there are no options."""
+
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Return *column*."""
+        return (Column(column),)
+
+    def encode(
+        self,
+        column: pa.Array,
+        schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
+    ) -> Column:
+        """Return the bytes of *column*: unchanged, decoded from base64 in JSON, or text as UTF-8.
+
+        JSON that is not a string of base64 is bad, and so is a value of any other type.
+        """
+        if isinstance(column.type, pa.JsonType):
+            # 0.8 us a record; Arrow has no base64
+            what = "a JSON value does not hold bytes"
+            return row_by_row(column.storage.to_pylist(), _from_base64, pa.binary(), what, _DO)
+        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            return Column(column.cast(pa.binary()))
+        return all_bad(
+            column,
+            f"values of type {column.type} are not bytes",
+            "ByteArrayConverter takes bytes and text",
+            _DO_JSON,
+        )
+
+
+def _from_base64(text: str) -> bytes | None:
+    if text == "null":
+        return None
+    try:
+        value = jackson.string_value(text)
+        if value is not None:
+            return base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error):
+        pass
+    raise ValueError("it is not a string of base64")
+
+
+ENCODING: Final = text(
+    "converter.encoding", "Encoding of the text; UTF-8 is the only one.", "UTF-8"
+)
+
+OPTIONS: Final = (ENCODING,)
+
+
+class StringConverter:
+    """Bytes to ``string``, and the text of any type to bytes."""
+
+    traits: ClassVar = Traits(
+        class_names=("StringConverter",),
+        java_package="org.apache.kafka.connect.storage",
+        gives=frozenset({Kind.TEXT}),
+    )
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take ``converter.encoding``.
+
+        Raises:
+            ConfigurationError: If it is not UTF-8.
+        """
+        encoding = ENCODING.of(properties)
+        if encoding.strip().upper() not in ("UTF-8", "UTF8"):
+            raise ConfigurationError(
+                f"converter.encoding={encoding} is not supported",
+                "text is read and written as UTF-8",
+                "use ByteArrayConverter, which keeps bytes as they are",
+                property="converter.encoding",
+            )
+
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Read *column* as UTF-8; invalid text is bad.
+
+        Connect would replace invalid bytes with U+FFFD, and lose them.
+        """
+        try:
+            return (Column(column.cast(pa.string())),)
+        except pa.ArrowInvalid:  # rare
+            what = "a value is not text in UTF-8"
+            do = "use ByteArrayConverter, which keeps bytes as they are, or keep full records"
+            return (row_by_row(column.to_pylist(), _decoded, pa.string(), what, do),)
+
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
+        """Return the text of *column* in UTF-8: that of a JSON string, or any other JSON as it is.
+
+        A JSON string that holds half of a surrogate pair is bad, and so is a value without a text,
+        such as a struct.
+        """
+        if not isinstance(column.type, pa.JsonType):
+            return _text(column, connect.of(schema))
+        text = column.storage
+        is_plain = pc.match_substring_regex(text, r'^"[^\\]*"$')
+        if pc.all(is_plain).as_py() and not text.null_count:
+            return Column(pc.binary_slice(text.cast(pa.binary()), 1, -1))  # 0.1 us a record
+        what = "a JSON string is not text"
+        return row_by_row(text.to_pylist(), _encoded, pa.binary(), what)
+
+
+def _text(column: pa.Array, schema: ConnectSchema | None) -> Column:
+    """Return what Java's ``toString`` returns for plain values."""
+    if schema is not None and pa.types.is_floating(column.type):
+        return Column(_floats(column, schema))
+    if pa.types.is_binary(column.type):
+        return Column(column)
+    try:
+        return Column(column.cast(pa.string()).cast(pa.binary()))
+    except pa.ArrowNotImplementedError:
+        return all_bad(
+            column,
+            f"values of type {column.type} are not text",
+            "StringConverter takes text and numbers",
+            _DO_JSON,
+        )
+
+
+def _floats(column: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
+    text = json_values.encode_json(column, replace(schema, default=None))
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string())).cast(pa.binary())
+
+
+def _encoded(text: str) -> bytes | None:
+    if text == "null":
+        return None
+    value = jackson.string_value(text)
+    return (text if value is None else value).encode()
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start} of {len(value)}: {error.reason}"
+        raise ValueError(why) from None
+
+
 _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
 
 
