@@ -44,7 +44,7 @@ def applied(name: str, options: dict[str, Any], given: Records, side: str = "val
     transform = plugins.load("transforms", name)()
     options = {
         option.name: option.read(options[option.name])
-        for option in transform.options
+        for option in transform.traits.options
         if option.name in options
     }
     transform.configure(options, side)
