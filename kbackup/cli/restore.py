@@ -97,8 +97,8 @@ def verify_command(
     """
 
     def work(session: Session) -> Event:
-        from kbackup.verify.mending import Acceptance  # noqa: PLC0415
-        from kbackup.verify.run import Sample  # noqa: PLC0415
+        from kbackup.verify.run import Acceptance  # noqa: PLC0415
+        from kbackup.verify.task import Sample  # noqa: PLC0415
 
         at = OpenedBackup.of(session, "restore verify")
         share = Sample.parse(part, sample, at.summary.run)
@@ -111,7 +111,7 @@ def verify_command(
 
 
 def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
-    from kbackup.verify.mending import Mending  # noqa: PLC0415
+    from kbackup.verify.run import Mending  # noqa: PLC0415
 
     settings = at.session.settings
     mending = Mending(
@@ -153,7 +153,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
             only_format=at.only_format,
             notes=notes,
             read=read,
-            share=share,
+            sample=share,
             **at.asked,
         )
     )

@@ -1,1 +1,5 @@
-"""A run's frame, the same for both directions: settings, lock, stop, summary, record."""
+"""What sink and restore share: a run's context, lock, summary, record, status and positions.
+
+It knows what each of them needs of settings, and what a run leaves in the bucket for the next one.
+It never moves a record: that is for the tasks of the two.
+"""

@@ -1,101 +1,58 @@
 """``restore verify``: is it all there, readable and unbroken.
 
 Names and the ledger say what is missing; with ``--deep`` tasks read the objects, and what they
-report is judged together with the names.
+report is judged together with the names.  `_CHECKS` lists all that is checked.  Before that,
+``--rebuild`` and ``--accept-missing`` make the ledger fit the bucket: `Mending`.
 """
 
 import functools
-import hashlib
 import re
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final, Self
+
+import pyarrow as pa
 
 from kbackup.catalog import listing
 from kbackup.catalog.claims import Checked
 from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.judging import Recorded
-from kbackup.catalog.ledger.rows import Entry
-from kbackup.catalog.listing import OTHER_FORMAT, Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.rows import (
+    ACCEPTED,
+    EARLIER,
+    OBJECT,
+    OBJECTS,
+    TOPIC,
+    TOPICS,
+    Entry,
+    TopicEntry,
+    entries,
+    table,
+    topic_entries,
+)
+from kbackup.catalog.ledger.stream import Contents, topic_stream, topics_stream
+from kbackup.catalog.listing import OTHER_FORMAT, Catalog, not_in_backup, nothing_there
 from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
+from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, some
 from kbackup.events import Event, Warned
 from kbackup.naming import Layout
 from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import Facts, TopicPartition
+from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.runs import known
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.settings import EngineSettings, NotBegun
 from kbackup.stores import RememberedHeads, Store
-from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Decides by a hash of the key; nothing but the key of an object changes its part.
-
-    Attributes:
-        part: The part to read, from 1.
-        parts: How many there are; together they hold every object once.
-        percent: How much to read of that, above 0, at most 100.
-        seed: Samples of another seed are of other objects.
-    """
-
-    part: int = 1
-    parts: int = 1
-    percent: float = 100.0
-    seed: str = ""
-
-    @classmethod
-    def parse(cls, part: str | None, sample: str | None, seed: str) -> Self:
-        """Read ``--part 1/7`` and ``--sample 5%``.
-
-        Raises:
-            ConfigurationError: If one of them is not of that form.
-        """
-        number, numbers, percent = 1, 1, 100.0
-        if part is not None:
-            match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", part.strip(), re.ASCII)
-            number, numbers = map(int, match.groups()) if match else (0, 0)
-            if not 1 <= number <= numbers:
-                raise ConfigurationError(
-                    f"--part {part} is not a part", do="write the first of seven as 1/7"
-                )
-        if sample is not None:
-            match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%?", sample.strip(), re.ASCII)
-            percent = float(match.group(1)) if match else 0.0
-            if not 0 < percent <= 100:
-                raise ConfigurationError(
-                    f"--sample {sample} is not a share", do="write one in twenty as 5%"
-                )
-        return cls(number, numbers, percent, seed)
-
-    @property
-    def is_all(self) -> bool:
-        """Whether nothing is left out."""
-        return self.parts == 1 and self.percent >= 100
-
-    def takes(self, key: str) -> bool:
-        """Whether the object with *key* is to be read."""
-        if _hash(key) % self.parts != self.part - 1:
-            return False
-        return self.percent >= 100 or _hash(f"{self.seed}\0{key}") / 2**64 < self.percent / 100
-
-
-EVERYTHING: Final = Sample()
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
-
+from kbackup.verify.task import EVERYTHING, Sample, VerifyJob, VerifyUnit, units_of, verify_task
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
 """Reads units and reports on each: `verify_task` by way of Spark, or here."""
@@ -126,6 +83,10 @@ class Notes:
     held_up: Mapping[TopicPartition, HeldUp] = field(default_factory=dict)
 
 
+Told = Warned | Finding | PartitionVerdict
+"""What is reported of a backup."""
+
+
 def verify(
     store: Store,
     layout: Layout,
@@ -139,8 +100,8 @@ def verify(
     notes: Notes = Notes(),
     only_format: str | None = None,
     read: Read | None = None,
-    share: Sample = EVERYTHING,
-) -> Iterator[Warned | Finding | PartitionVerdict]:
+    sample: Sample = EVERYTHING,
+) -> Iterator[Told]:
     """Verify a backup.
 
     Args:
@@ -156,7 +117,7 @@ def verify(
         notes: What was written down beside the objects.
         only_format: Only objects of this format, and their siblings; None for all.
         read: Reads objects whole; None goes by names and the ledger alone.
-        share: Which objects are read.
+        sample: Which objects are read.
 
     Yields:
         Warnings, findings, and what is concluded about each partition.
@@ -165,87 +126,182 @@ def verify(
         IncompleteBackupError: If a topic of *names* is neither there nor in the ledger.
         StoreError: If the listing cannot be had whole.
     """
-    named = (
-        only_format if layout.is_generic else None
-    )  # only the name of the format says what it is
+    # only the name of the format says what objects of any name are
+    named = only_format if layout.is_generic else None
     found = listing.list_backup(store, layout, options.formats, topics=names, only_format=named)
-    for key, why in found.foreign:
-        yield summary.warn("foreign_object", why, key=key)
-    summary.skip("foreign_objects", found.foreign_count)
-    known = notes.known
-    for damage in known.all_damage():
-        summary.fail(CorruptObjectError(damage.what, damage.why, REBUILD, key=damage.what))
-    entries: Mapping[TopicPartition, Sequence[Recorded]] = known.recorded
+    known, entries = notes.known, notes.known.recorded
     if only_format is not None:
         narrow = found.narrowed(only_format)
         entries = _only(entries, found, narrow)
         found = narrow
-    for code, text in found.left_out():
-        yield summary.warn(code, text)
-    summary.skip(OTHER_FORMAT, found.ignored)
     there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
     chosen = select(there, names, pattern)
-    for topic in chosen:
-        if topic not in there:
-            raise not_in_backup(topic, found)
-    for code, text in (*_unsaid(known, found, chosen), *notes.schemas.lacking(chosen)):
-        yield summary.warn(code, text)
-    yield from summary.held_up(
-        {where: each for where, each in notes.held_up.items() if where.topic in chosen}
-    )
     wheres = sorted(
         where
         for where in {*found.sets, *known.partitions()}
         if where.topic in chosen and (partitions is None or where.partition in partitions)
     )
-    if not wheres:
-        summary.fail(nothing_there(layout.topics_dir or "the bucket"))
-    units = list(_units(found.sets, wheres, share, known)) if read is not None else []
-    reports = _checked(read(units) if read and units else (), summary)
-    patterns = {where.topic: sets[0] for where, sets in found.sets.items()}
-    told: list[Finding] = []
-    for where in wheres:
+    backup = _Backup(
+        store, layout, options, summary, now, notes, found, entries, chosen, wheres,
+        {topic for topic in chosen if topic not in there}, read, sample,
+    )  # fmt: skip
+    for check in _CHECKS:
+        yield from check(backup)
+
+
+@dataclass(slots=True)
+class _Backup:
+    """What is verified, and what the checks have found so far.
+
+    Attributes:
+        found: What is listed.
+        entries: What run records say was stored, of topics that are not in the ledger.
+        topics: The topics asked for.
+        partitions: Their partitions, those without any object too.
+        absent: Topics that were asked for and are not in the backup.
+        findings: Of all partitions.
+        reports: What reading has shown, by set.
+    """
+
+    store: Store
+    layout: Layout
+    options: ReadOptions
+    summary: Summary
+    now: datetime
+    notes: Notes
+    found: Catalog
+    entries: Mapping[TopicPartition, Sequence[Recorded]]
+    topics: Sequence[str]
+    partitions: Sequence[TopicPartition]
+    absent: Collection[str]
+    read: Read | None
+    sample: Sample
+    findings: list[Finding] = field(default_factory=list)
+    reports: dict[str, Checked] = field(default_factory=dict)
+
+
+def _is_every_object_ours(backup: _Backup) -> Iterator[Warned]:
+    for key, why in backup.found.foreign:
+        yield backup.summary.warn("foreign_object", why, key=key)
+    backup.summary.skip("foreign_objects", backup.found.foreign_count)
+
+
+def _is_anything_left_out(backup: _Backup) -> Iterator[Warned]:
+    for code, text in backup.found.left_out():
+        yield backup.summary.warn(code, text)
+    backup.summary.skip(OTHER_FORMAT, backup.found.ignored)
+
+
+def _is_every_topic_there(backup: _Backup) -> Iterable[Warned]:
+    if backup.absent:
+        raise not_in_backup(min(backup.absent), backup.found)
+    if not backup.partitions:
+        backup.summary.fail(nothing_there(backup.layout.topics_dir or "the bucket"))
+    return ()
+
+
+def _does_the_ledger_say_it_all(backup: _Backup) -> Iterator[Warned]:
+    known = backup.notes.known
+    for damage in known.all_damage():
+        error = CorruptObjectError(damage.what, damage.why, REBUILD, key=damage.what)
+        backup.summary.fail(error)
+    if unknown := sum(ledger.unknown for ledger in known.ledgers.values()):
+        rows = f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')}"
+        text = f"{rows} of kinds that only a later version of kbackup knows; they are ignored"
+        yield backup.summary.warn("unknown_rows", text)
+    told = {where.topic for where in known.recorded}
+    stored = {where.topic for where in backup.found.sets} & {*backup.topics}
+    if without := {topic for topic in stored - told if not known.has_ledger(topic)}:
+        text = (
+            f"the ledger says nothing of {some(sorted(without))}: what is missing shows only where "
+            f"it left a gap between other objects; {REBUILD}"
+        )
+        yield backup.summary.warn("no_ledger", text)
+
+
+def _is_every_schema_there(backup: _Backup) -> Iterator[Warned]:
+    for code, text in backup.notes.schemas.lacking(backup.topics):
+        yield backup.summary.warn(code, text)
+
+
+def _does_a_transaction_hold_it_up(backup: _Backup) -> Iterator[Warned]:
+    found = backup.notes.held_up.items()
+    yield from backup.summary.held_up(
+        {where: each for where, each in found if where.topic in backup.topics}
+    )
+
+
+def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVerdict]:
+    """Read objects where that is asked for, and judge each partition: `JudgedPartition`."""
+    sets, known, summary = backup.found.sets, backup.notes.known, backup.summary
+    if backup.read is not None:
+        units = list(units_of(sets, backup.partitions, backup.sample, known.ledger))
+        backup.reports = _checked(backup.read(units) if units else (), summary)
+    patterns = {where.topic: of_partition[0] for where, of_partition in sets.items()}
+    for where in backup.partitions:
         part = JudgedPartition(
-            where, found.sets.get(where, []), entries.get(where, []), known.gaps(where), reports,
-            is_deep=read is not None, ledger=known.ledger(where),
-            identity=known.identity(where.topic), present=found.keys,
-            heads=RememberedHeads(store),
+            where, sets.get(where, []), backup.entries.get(where, []), known.gaps(where),
+            backup.reports, is_deep=backup.read is not None, ledger=known.ledger(where),
+            identity=known.identity(where.topic), present=backup.found.keys,
+            heads=RememberedHeads(backup.store),
         )  # fmt: skip
-        findings = list(part.findings(store, layout, patterns.get(where.topic)))
-        findings += part.overlaps(store, options, findings)
-        told += findings
+        findings = list(part.findings(backup.store, backup.layout, patterns.get(where.topic)))
+        findings += part.overlaps(backup.store, backup.options, findings)
+        backup.findings += findings
         yield from findings
         for failure in part.failures():
             summary.fail(failure)
         verdict = part.verdict(findings)
         summary.partitions.append(verdict.row())
         yield verdict
-    yield from _duplicates(found.sets, reports)
-    _fail(summary, [finding for finding in told if finding.is_error])
-    yield from _stale(summary, notes.locks, now)
-    offsets = again(told)
+    _fail(summary, [finding for finding in backup.findings if finding.is_error])
+
+
+def _is_an_object_there_twice(backup: _Backup) -> Iterator[Finding]:
+    """A copy in the wrong place may look like a good object."""
+    seen: dict[str, str] = {}
+    left = _DUPLICATES_NAMED
+    for where, sets in sorted(backup.found.sets.items()):
+        for files in sets:
+            report = backup.reports.get(files.id)
+            if report is None or report.sha256 is None or files.main is None:
+                continue
+            other = seen.setdefault(report.sha256, files.main.key)
+            if other != files.main.key and left:
+                text = f"the same bytes as {other}"
+                yield Finding("duplicate", where, files.main.key, text=text, is_error=False)
+                left -= 1
+
+
+def _is_a_lock_left_behind(backup: _Backup) -> Iterator[Warned]:
+    for holder in backup.notes.locks:
+        age = (backup.now - holder.modified).total_seconds()
+        if age > STALE_S:
+            text = f"a lock of {holder} is stale: no heartbeat for {age:.0f} s"
+            yield backup.summary.warn("stale_lock", text)
+
+
+def _can_it_be_repaired(backup: _Backup) -> Iterator[Warned]:
+    offsets = again(backup.findings)
     if offsets is not None:
         places = offsets.partition(" ")[0]
         how = f"move damaged objects away, then run kbackup sink --repair {places} with the sink's"
-        yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
+        yield backup.summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
 
 
-def _unsaid(
-    known: BackupState, found: Catalog, chosen: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield code and text of warnings about what the ledger does not say to this version."""
-    if unknown := sum(ledger.unknown for ledger in known.ledgers.values()):
-        rows = f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')}"
-        text = f"{rows} of kinds that only a later version of kbackup knows; they are ignored"
-        yield "unknown_rows", text
-    told = {where.topic for where in known.recorded}
-    without = {where.topic for where in found.sets} & set(chosen)
-    if without := {topic for topic in without - told if not known.has_ledger(topic)}:
-        text = (
-            f"the ledger says nothing of {some(sorted(without))}: what is missing shows only where "
-            f"it left a gap between other objects; {REBUILD}"
-        )
-        yield "no_ledger", text
+_CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (
+    _is_every_object_ours,
+    _is_anything_left_out,
+    _is_every_topic_there,
+    _does_the_ledger_say_it_all,
+    _is_every_schema_there,
+    _does_a_transaction_hold_it_up,
+    _is_every_partition_whole,
+    _is_an_object_there_twice,
+    _is_a_lock_left_behind,
+    _can_it_be_repaired,
+)
+"""What is checked, in the order in which it is reported."""
 
 
 def _only(
@@ -286,79 +342,6 @@ def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str,
     return reports
 
 
-def _units(
-    sets: Mapping[TopicPartition, Sequence[FileSet]],
-    wheres: Iterable[TopicPartition],
-    share: Sample,
-    known: BackupState,
-) -> Iterator[VerifyUnit]:
-    """Return what to read, the largest first, each with the next sets of its directory."""
-    units = []
-    for where in wheres:
-        after: defaultdict[tuple[str, bool], deque[FileSet]] = defaultdict(deque)
-        objects = known.ledger(where).objects
-        of_partition = sets.get(where, ())
-        for number, files in reversed([*enumerate(of_partition)]):
-            place = files.encoded_partition, files.is_whole
-            if share.takes(files.id):
-                row = None if files.main is None else objects.get(files.main.key)
-                stored = None if row is None else row.facts
-                later = (of_partition[at] for at in range(number + 1, len(of_partition)))
-                across = tuple(_across(files, later, objects))
-                units.append(VerifyUnit(files, _reached(after[place], stored), across, stored))
-            after[place].appendleft(files)
-    yield from sorted(units, key=lambda unit: unit.size, reverse=True)
-
-
-def _reached(after: Iterable[FileSet], stored: Facts | None) -> tuple[FileSet, ...]:
-    """Return the sets of *after* that one before them may reach into: the first, or more."""
-    if stored is None:
-        return tuple(islice(after, 1))
-    found: list[FileSet] = []
-    for files in after:
-        if found and files.start_offset > stored.last_offset:
-            break
-        found.append(files)
-    return tuple(found)
-
-
-def _across(
-    files: FileSet, later: Iterable[FileSet], rows: Mapping[str, Entry]
-) -> Iterator[FileSet]:
-    """Yield the sets of *later* in other directories that *files* may have records in common with.
-
-    The ledger says where it ends, and which sets are of its cut.
-    """
-    row = rows.get(files.id)
-    if row is None or row.cut is None or not files.is_whole:
-        return
-    for one in later:
-        if one.start_offset >= row.span.end_offset:
-            return
-        other = rows.get(one.id)
-        is_beside = one.encoded_partition == files.encoded_partition
-        if one.is_whole and not is_beside and (other is None or other.cut != row.cut):
-            yield one
-
-
-def _duplicates(
-    sets: Mapping[TopicPartition, Sequence[FileSet]], reports: Mapping[str, Checked]
-) -> Iterator[Finding]:
-    """Report objects with the same bytes: a copy in the wrong place may look like a good object."""
-    seen: dict[str, str] = {}
-    left = _DUPLICATES_NAMED
-    for where in sorted(sets):
-        for files in sets[where]:
-            report = reports.get(files.id)
-            if report is None or report.sha256 is None or files.main is None:
-                continue
-            other = seen.setdefault(report.sha256, files.main.key)
-            if other != files.main.key and left:
-                text = f"the same bytes as {other}"
-                yield Finding("duplicate", where, files.main.key, text=text, is_error=False)
-                left -= 1
-
-
 def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
     """Name damage first: what is left unnamed must not decide the exit code."""
     ordered = sorted(errors, key=lambda finding: not finding.is_damage)
@@ -371,9 +354,178 @@ def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
         summary.warn("more_errors", text)
 
 
-def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator[Warned]:
-    for holder in locks:
-        age = (now - holder.modified).total_seconds()
-        if age > STALE_S:
-            text = f"a lock of {holder} is stale: no heartbeat for {age:.0f} s"
-            yield summary.warn("stale_lock", text)
+_RANGE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})-(\d{1,19})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What was removed on purpose.
+
+    Attributes:
+        ranges: Offsets of partitions.
+        before_ms: Everything that was stored before, in ms since the epoch; None for nothing.
+    """
+
+    ranges: Sequence[tuple[TopicPartition, Span]] = ()
+    before_ms: int | None = None
+
+    @classmethod
+    def parse(cls, ranges: Sequence[str], before: str | None) -> Self:
+        """Read ``--accept-missing TOPIC:PARTITION:FIRST-LAST`` and ``--accept-before DATE``.
+
+        Raises:
+            ConfigurationError: If one of them is not of that form.
+        """
+        found = []
+        for text in ranges:
+            match = _RANGE.fullmatch(text.strip())
+            if match is None or int(match[3]) > int(match[4]):
+                raise ConfigurationError(
+                    f"--accept-missing {text} is not a range of offsets",
+                    do="write orders:0:4200-4299 for offsets 4200 to 4299 of orders, partition 0",
+                )
+            where = TopicPartition(match[1], int(match[2]))
+            found.append((where, Span(int(match[3]), int(match[4]) + 1)))
+        try:
+            time = None if before is None else datetime.fromisoformat(before)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--accept-before {before} is not a date", do="write it as 2026-11-21"
+            ) from error
+        if time is None:
+            return cls(found)
+        aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return cls(found, int(aware.timestamp() * 1000))
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges) or self.before_ms is not None
+
+    def takes(self, where: TopicPartition, entry: Entry) -> bool:
+        """Whether a missing object is accepted as such."""
+        if self.before_ms is not None and entry.time < self.before_ms:
+            return True
+        return any(
+            at == where and span.start_offset <= entry.first
+            and entry.span.end_offset <= span.end_offset
+            for at, span in self.ranges
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What is written into the ledger of a backup before it is verified.
+
+    Attributes:
+        store: Where the backup is.
+        layout: How objects are named.
+        reading: How they are read.
+        summary: Takes warnings.
+        clock: The time.
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+    """
+
+    store: Store
+    layout: Layout
+    reading: ReadOptions
+    summary: Summary
+    clock: Clock
+    names: Collection[str] = ()
+    pattern: str | None = None
+
+    def rebuild(self, *, only_new: bool = False) -> Iterator[Warned]:
+        """Rebuild the ledger from the objects.
+
+        What can still be read of it is kept, also of objects that are not there: they are missing
+        until someone accepts that.
+
+        Args:
+            only_new: Leave topics alone that have a ledger.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
+        found = self._listed()
+        there = {*found.topics(), *said.topics, *(where.topic for where in said.recorded)}
+        topics = [name for name in select(there, self.names, self.pattern) if name in there]
+        if only_new:
+            topics = [name for name in topics if not said.has_ledger(name)]
+        for topic in topics:
+            yield self._rebuild(topic, found, said)
+        if topics:
+            stream = topics_stream(self.store, self.layout, self.clock)
+            stream.rewrite(lambda before: self._topics(before, topics, found, said))
+
+    def accept(self, acceptance: Acceptance) -> Iterator[Warned]:
+        """Enter what is missing and was removed on purpose.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
+        said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
+        found = self._listed()
+        taken: defaultdict[str, list[Entry]] = defaultdict(list)
+        for where in sorted(said.partitions()):
+            for entry in said.ledger(where).missing(found.keys):
+                if acceptance.takes(where, entry):
+                    row = objects.accepted(entry, self.summary.run, self.clock.ms())
+                    taken[where.topic].append(row)
+        for topic, rows in taken.items():
+            stream = topic_stream(self.store, self.layout, topic, self.clock)
+            stream.append(table(rows, OBJECTS))
+            text = f"{topic}: {counted(len(rows), 'missing object')} "
+            text += f"{form(len(rows), 'is', 'are')} accepted as removed on purpose"
+            yield self.summary.warn("accepted_missing", text, topic=topic)
+        if not taken:
+            yield self.summary.warn("accepted_missing", "none of the named objects is missing")
+
+    def _listed(self) -> Catalog:
+        return listing.list_backup(self.store, self.layout, self.reading.formats, topics=self.names)
+
+    def _rebuild(self, topic: str, found: Catalog, said: BackupState) -> Warned:
+        def rows(before: Contents) -> pa.Table:
+            if not said.has_ledger(topic):
+                return table(
+                    known.adopt(self.store, self.layout, topic, found, said),
+                    OBJECTS,
+                )
+            kept = [
+                one
+                for one in entries(before.rows)
+                if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
+            ]  # fmt: skip  (what is there again was not accepted as removed)
+            return table([*kept, *known.listed(self.store, found, topic)], OBJECTS)
+
+        topic_stream(self.store, self.layout, topic, self.clock).rewrite(rows)
+        text = f"{topic}: the ledger was rebuilt from its objects"
+        return self.summary.warn("ledger_rebuilt", text, topic=topic)
+
+    def _topics(
+        self, before: Contents, topics: Collection[str], found: Catalog, said: BackupState
+    ) -> pa.Table:
+        kept = [
+            one for one in topic_entries(before.rows)
+            if one.kind != EARLIER or one.topic not in topics
+        ]  # fmt: skip
+        entered = {one.topic for one in kept if one.kind == TOPIC}
+        fresh = [self._topic(name, found, said) for name in topics if name not in entered]
+        if not said.is_begun:
+            left = said.earlier - set(topics)
+            fresh += [TopicEntry(EARLIER, name, time=self.clock.ms()) for name in sorted(left)]
+        return table([*kept, *fresh], TOPICS)
+
+    def _topic(self, name: str, found: Catalog, said: BackupState) -> TopicEntry:
+        """Return what is known of a topic that the ledger does not speak of."""
+        wheres = found.partitions(name)
+        entry = said.topics.get(name)
+        if entry is None:
+            count = max((where.partition for where in wheres), default=-1) + 1
+            entry = TopicEntry(TOPIC, name, partitions=count)
+        heads = (self.store.head(found.sets[where][-1].files[0].key) for where in wheres)
+        head = next((head for head in heads if head is not None), None)
+        own = TopicIdentity.from_metadata({} if head is None else head.metadata)
+        if own.topic_id:
+            entry = replace(entry, cluster_id=own.cluster_id, topic_id=own.topic_id)
+        return replace(entry, kind=TOPIC, run=self.summary.run, time=self.clock.ms())

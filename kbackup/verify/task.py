@@ -1,14 +1,20 @@
-"""One task of ``restore verify --deep``: read file sets whole, and report what is wrong."""
+"""``restore verify --deep``: which file sets are read, and what reading them whole shows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final, cast
+from itertools import islice
+from typing import BinaryIO, Final, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.catalog.claims import Checked, sha256_of
+from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.catalog.merging import ConflictError, woven
 from kbackup.catalog.reading import Window, read
@@ -23,7 +29,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import SCHEMA, Facts
+from kbackup.records import SCHEMA, Facts, TopicPartition
 from kbackup.spark.channel import Line
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
@@ -65,6 +71,120 @@ class VerifyUnit:
     def size(self) -> int:
         """Bytes of its objects."""
         return sum(file.size for file in self.files.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Decides by a hash of the key; nothing but the key of an object changes its part.
+
+    Attributes:
+        part: The part to read, from 1.
+        parts: How many there are; together they hold every object once.
+        percent: How much to read of that, above 0, at most 100.
+        seed: Samples of another seed are of other objects.
+    """
+
+    part: int = 1
+    parts: int = 1
+    percent: float = 100.0
+    seed: str = ""
+
+    @classmethod
+    def parse(cls, part: str | None, sample: str | None, seed: str) -> Self:
+        """Read ``--part 1/7`` and ``--sample 5%``.
+
+        Raises:
+            ConfigurationError: If one of them is not of that form.
+        """
+        number, numbers, percent = 1, 1, 100.0
+        if part is not None:
+            match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", part.strip(), re.ASCII)
+            number, numbers = map(int, match.groups()) if match else (0, 0)
+            if not 1 <= number <= numbers:
+                raise ConfigurationError(
+                    f"--part {part} is not a part", do="write the first of seven as 1/7"
+                )
+        if sample is not None:
+            match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%?", sample.strip(), re.ASCII)
+            percent = float(match.group(1)) if match else 0.0
+            if not 0 < percent <= 100:
+                raise ConfigurationError(
+                    f"--sample {sample} is not a share", do="write one in twenty as 5%"
+                )
+        return cls(number, numbers, percent, seed)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.parts == 1 and self.percent >= 100
+
+    def takes(self, key: str) -> bool:
+        """Whether the object with *key* is to be read."""
+        if _hash(key) % self.parts != self.part - 1:
+            return False
+        return self.percent >= 100 or _hash(f"{self.seed}\0{key}") / 2**64 < self.percent / 100
+
+
+EVERYTHING: Final = Sample()
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def units_of(
+    sets: Mapping[TopicPartition, Sequence[FileSet]],
+    wheres: Iterable[TopicPartition],
+    sample: Sample,
+    ledger: Callable[[TopicPartition], PartitionLedger],
+) -> Iterator[VerifyUnit]:
+    """Yield what to read, the largest first, each with the next sets of its directory."""
+    units = []
+    for where in wheres:
+        after: defaultdict[tuple[str, bool], deque[FileSet]] = defaultdict(deque)
+        objects = ledger(where).objects
+        of_partition = sets.get(where, ())
+        for number, files in reversed([*enumerate(of_partition)]):
+            place = files.encoded_partition, files.is_whole
+            if sample.takes(files.id):
+                row = None if files.main is None else objects.get(files.main.key)
+                stored = None if row is None else row.facts
+                later = (of_partition[at] for at in range(number + 1, len(of_partition)))
+                across = tuple(_across(files, later, objects))
+                units.append(VerifyUnit(files, _reached(after[place], stored), across, stored))
+            after[place].appendleft(files)
+    yield from sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+def _reached(after: Iterable[FileSet], stored: Facts | None) -> tuple[FileSet, ...]:
+    """Return the sets of *after* that one before them may reach into: the first, or more."""
+    if stored is None:
+        return tuple(islice(after, 1))
+    found: list[FileSet] = []
+    for files in after:
+        if found and files.start_offset > stored.last_offset:
+            break
+        found.append(files)
+    return tuple(found)
+
+
+def _across(
+    files: FileSet, later: Iterable[FileSet], rows: Mapping[str, Entry]
+) -> Iterator[FileSet]:
+    """Yield the sets of *later* in other directories that *files* may have records in common with.
+
+    The ledger says where it ends, and which sets are of its cut.
+    """
+    row = rows.get(files.id)
+    if row is None or row.cut is None or not files.is_whole:
+        return
+    for one in later:
+        if one.start_offset >= row.span.end_offset:
+            return
+        other = rows.get(one.id)
+        is_beside = one.encoded_partition == files.encoded_partition
+        if one.is_whole and not is_beside and (other is None or other.cut != row.cut):
+            yield one
 
 
 def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Checked]:

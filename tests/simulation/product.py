@@ -69,8 +69,7 @@ from kbackup.sink.start import Evidence, Start, decide
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import ReportingDesk, deal
 from kbackup.stores import ObjectHead, Store, StoredObject
-from kbackup.verify.mending import Acceptance, Mending
-from kbackup.verify.run import Notes, verify
+from kbackup.verify.run import Acceptance, Mending, Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 __all__ = [

@@ -13,8 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.report import Summary
-from kbackup.verify.mending import Mending
-from kbackup.verify.run import Notes, verify
+from kbackup.verify.run import Mending, Notes, verify
 from tests.support.hand_clock import HandClock
 from tests.support.verified import NOW, here
 

@@ -8,7 +8,7 @@ from backup_samples import JSON, Backup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.verify.run import Sample
+from kbackup.verify.task import Sample
 from tests.support.verified import Verified
 
 
@@ -73,7 +73,7 @@ def test_a_part_reads_its_objects_and_says_so() -> None:
     keys = backup.put("orders", 0, *([at] for at in range(40)))
     backup.replace(keys[7], b"x")
 
-    found = [Verified(backup, deep=True, share=Sample(part, 4)) for part in (1, 2, 3, 4)]
+    found = [Verified(backup, deep=True, sample=Sample(part, 4)) for part in (1, 2, 3, 4)]
 
     assert 40 == sum(verified.summary["objects"] for verified in found)
     assert [("corrupt", keys[7])] == [error for verified in found for error in verified.errors]

@@ -12,8 +12,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, Span
 from kbackup.runs import history, known
 from kbackup.runs.report import Summary
-from kbackup.verify.mending import Acceptance
-from kbackup.verify.run import Notes, verify
+from kbackup.verify.run import Acceptance, Notes, verify
 from tests.support.ledgers import (
     CLOCK,
     ID,
