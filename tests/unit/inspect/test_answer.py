@@ -21,9 +21,7 @@ ROWS = pa.table(
 
 
 def test_json_is_an_object_a_line() -> None:
-    """
-    Bytes are text where they are UTF-8, else base64; null is null.
-    """
+    """Bytes are text where they are UTF-8, else base64; null is null."""
     lines = [json.loads(line) for line in query.as_bytes(ROWS, "json").splitlines()]
 
     assert ["text", None, {"$base64": "/w=="}] == [line["value"] for line in lines]
@@ -31,9 +29,7 @@ def test_json_is_an_object_a_line() -> None:
 
 
 def test_csv_keeps_null_and_empty_apart() -> None:
-    """
-    Null is an empty field, an empty text is quoted.
-    """
+    """Null is an empty field, an empty text is quoted."""
     lines = query.as_bytes(ROWS, "csv").decode().split("\n", 3)
 
     assert '"offset","value","at","note"' == lines[0]
@@ -43,9 +39,7 @@ def test_csv_keeps_null_and_empty_apart() -> None:
 
 
 def test_parquet_keeps_the_types() -> None:
-    """
-    A Parquet answer holds the columns as they are.
-    """
+    """A Parquet answer holds the columns as they are."""
     read = pq.read_table(BytesIO(query.as_bytes(ROWS, "parquet")))
 
     assert ROWS["value"].to_pylist() == read["value"].to_pylist()
@@ -53,9 +47,7 @@ def test_parquet_keeps_the_types() -> None:
 
 
 def test_columns_of_one_name_stay_apart() -> None:
-    """
-    A name that comes again is numbered, in every form.
-    """
+    """A name that comes again is numbered, in every form."""
     twice = pa.table([pa.array([1]), pa.array([2])], names=["n", "n"])
 
     assert {"n": 1, "n_2": 2} == json.loads(query.as_bytes(twice, "json"))
@@ -64,17 +56,13 @@ def test_columns_of_one_name_stay_apart() -> None:
 
 
 def test_an_answer_without_rows_has_its_names() -> None:
-    """
-    A result without rows still has its header.
-    """
+    """A result without rows still has its header."""
     assert b'"offset","value","at","note"\n' == query.as_bytes(ROWS.slice(0, 0), "csv")
     assert b"" == query.as_bytes(ROWS.slice(0, 0), "json")
 
 
 def test_what_json_has_no_word_for_is_text() -> None:
-    """
-    A decimal keeps its digits; nested values are shown inside out.
-    """
+    """A decimal keeps its digits; nested values are shown inside out."""
     rows = pa.table(
         {
             "price": pa.array([Decimal("1.10")]),

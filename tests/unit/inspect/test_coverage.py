@@ -65,34 +65,26 @@ def shown(
 
 
 def test_objects_beside_each_other_are_one_stretch() -> None:
-    """
-    What is there is one range, however many objects hold it.
-    """
+    """What is there is one range, however many objects hold it."""
     said = ledger(entry(0, 9), entry(10, 19), entry(30, 39))
 
     assert [(STORED, 0, 19), (STORED, 30, 39)] == shown([files(0), files(10), files(30)], said)
 
 
 def test_a_cut_accounts_for_offsets_without_a_record() -> None:
-    """
-    Compaction and transaction markers leave holes in a log that nobody has to look for.
-    """
+    """Compaction and transaction markers leave holes in a log that nobody has to look for."""
     said = ledger(entry(3, 7, cut_start=0, next_offset=10), entry(12, 19))
 
     assert [(STORED, 0, 9), (STORED, 12, 19)] == shown([files(3), files(12)], said)
 
 
 def test_names_alone_reach_to_the_next_object() -> None:
-    """
-    The connector's objects do not say where they end; of the last one only its start is sure.
-    """
+    """The connector's objects do not say where they end; of the last one only its start is sure."""
     assert [(NAMED, 0, 10)] == shown([files(0), files(10)], ledger())
 
 
 def test_what_was_stored_and_is_gone_is_missing() -> None:
-    """
-    A gap that the ledger can explain is shown with its reason.
-    """
+    """A gap that the ledger can explain is shown with its reason."""
     said = ledger(entry(0, 9), entry(10, 19), entry(20, 29))
 
     assert [(STORED, 0, 9), (MISSING, 10, 19), (STORED, 20, 29)] == shown(
@@ -101,9 +93,7 @@ def test_what_was_stored_and_is_gone_is_missing() -> None:
 
 
 def test_what_is_missing_shows_among_directories() -> None:
-    """
-    The offsets of a cut are in several directories; one object of it that is gone is seen.
-    """
+    """The offsets of a cut are in several directories; one object of it that is gone is seen."""
     cut = {"cut_start": 0, "next_offset": 10}
     said = ledger(entry(0, 8, "a=1", **cut), entry(1, 9, "a=2", **cut))
 
@@ -111,9 +101,7 @@ def test_what_is_missing_shows_among_directories() -> None:
 
 
 def test_what_was_removed_on_purpose_is_not_missing() -> None:
-    """
-    What was removed on purpose is not reported as lost again.
-    """
+    """What was removed on purpose is not reported as lost again."""
     gone = entry(0, 9)
     accepted = Entry(ACCEPTED, 0, 0, 9, gone.key, time=1)
 
@@ -123,9 +111,7 @@ def test_what_was_removed_on_purpose_is_not_missing() -> None:
 
 
 def test_what_a_restore_refuses_is_disputed() -> None:
-    """
-    Values that hold the same offsets are seen in the map, by what the ledger says of them.
-    """
+    """Values that hold the same offsets are seen in the map, by what the ledger says of them."""
     sets = [replace(files(at), main=values(at)) for at in (0, 6, 20)]
     said = ledger(
         *(
@@ -140,27 +126,21 @@ def test_what_a_restore_refuses_is_disputed() -> None:
 
 
 def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
-    """
-    Offsets that expired before they were backed up are shown as expired, not as missing.
-    """
+    """Offsets that expired before they were backed up are shown as expired, not as missing."""
     assert [(MapState.EXPIRED, 0, 4), (STORED, 5, 9)] == shown(
         [files(5)], ledger(entry(5, 9)), (Span(0, 5),)
     )
 
 
 def test_as_of_a_time_what_was_stored_later_is_not_missing() -> None:
-    """
-    With --as-of, objects stored later are neither shown nor missed.
-    """
+    """With --as-of, objects stored later are neither shown nor missed."""
     said = ledger(entry(0, 9, time=100), entry(10, 19, time=200), entry(20, 29, time=100))
 
     assert [(STORED, 0, 9), (MISSING, 20, 29)] == shown([files(0)], said, as_of_ms=150)
 
 
 def test_days_are_those_of_the_records() -> None:
-    """
-    The map shows the days of records, for objects whose timestamps are known.
-    """
+    """The map shows the days of records, for objects whose timestamps are known."""
     times: dict[str, Any] = {"min_timestamp": 3 * DAY_MS - 1, "max_timestamp": 3 * DAY_MS}
     said = ledger(entry(0, 9, **times), entry(10, 19), entry(20, 29, min_timestamp=9 * DAY_MS))
     sets = [files(0), files(10)]
@@ -179,9 +159,7 @@ RANGES = st.tuples(STATES, st.integers(0, 60), st.integers(0, 20)).map(
 
 @given(st.lists(RANGES, max_size=12))
 def test_each_number_has_the_first_of_its_states(given: list[Stretch]) -> None:
-    """
-    Overlapping ranges become ones that do not overlap and say the same.
-    """
+    """Overlapping ranges become ones that do not overlap and say the same."""
     found = merged(given)
 
     by_number = {at: one.state for one in found for at in range(one.first, one.last + 1)}
@@ -197,9 +175,7 @@ def test_each_number_has_the_first_of_its_states(given: list[Stretch]) -> None:
 
 @given(st.lists(RANGES, min_size=1, max_size=12), st.integers(1, 200))
 def test_what_is_missing_is_seen_in_any_width(given: list[Stretch], width: int) -> None:
-    """
-    One lost record among millions still has a cell.
-    """
+    """One lost record among millions still has a cell."""
     found = merged(given)
 
     drawn = cells(found, found[0].first, found[-1].last, width)
@@ -226,9 +202,7 @@ def test_what_is_missing_is_seen_in_any_width(given: list[Stretch], width: int) 
 def test_a_cell_is_what_is_true_of_all_of_it(
     stretches: list[tuple[MapState, int, int]], expected: list[str]
 ) -> None:
-    """
-    A cell is drawn full only if all of it is stored.
-    """
+    """A cell is drawn full only if all of it is stored."""
     assert expected == cells([Stretch(*one) for one in stretches], 0, 9, 2)
 
 
@@ -237,7 +211,5 @@ def test_a_cell_is_what_is_true_of_all_of_it(
     [(0, "1970-01-01"), (20_000, "2024-10-04"), (10**12, "9999-12-31"), (-(10**12), "0001-01-01")],
 )
 def test_a_day_of_any_timestamp_has_a_text(number: int, text: str) -> None:
-    """
-    A day of any timestamp, even outside the years 1 to 9999, has a text.
-    """
+    """A day of any timestamp, even outside the years 1 to 9999, has a text."""
     assert text == day(number)

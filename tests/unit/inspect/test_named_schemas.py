@@ -42,9 +42,7 @@ def shown(backup: Backup) -> list[dict[str, Any]]:
 
 
 def test_topics_tell_ids_and_subjects(backup: Backup) -> None:
-    """
-    Stored and unknown ones, as lines that fulfil the schema.
-    """
+    """Stored and unknown ones, as lines that fulfil the schema."""
     found = topics(backup.store, backup.layout, ReadOptions(), has_schemas=True)
 
     told = [to_json(one) for one in found if isinstance(one, NamedSchema)]
@@ -56,18 +54,14 @@ def test_topics_tell_ids_and_subjects(backup: Backup) -> None:
 
 
 def test_a_record_shows_the_schema_that_it_names(backup: Backup) -> None:
-    """
-    Where the backup has it; other bytes show none.
-    """
+    """Where the backup has it; other bytes show none."""
     assert [{"id": 7, "subjects": ["orders-value"]}, None, None, None] == shown(backup)
 
 
 def test_records_are_shown_where_schemas_may_not_be_listed(
     backup: Backup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Who may read nothing but objects sees them as they are.
-    """
+    """Who may read nothing but objects sees them as they are."""
     listed = backup.store.list
 
     def refused(prefix: str, **named: Any) -> Any:

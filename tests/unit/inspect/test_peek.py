@@ -39,9 +39,7 @@ def offsets(backup: Backup, what: str, count: int = 10) -> list[tuple[int, int]]
 
 
 def test_a_record_has_kcats_names() -> None:
-    """
-    What reads kcat's JSON finds the same names here; headers keep order and duplicates.
-    """
+    """What reads kcat's JSON finds the same names here; headers keep order and duplicates."""
     backup = Backup()
     headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "", "value": b""}]
     backup.put("orders", 3, batch([7], headers=headers, value=b"\xff\x00", timestamp_type=2))
@@ -61,9 +59,7 @@ def test_a_record_has_kcats_names() -> None:
 
 
 def test_null_and_empty_stay_apart() -> None:
-    """
-    A tombstone is null, an empty value is an empty text.
-    """
+    """A tombstone is null, an empty value is an empty text."""
     backup = Backup()
     backup.put("orders", 0, batch([0], key=None, value=None), batch([1], key=b"", value=b""))
 
@@ -75,9 +71,7 @@ def test_null_and_empty_stay_apart() -> None:
 
 
 def test_what_a_layout_has_not_stored_is_null() -> None:
-    """
-    A value object of the connectors' layout knows neither time nor key nor headers.
-    """
+    """A value object of the connectors' layout knows neither time nor key nor headers."""
     backup = Backup()
     backup.put("orders", 0, [5], views=JSON)
 
@@ -106,9 +100,7 @@ def test_what_a_layout_has_not_stored_is_null() -> None:
     ],
 )  # fmt: skip
 def test_a_place_is_found(what: str, count: int, expected: list[tuple[int, int]]) -> None:
-    """
-    The object that holds an offset is found, and reading goes on from there.
-    """
+    """The object that holds an offset is found, and reading goes on from there."""
     backup = Backup()
     backup.put("orders", 0, [0, 1, 2], [5, 6, 7])
     backup.put("orders", 2, [0, 1])
@@ -117,9 +109,7 @@ def test_a_place_is_found(what: str, count: int, expected: list[tuple[int, int]]
 
 
 def test_offsets_are_compared_as_numbers() -> None:
-    """
-    An offset of eleven digits comes after one of ten.
-    """
+    """An offset of eleven digits comes after one of ten."""
     backup = Backup()
     backup.put("orders", 0, [9_999_999_999], [10_000_000_000])
 
@@ -128,9 +118,7 @@ def test_offsets_are_compared_as_numbers() -> None:
 
 
 def test_an_object_is_shown_by_its_key() -> None:
-    """
-    A key as listed shows that object and no other, and of siblings the whole set.
-    """
+    """A key as listed shows that object and no other, and of siblings the whole set."""
     backup = Backup()
     backup.put("orders", 0, [0, 1], [2, 3])
     keys = backup.put("paid", 0, [0, 1], views=SIBLINGS)
@@ -142,9 +130,7 @@ def test_an_object_is_shown_by_its_key() -> None:
 
 
 def test_records_are_chosen_by_key_and_time() -> None:
-    """
-    A key is compared byte for byte, null and empty apart; a time is each record's own.
-    """
+    """A key is compared byte for byte, null and empty apart; a time is each record's own."""
     backup = Backup()
     rows = [batch([0], key=b"a"), batch([1], key=b""), batch([2], key=None), batch([3], key=b"a")]
     backup.put("orders", 0, *rows)
@@ -166,9 +152,7 @@ def test_records_are_chosen_by_key_and_time() -> None:
 
 
 def test_objects_without_a_record_of_that_time_are_not_opened() -> None:
-    """
-    What the ledger says of an object's times is enough to pass it over.
-    """
+    """What the ledger says of an object's times is enough to pass it over."""
     backup = Backup()
     keys = backup.put("orders", 0, [0, 1], [2, 3])
     entry = backup.entry(keys[0])
@@ -184,9 +168,7 @@ def test_objects_without_a_record_of_that_time_are_not_opened() -> None:
 
 
 def test_values_alone_are_not_chosen_by_time() -> None:
-    """
-    The connectors' layout stores no timestamps, which the error says.
-    """
+    """The connectors' layout stores no timestamps, which the error says."""
     backup = Backup()
     backup.put("orders", 0, [5], views=JSON)
     window = Window.between(None, None, TIME, None)
@@ -196,9 +178,7 @@ def test_values_alone_are_not_chosen_by_time() -> None:
 
 
 def test_records_that_lie_there_twice_are_shown_once() -> None:
-    """
-    Overlaps are normal after retries; each record is shown once, from the first object.
-    """
+    """Overlaps are normal after retries; each record is shown once, from the first object."""
     backup = Backup()
     backup.put("orders", 0, [0, 1, 2, 3])
     backup.put("orders", 0, [2, 3], [4, 5], views=SNAPPY)
@@ -207,9 +187,7 @@ def test_records_that_lie_there_twice_are_shown_once() -> None:
 
 
 def test_values_beside_full_records_are_shown_once() -> None:
-    """
-    What a restore reads is what is shown: full records win over values of the same offsets.
-    """
+    """What a restore reads is what is shown: full records win over values of the same offsets."""
     backup = Backup()
     backup.put("orders", 0, range(10), range(10, 20), views=JSON)
     backup.put("orders", 0, range(6, 14))
@@ -219,9 +197,7 @@ def test_values_beside_full_records_are_shown_once() -> None:
 
 
 def test_a_copy_in_another_directory_is_shown_once() -> None:
-    """
-    An identical object that lies there twice has each record once.
-    """
+    """An identical object that lies there twice has each record once."""
     backup = Backup()
     key, *_ = backup.put("orders", 0, range(4), range(4, 8), views=JSON)
     backup.replace(key, backup.body(key), to=key.replace("partition=0/", "hour=0/"))
@@ -230,9 +206,7 @@ def test_a_copy_in_another_directory_is_shown_once() -> None:
 
 
 def test_what_a_restore_refuses_is_not_shown() -> None:
-    """
-    Where values may hold the same records twice, the objects are named and nothing is shown.
-    """
+    """Where values may hold the same records twice, the objects are named and nothing is shown."""
     backup = Backup()
     backup.put("orders", 0, range(10), range(6, 16), views=JSON)
 
@@ -241,9 +215,7 @@ def test_what_a_restore_refuses_is_not_shown() -> None:
 
 
 def test_full_records_that_reach_beyond_the_next_object_are_found() -> None:
-    """
-    Without a ledger an object says itself where it ends, although a later one begins before that.
-    """
+    """Without a ledger an object says where it ends, although a later one begins before."""
     backup = Backup()
     backup.put("orders", 0, range(20), range(5, 8))
 
@@ -251,9 +223,7 @@ def test_full_records_that_reach_beyond_the_next_object_are_found() -> None:
 
 
 def test_several_directories_are_one_partition() -> None:
-    """
-    Records come in the order of their offsets, as a restore writes them.
-    """
+    """Records come in the order of their offsets, as a restore writes them."""
     backup = Backup()
     for at in range(0, 12, 4):
         backup.put_in("odd=0", "orders", 0, [at, at + 2])
@@ -280,9 +250,7 @@ def test_several_directories_are_one_partition() -> None:
     ],
 )
 def test_what_is_not_there_is_an_error(what: str, error: type[Exception]) -> None:
-    """
-    A missing topic is an error, because an empty answer would look like an empty topic.
-    """
+    """A missing topic is an error, because an empty answer would look like an empty topic."""
     backup = Backup()
     backup.put("orders", 0, [0, 1])
 
@@ -291,9 +259,7 @@ def test_what_is_not_there_is_an_error(what: str, error: type[Exception]) -> Non
 
 
 def test_records_before_a_damage_are_shown(tmp_path: Path) -> None:
-    """
-    A file that is cut short shows what is whole, then says what is wrong.
-    """
+    """A file that is cut short shows what is whole, then says what is wrong."""
     backup = Backup.in_folder(tmp_path)
     [key] = backup.put("orders", 0, [0, 1, 2], views=BYTES)
     (tmp_path / ".kbackup/facts" / key).unlink()
@@ -309,9 +275,7 @@ def test_records_before_a_damage_are_shown(tmp_path: Path) -> None:
 @settings(deadline=None, max_examples=50)
 @given(record_batches())
 def test_every_record_can_be_shown(records: Any) -> None:
-    """
-    Whatever a record holds, what is shown is JSON, and no byte of it is lost.
-    """
+    """Whatever a record holds, what is shown is JSON, and no byte of it is lost."""
     backup = Backup()
     if len(records):
         backup.put("orders", 0, records)
@@ -352,16 +316,12 @@ NULLS: Any = RECORD | {"key": None, "payload": None, "headers": [], "ts": None}
     ],
 )
 def test_a_format_prints_what_kcat_prints(record: Any, template: str, expected: bytes) -> None:
-    """
-    A format string of peek prints what kcat prints for it.
-    """
+    """A format string of peek prints what kcat prints for it."""
     assert expected == render(record, template)
 
 
 @pytest.mark.parametrize("template", ["%x", "%", "%k %Z"])
 def test_an_unknown_letter_is_named(template: str) -> None:
-    """
-    An unknown letter in a format string is an error.
-    """
+    """An unknown letter in a format string is an error."""
     with pytest.raises(ConfigurationError, match=r"has no meaning"):
         render(RECORD, template)

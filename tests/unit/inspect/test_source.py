@@ -32,9 +32,7 @@ def read(of: Found, *filters: Filter) -> pa.Table:
 
 
 def test_each_record_is_a_row(tmp_path: Path) -> None:
-    """
-    Null, empty and absent stay three things, in key, value and headers.
-    """
+    """Null, empty and absent stay three things, in key, value and headers."""
     odd = batch([5], key=None, value=b"", headers=[{"key": "h", "value": None}])
     Backup.in_folder(tmp_path).put("orders", 3, range(5), odd)
 
@@ -50,18 +48,14 @@ def test_each_record_is_a_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("timestamp", [-1, 2**62, -(2**62)])
 def test_what_is_no_timestamp_to_spark_is_null(tmp_path: Path, timestamp: int) -> None:
-    """
-    A record without a timestamp, or with one beyond what Spark can count, has none.
-    """
+    """A record without a timestamp, or with one beyond what Spark can count, has none."""
     Backup.in_folder(tmp_path).put("orders", 0, batch([0], timestamp=timestamp))
 
     assert [None] == read(found(tmp_path))["timestamp"].to_pylist()
 
 
 def test_values_alone_are_rows_too(tmp_path: Path) -> None:
-    """
-    A connector's objects have values and offsets, and null for what they do not store.
-    """
+    """A connector's objects have values and offsets, and null for what they do not store."""
     Backup.in_folder(tmp_path).put("orders", 0, range(3), views=JSON)
 
     table = read(found(tmp_path))
@@ -71,9 +65,7 @@ def test_values_alone_are_rows_too(tmp_path: Path) -> None:
 
 
 def test_values_beside_full_records_are_one_row_each(tmp_path: Path) -> None:
-    """
-    A query answers about what a restore would deliver: each record once, or it is refused.
-    """
+    """A query answers about what a restore would deliver: each record once, or it is refused."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, range(10), range(10, 20), views=JSON)
     backup.put("orders", 0, range(6, 14))
@@ -85,9 +77,7 @@ def test_values_beside_full_records_are_one_row_each(tmp_path: Path) -> None:
 
 
 def test_conditions_keep_every_record_that_meets_them(tmp_path: Path) -> None:
-    """
-    Conditions that Spark passes on rule out only objects without an answer.
-    """
+    """Conditions that Spark passes on rule out only objects without an answer."""
     backup = Backup.in_folder(tmp_path)
     for partition in range(2):
         backup.put("orders", partition, range(10), range(10, 20))
@@ -104,9 +94,7 @@ def test_conditions_keep_every_record_that_meets_them(tmp_path: Path) -> None:
 
 
 def test_partitions_of_the_settings_are_the_only_ones(tmp_path: Path) -> None:
-    """
-    ``--partitions`` and ``-t`` narrow what there is to ask.
-    """
+    """``--partitions`` and ``-t`` narrow what there is to ask."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, range(3))
     backup.put("orders", 1, range(3))
@@ -119,9 +107,7 @@ def test_partitions_of_the_settings_are_the_only_ones(tmp_path: Path) -> None:
 
 
 def test_a_damaged_object_is_named(tmp_path: Path) -> None:
-    """
-    The error that Spark wraps can be found again in its text.
-    """
+    """The error that Spark wraps can be found again in its text."""
     (key,) = Backup.in_folder(tmp_path).put("orders", 0, range(3))
     path = tmp_path / key
     path.write_bytes(path.read_bytes()[:-40])
@@ -131,9 +117,7 @@ def test_a_damaged_object_is_named(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """
-    A name that was asked for and is not in the backup is an error, never an empty table.
-    """
+    """A name that was asked for and is not in the backup is an error, never an empty table."""
     Backup.in_folder(tmp_path).put("orders", 0, range(3))
 
     with pytest.raises(KbackupError, match="pay is not in the backup"):
@@ -141,9 +125,7 @@ def test_a_topic_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_topics_whose_rows_do_not_know_their_offsets_are_named(tmp_path: Path) -> None:
-    """
-    A query warns where values may have wrong offsets, which are counted from an object's first one.
-    """
+    """A query warns where values may have wrong offsets."""
     backup = Backup.in_folder(tmp_path)
     keys = backup.put("pay", 0, range(0, 6, 2), views=JSON) + backup.put("orders", 0, range(3))
     keys += backup.put("audit", 0, range(4), views=JSON)
@@ -154,18 +136,14 @@ def test_topics_whose_rows_do_not_know_their_offsets_are_named(tmp_path: Path) -
 
 
 def test_only_topics_that_a_query_names_become_tables() -> None:
-    """
-    A backup of a thousand topics is not looked through for a query of one.
-    """
+    """A backup of a thousand topics is not looked through for a query of one."""
     assert ["orders"] == mentioned("SELECT * FROM Orders", ["orders", "pay"])
     with pytest.raises(ConfigurationError, match="names no topic"):
         mentioned("select 1", ["orders"])
 
 
 def test_topics_that_only_capitals_tell_apart_are_not_taken_for_each_other() -> None:
-    """
-    Spark ignores case in names: only named topics are tables, and ambiguity is exit 2.
-    """
+    """Spark ignores case in names: only named topics are tables, and ambiguity is exit 2."""
     there = ["Orders", "orders", "pay"]
 
     assert ["Orders"] == mentioned("select * from Orders", there)

@@ -30,9 +30,7 @@ def declared(
 
 
 def test_athena_gets_a_partition_for_each_of_the_topics() -> None:
-    """
-    Athena gets projected partitions, so that none has to be added.
-    """
+    """Athena gets projected partitions, so that none has to be added."""
     backup = Backup()
     backup.put("orders.eu", 0, range(3))
     backup.put("orders.eu", 11, range(3))
@@ -110,9 +108,7 @@ TBLPROPERTIES (
 def test_athena_is_told_which_folders_there_are(
     options: dict[str, str], directory: str, projection: dict[str, str]
 ) -> None:
-    """
-    Directories by time and by field are columns of the table.
-    """
+    """Directories by time and by field are columns of the table."""
     backup = Backup()
     backup.put_in(directory, "orders", 0, range(3), views=JSON)
 
@@ -132,10 +128,7 @@ def test_athena_is_told_which_folders_there_are(
     ],
 )
 def test_a_field_that_names_its_folder_is_a_column_once(field: str, kind: str) -> None:
-    """
-    A field that names its folder is a partition column and not also a column of the files, so
-    the engine accepts the statement.
-    """
+    """A field that names its folder is a partition column and not also a column of the files."""
     backup = Backup()
     rows = batch(range(3), value=b'{"n":3,"name":"a"}')
     backup.put_in(f"{field}=3", "orders", 0, rows, views=JSON)
@@ -146,9 +139,7 @@ def test_a_field_that_names_its_folder_is_a_column_once(field: str, kind: str) -
 
 
 def test_hive_is_asked_to_find_the_folders() -> None:
-    """
-    Hive gets no projection, and its own URL scheme for S3.
-    """
+    """Hive gets no projection, and its own URL scheme for S3."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)
 
@@ -162,9 +153,7 @@ def test_hive_is_asked_to_find_the_folders() -> None:
 @pytest.mark.parametrize("engine", ["athena", "hive"])
 @pytest.mark.parametrize("others", [SIBLINGS, RECORD], ids=["keys and headers", "full records"])
 def test_objects_that_are_no_rows_are_not_read_as_rows(engine: str, others: Any) -> None:
-    """
-    Athena and Hive read whatever is in a folder, so they are refused; Spark goes by the names.
-    """
+    """Athena and Hive read whatever is in a folder, so they are refused."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)
     backup.put("orders", 0, range(3, 6), views=others)
@@ -176,9 +165,7 @@ def test_objects_that_are_no_rows_are_not_read_as_rows(engine: str, others: Any)
 
 
 def test_the_folder_of_tombstones_is_none_of_the_table() -> None:
-    """
-    Spark is given the folders of rows alone: beside one of another kind, it would refuse them.
-    """
+    """Spark is given the folders of rows alone."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=SIBLINGS)
     backup.put_in("tombstone", "orders", 0, range(3, 6), views=SIBLINGS[:1])
@@ -191,9 +178,7 @@ def test_the_folder_of_tombstones_is_none_of_the_table() -> None:
 
 @pytest.mark.parametrize("engine", ["hive", "spark"])
 def test_folders_that_only_athena_finds_are_refused_elsewhere(engine: str) -> None:
-    """
-    Folders without a column's name are refused for Hive and Spark, which would not find them.
-    """
+    """Folders without a column's name are refused for Hive and Spark, which would not find them."""
     backup = Backup()
     backup.put_in("2026/11/22", "orders", 0, range(3), views=JSON)
 
@@ -209,9 +194,7 @@ def test_folders_that_only_athena_finds_are_refused_elsewhere(engine: str) -> No
     ],
 )
 def test_what_athena_cannot_count_is_refused(options: dict[str, str], what: str) -> None:
-    """
-    What Athena could not count is refused: a table must not lack rows.
-    """
+    """What Athena could not count is refused: a table must not lack rows."""
     backup = Backup(layout=Layout(directory_delim=options.get("directory_delim", "/")))
     backup.put("orders", 0, range(3), views=JSON)
 
@@ -220,9 +203,7 @@ def test_what_athena_cannot_count_is_refused(options: dict[str, str], what: str)
 
 
 def test_a_plugin_from_elsewhere_describes_its_folders() -> None:
-    """
-    A partitioner that kbackup does not know is declared by what it says of its folders.
-    """
+    """A partitioner that kbackup does not know is declared by what it says of its folders."""
     backup = Backup()
     backup.put_in("rest=2", "orders", 0, range(3))
 
@@ -243,10 +224,7 @@ def test_a_plugin_from_elsewhere_describes_its_folders() -> None:
 def test_a_plugin_that_describes_nothing_is_refused_by_name(
     options: dict[str, str], views: Any, what: str
 ) -> None:
-    """
-    No table is declared by guessing: a format or partitioner that does not say what it is to the
-    engines is named.
-    """
+    """No table is declared by guessing."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=views)
 
@@ -258,9 +236,7 @@ def test_a_plugin_that_describes_nothing_is_refused_by_name(
 
 
 def test_a_topic_without_objects_has_no_columns_yet() -> None:
-    """
-    A topic without objects is exit code 7, as with every command.
-    """
+    """A topic without objects is exit code 7, as with every command."""
     with pytest.raises(IncompleteBackupError, match="no object"):
         declared(Backup(), topics="orders")
 
@@ -285,10 +261,7 @@ BLOCKS = {"format_class": "block_gzip", "topics_dir": "logs"}
 def test_spark_reads_the_files_of_one_topic_in_folders_that_topics_share(
     line: bytes, column: str, kind: str
 ) -> None:
-    """
-    Where topics share folders, Spark reads the files of one topic, without the indexes and without
-    topics whose names begin alike.
-    """
+    """Where topics share folders, Spark reads one without indexes and names that begin alike."""
     backup = in_blocks(line)
     digits = "[0-9]"
 
@@ -303,9 +276,7 @@ recursiveFileLookup 'true');""" == declared(backup, "spark", **BLOCKS)
 
 @pytest.mark.parametrize("engine", ["athena", "hive"])
 def test_folders_that_topics_share_are_refused_where_every_object_is_read(engine: str) -> None:
-    """
-    Folders that topics share are refused for Athena and Hive, which would read the indexes as rows.
-    """
+    """Folders that topics share are refused for Athena and Hive."""
     backup = in_blocks(b'{"n":1}')
     with pytest.raises(ConfigurationError) as caught:
         declared(backup, engine, **BLOCKS)

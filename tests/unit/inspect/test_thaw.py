@@ -47,9 +47,7 @@ def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
-    """
-    Only objects that nobody has requested yet are requested, because each request costs money.
-    """
+    """Only objects that nobody has requested yet are requested: each request costs money."""
     first, second, third = sorted(store.classes)
     store.thaws = {second: Thaw("thawing"), third: Thaw("ready", UNTIL)}
 
@@ -63,9 +61,7 @@ def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
 
 
 def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
-    """
-    Running the command again requests nothing and shows progress.
-    """
+    """Running the command again requests nothing and shows progress."""
     ask(store, names=["orders"])
     del store.asked[:]
 
@@ -75,9 +71,7 @@ def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
 
 
 def test_a_dry_run_only_counts(store: FrozenStore) -> None:
-    """
-    A dry run counts what a thaw would request.
-    """
+    """A dry run counts what a thaw would request."""
     [orders] = ask(store, names=["orders"], partitions={0}, is_dry=True)
 
     assert ([], 2) == (store.asked, orders["asked"])
@@ -85,9 +79,7 @@ def test_a_dry_run_only_counts(store: FrozenStore) -> None:
 
 
 def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> None:
-    """
-    The ledger is thawed with the topics, since lifecycle rules archive it too.
-    """
+    """The ledger is thawed with the topics, since lifecycle rules archive it too."""
     key = f"{Layout().records_prefix()}ledger/x/part.parquet"
     put_bytes(store, key, b"rows")
     store.classes[key] = "GLACIER"
@@ -99,17 +91,13 @@ def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> 
 
 
 def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
-    """
-    A topic that is not in the backup is an error at once.
-    """
+    """A topic that is not in the backup is an error at once."""
     with pytest.raises(IncompleteBackupError, match="order"):
         ask(store, names=["order"])
 
 
 def test_a_store_without_an_archive_says_so() -> None:
-    """
-    A store without an archive says so.
-    """
+    """A store without an archive says so."""
     with pytest.raises(ConfigurationError, match="no archived objects"):
         ask(MemoryStore(StoreSettings(f"memory://{uuid4()}")))
 
@@ -127,9 +115,7 @@ def test_a_store_without_an_archive_says_so() -> None:
     ],
 )
 def test_the_screen_says_how_far_they_have_come(more: dict[str, Any], text: str) -> None:
-    """
-    The screen shows the progress of each topic in one line.
-    """
+    """The screen shows the progress of each topic in one line."""
     event = {"topic": "orders", "asked": 0, "thawing": 0, "ready": 0, "bytes": 0, "until": None}
 
     assert text == thawing(event | more)

@@ -28,9 +28,7 @@ def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_a_partition_is_told_from_names_and_run_records() -> None:
-    """
-    Where runs left records, extent and count are known without opening an object.
-    """
+    """Where runs left records, extent and count are known without opening an object."""
     backup = Backup()
     keys = backup.run("orders", 3, range(5), range(5, 9))
     backup.run("orders", 3, range(9, 12))
@@ -49,9 +47,7 @@ def test_a_partition_is_told_from_names_and_run_records() -> None:
 
 
 def test_looking_costs_one_listing() -> None:
-    """
-    Names and run records are enough: no object is opened, and none is asked about.
-    """
+    """Names and run records are enough: no object is opened, and none is asked about."""
     backup = Backup()
     backup.run("orders", 0, range(5))
     store = FaultyStore("", backup.store)
@@ -63,9 +59,7 @@ def test_looking_costs_one_listing() -> None:
 
 
 def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
-    """
-    One whose objects had been stored by then, and are gone since, is.
-    """
+    """One whose objects had been stored by then, and are gone since, is."""
     backup = Backup()
     entries = [
         replace(backup.entry(backup.put("orders", at, range(5))[0]), time=time)
@@ -79,9 +73,7 @@ def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
 
 
 def test_a_named_topic_costs_its_own_listing() -> None:
-    """
-    Of a large bucket only the folders of the named topics are listed.
-    """
+    """Of a large bucket only the folders of the named topics are listed."""
     backup = Backup()
     backup.put("orders", 0, range(5))
     backup.put("payments", 0, range(5))
@@ -94,9 +86,7 @@ def test_a_named_topic_costs_its_own_listing() -> None:
 
 
 def test_a_format_narrows_what_is_told() -> None:
-    """
-    Only objects of the format that was asked for are listed; the others are counted.
-    """
+    """Only objects of the format that was asked for are listed; the others are counted."""
     backup = Backup()
     backup.run("orders", 0, range(5))
     backup.run("orders", 0, range(5, 9), views=JSON_GZIP)
@@ -115,9 +105,7 @@ def test_a_format_narrows_what_is_told() -> None:
 
 
 def test_without_run_records_the_end_is_unknown() -> None:
-    """
-    A name holds the first offset only, so what a connector wrote ends nobody knows where.
-    """
+    """A name holds the first offset only, so what a connector wrote ends nobody knows where."""
     backup = Backup()
     backup.put("legacy", 0, range(5), range(5, 9))
 
@@ -127,9 +115,7 @@ def test_without_run_records_the_end_is_unknown() -> None:
 
 
 def test_offsets_are_compared_as_numbers() -> None:
-    """
-    Offsets are ordered as numbers, not as text.
-    """
+    """Offsets are ordered as numbers, not as text."""
     backup = Backup()
     backup.run("orders", 0, [9_999_999_998], [10_000_000_000])
     backup.run("orders", 0, [10_000_000_001])
@@ -140,9 +126,7 @@ def test_offsets_are_compared_as_numbers() -> None:
 
 
 def test_partitions_come_in_order() -> None:
-    """
-    Partition 10 is listed after partition 9, and topics are in order of name.
-    """
+    """Partition 10 is listed after partition 9, and topics are in order of name."""
     backup = Backup()
     for topic, partition in (("b", 10), ("b", 9), ("a", 1)):
         backup.put(topic, partition, [0])
@@ -164,9 +148,7 @@ def test_partitions_come_in_order() -> None:
 def test_a_count_is_known_only_of_what_is_there(
     damage: str, expected: tuple[int | None, int | None]
 ) -> None:
-    """
-    Run records say what was stored; what is missing now makes their sum a guess, so it is none.
-    """
+    """Where something is missing, the sum of run records is a guess, so it is none."""
     backup = Backup()
     keys = backup.run("orders", 0, range(3), range(3, 6)) + backup.run("orders", 0, range(6, 9))
     match damage:
@@ -183,9 +165,7 @@ def test_a_count_is_known_only_of_what_is_there(
 
 
 def test_deep_learns_the_end_from_the_last_object() -> None:
-    """
-    With --deep the facts stored with the last object say where the partition ends.
-    """
+    """With --deep the facts stored with the last object say where the partition ends."""
     backup = Backup()
     backup.put("orders", 0, range(5), range(5, 9))
 
@@ -195,9 +175,7 @@ def test_deep_learns_the_end_from_the_last_object() -> None:
 
 
 def test_deep_looks_at_the_last_object_of_each_directory() -> None:
-    """
-    The object that begins last is not always the one that ends last.
-    """
+    """The object that begins last is not always the one that ends last."""
     backup = Backup()
     backup.put_in("a=1", "orders", 0, [0, 50])
     backup.put_in("a=2", "orders", 0, [3, 7])
@@ -208,9 +186,7 @@ def test_deep_looks_at_the_last_object_of_each_directory() -> None:
 
 
 def test_deep_reads_an_object_without_facts(tmp_path: Path) -> None:
-    """
-    An object of the connector has no facts, so its records are counted.
-    """
+    """An object of the connector has no facts, so its records are counted."""
     backup = Backup.in_folder(tmp_path)
     [path] = [tmp_path / "topics/orders/partition=0/orders+0+0000000100.json"]
     path.parent.mkdir(parents=True)
@@ -232,9 +208,7 @@ def test_deep_reads_an_object_without_facts(tmp_path: Path) -> None:
     ],
 )
 def test_a_format_is_named_with_its_compression(views: Any, expected: tuple[str, int]) -> None:
-    """
-    Format and codec are read off the extension; siblings are objects too.
-    """
+    """Format and codec are read off the extension; siblings are objects too."""
     backup = Backup()
     for at, each in enumerate(views):
         backup.put("orders", 0, [at], views=each)
@@ -245,9 +219,7 @@ def test_a_format_is_named_with_its_compression(views: Any, expected: tuple[str,
 
 
 def test_foreign_objects_are_named() -> None:
-    """
-    What is not named as ours is listed with the reason, and no row counts it.
-    """
+    """What is not named as ours is listed with the reason, and no row counts it."""
     backup = Backup()
     [key] = backup.put("orders", 0, [0])
     backup.replace(key, b"hello", {}, to="topics/orders/partition=0/README.json")
@@ -261,9 +233,7 @@ def test_foreign_objects_are_named() -> None:
 
 
 def test_a_topic_that_is_not_there_is_an_error() -> None:
-    """
-    If a named topic is not in the backup, the error says so, and lists the topics there are.
-    """
+    """If a named topic is not in the backup, the error says so, and lists the topics there are."""
     backup = Backup()
     backup.put("orders", 0, [0])
 
@@ -274,9 +244,7 @@ def test_a_topic_that_is_not_there_is_an_error() -> None:
 
 
 def test_a_pattern_selects_whole_names() -> None:
-    """
-    A pattern must match all of a topic's name, as in topics.regex.
-    """
+    """A pattern must match all of a topic's name, as in topics.regex."""
     backup = Backup()
     for topic in ("orders", "orders-eu", "payments"):
         backup.put(topic, 0, [0])
@@ -285,9 +253,7 @@ def test_a_pattern_selects_whole_names() -> None:
 
 
 def test_partitions_can_be_chosen() -> None:
-    """
-    With --partitions only those rows are shown.
-    """
+    """With --partitions only those rows are shown."""
     backup = Backup()
     for partition in range(4):
         backup.put("orders", partition, [0])
@@ -314,9 +280,7 @@ def test_partitions_can_be_chosen() -> None:
     ],
 )  # fmt: skip
 def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[str, Any]) -> None:
-    """
-    A run record that cannot be understood is ignored: run records help and are never needed.
-    """
+    """A run record that cannot be understood is ignored: run records help and are never needed."""
     backup = Backup()
     backup.put("orders", 0, range(5))
 
@@ -326,9 +290,7 @@ def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[s
 
 
 def test_rows_keep_the_json_contract() -> None:
-    """
-    What is known and what is not, foreign objects too, can be printed as lines of the contract.
-    """
+    """What is known and what is not can be printed as lines of the contract."""
     backup = Backup()
     [key] = backup.run("orders", 0, range(3))
     backup.put("legacy", 0, range(3), views=SIBLINGS)

@@ -61,9 +61,7 @@ def opened(window: Window, spans: list[tuple[int, int]]) -> list[int]:
 def test_only_objects_that_may_hold_an_answer_are_opened(
     conditions: list[tuple[str, str, object]], expected: list[int]
 ) -> None:
-    """
-    Conditions on partition, offset and timestamp rule objects out.
-    """
+    """Conditions on partition, offset and timestamp rule objects out."""
     spans = [(0, 9), (10, 19), (20, 29)]
 
     assert expected == opened(of_conditions(conditions), spans)
@@ -71,9 +69,7 @@ def test_only_objects_that_may_hold_an_answer_are_opened(
 
 @pytest.mark.parametrize(("operator", "expected"), [("<", [0, 10]), ("=", [10]), (">", [10, 20])])
 def test_where_nothing_is_known_names_alone_rule_out(operator: str, expected: list[int]) -> None:
-    """
-    Values of which nothing is known may reach up to the next ones of their directory.
-    """
+    """Values of which nothing is known may reach up to the next ones of their directory."""
     window = of_conditions([("offset", operator, 15)])
     sets = [file_set(first, View.VALUE) for first in (0, 10, 20)]
 
@@ -83,9 +79,7 @@ def test_where_nothing_is_known_names_alone_rule_out(operator: str, expected: li
 
 
 def test_objects_that_overlap_are_read_together() -> None:
-    """
-    Two tasks never read the same record: chunks end where no object reaches over.
-    """
+    """Two tasks never read the same record: chunks end where no object reaches over."""
     spans = [(0, 9), (10, 25), (20, 29), (30, 39)]
     sets, known = [file_set(first) for first, _ in spans], facts_of(*spans)
 
@@ -95,9 +89,7 @@ def test_objects_that_overlap_are_read_together() -> None:
 
 
 def test_a_partition_of_which_nothing_is_known_is_one_chunk() -> None:
-    """
-    Where the end of an object is not known, nothing says that the next one begins after it.
-    """
+    """Where the end of an object is not known, nothing says that the next one begins after it."""
     sets = [file_set(first) for first in (0, 10, 20)]
 
     found = chunks_of({WHERE: sets}, lambda _: None, 1)
@@ -106,9 +98,7 @@ def test_a_partition_of_which_nothing_is_known_is_one_chunk() -> None:
 
 
 def test_small_objects_share_a_chunk() -> None:
-    """
-    A chunk grows to its size before the next one begins.
-    """
+    """A chunk grows to its size before the next one begins."""
     spans = [(0, 9), (10, 19), (20, 29)]
     sets, known = [file_set(first) for first, _ in spans], facts_of(*spans)
 

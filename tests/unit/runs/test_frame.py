@@ -121,9 +121,7 @@ def running(tmp_path: Path) -> Running:
 def test_the_lock_and_spark_are_released_when_a_run_ends(
     running: Running, error: Exception | None, code: int
 ) -> None:
-    """
-    A run that has failed keeps no other from beginning; only one that worked leaves a record.
-    """
+    """A run that has failed keeps no other from beginning; only one that worked leaves a record."""
     errand = running.errand()
     errand.fails_with = error
 
@@ -139,9 +137,7 @@ def test_the_lock_and_spark_are_released_when_a_run_ends(
 def test_the_lock_and_spark_are_released_when_a_run_is_broken_off(
     running: Running, error: Exception
 ) -> None:
-    """
-    What is raised from a run, and not in its summary, keeps no other from beginning either.
-    """
+    """What is raised from a run, and not in its summary, keeps no other from beginning either."""
     errand = running.errand()
     errand.fails_with = error
 
@@ -153,9 +149,7 @@ def test_the_lock_and_spark_are_released_when_a_run_is_broken_off(
 
 
 def test_a_record_that_cannot_be_left_fails_the_run_and_releases_the_lock(running: Running) -> None:
-    """
-    What a run could not write is in its summary, and the next run begins.
-    """
+    """What a run could not write is in its summary, and the next run begins."""
     errand = running.errand()
     errand.no_record = StoreError("writing the record", "denied")
 
@@ -166,9 +160,7 @@ def test_a_record_that_cannot_be_left_fails_the_run_and_releases_the_lock(runnin
 
 
 def test_a_run_that_is_stopped_while_it_waits_for_the_lock_does_nothing(running: Running) -> None:
-    """
-    SIGTERM ends the wait for another run at once, and leaves that one its lock.
-    """
+    """SIGTERM ends the wait for another run at once, and leaves that one its lock."""
     first, second = running.errand(), running.errand(lock_timeout="1h")
     first.work = lambda *_: _waiting(running, second)  # type: ignore[method-assign]
 
@@ -187,9 +179,7 @@ def _waiting(running: Running, second: Errand) -> bool:
 
 
 def test_a_plan_takes_no_lock(running: Running) -> None:
-    """
-    ``--dry-run`` works beside a run, and leaves nothing.
-    """
+    """``--dry-run`` works beside a run, and leaves nothing."""
     errand = running.errand(dry_run=True)
 
     assert 0 == errand.frame(errand)["exit_code"]

@@ -42,9 +42,7 @@ def names(found: list[RunRecord]) -> list[str]:
 
 
 def test_a_run_id_tells_the_start_in_utc() -> None:
-    """
-    Whatever zone the host is in, a run is named after the time in UTC.
-    """
+    """Whatever zone the host is in, a run is named after the time in UTC."""
     now = datetime(2026, 11, 21, 4, 0, 0, 999_999, timezone(timedelta(hours=2)))
 
     run = history.new_run_id(now)
@@ -55,9 +53,7 @@ def test_a_run_id_tells_the_start_in_utc() -> None:
 @settings(deadline=None)
 @given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.timezones()))
 def test_the_start_can_be_read_from_a_run_id(now: datetime) -> None:
-    """
-    A run id gives back the second it was made in.
-    """
+    """A run id gives back the second it was made in."""
     run = history.new_run_id(now)
 
     assert now.astimezone(UTC).replace(microsecond=0) == RunRecord({"run": run}).started
@@ -73,9 +69,7 @@ def test_the_start_can_be_read_from_a_run_id(now: datetime) -> None:
     ],
 )
 def test_what_is_no_run_id_has_no_start(run: str) -> None:
-    """
-    A start is never guessed from something that only looks like a run id.
-    """
+    """A start is never guessed from something that only looks like a run id."""
     assert RunRecord({"run": run}).started is None
 
 
@@ -88,18 +82,14 @@ def test_what_is_no_run_id_has_no_start(run: str) -> None:
     ],
 )
 def test_a_run_record_lies_beside_topics_dir(store: MemoryStore, topics_dir: str, key: str) -> None:
-    """
-    A run record is where the documentation says, under a name valid on any file system.
-    """
+    """A run record is where the documentation says, under a name valid on any file system."""
     history.write_run(store, Layout(topics_dir), summary())
 
     assert [key] == keys(store)
 
 
 def test_what_is_written_is_read(store: MemoryStore) -> None:
-    """
-    A record is the summary, with the topics.dir it is of.
-    """
+    """A record is the summary, with the topics.dir it is of."""
     written = summary(partitions=[{"topic": "orders", "partition": 0, "lag": None}])
 
     history.write_run(store, LAYOUT, written)
@@ -110,9 +100,7 @@ def test_what_is_written_is_read(store: MemoryStore) -> None:
 
 
 def test_runs_come_newest_first(store: MemoryStore) -> None:
-    """
-    The newest run is the first, in whatever order their records were stored.
-    """
+    """The newest run is the first, in whatever order their records were stored."""
     for hour in (3, 23, 1, 2):
         history.write_run(store, LAYOUT, summary(hour))
 
@@ -120,9 +108,7 @@ def test_runs_come_newest_first(store: MemoryStore) -> None:
 
 
 def test_only_what_is_asked_for_is_read() -> None:
-    """
-    However many runs there are, looking at the newest reads one record.
-    """
+    """However many runs there are, looking at the newest reads one record."""
     store = FaultyStore("ok " * 100)
     for hour in range(5):
         history.write_run(store, LAYOUT, summary(hour))
@@ -151,10 +137,7 @@ def of_years(store: Store, now: datetime) -> list[str]:
     ],
 )
 def test_the_newest_of_many_runs_are_found_by_few_listings(now: datetime) -> None:
-    """
-    The last runs of a cron cost three short listings, however many years it has run; who reads
-    on still gets every run once, the newest first.
-    """
+    """The last runs of a cron cost three short listings; who reads on gets every run once."""
     store = FaultyStore("ok " * 5_000)
     runs = of_years(store, now)
     listed = len(store.calls)
@@ -179,9 +162,7 @@ def test_the_newest_of_many_runs_are_found_by_few_listings(now: datetime) -> Non
     ],
 )
 def test_runs_of_one_command(store: MemoryStore, command: str | None, hours: list[str]) -> None:
-    """
-    The history of one command leaves out the runs of others.
-    """
+    """The history of one command leaves out the runs of others."""
     for hour, of in enumerate(("restore", "sink status", "sink"), 1):
         history.write_run(store, LAYOUT, summary(hour, of))
 
@@ -189,9 +170,7 @@ def test_runs_of_one_command(store: MemoryStore, command: str | None, hours: lis
 
 
 def test_backups_side_by_side_keep_their_runs_apart(store: MemoryStore) -> None:
-    """
-    Two topics.dir share a folder of records, and each sees its own runs.
-    """
+    """Two topics.dir share a folder of records, and each sees its own runs."""
     history.write_run(store, Layout("a"), summary(1))
     history.write_run(store, Layout("b"), summary(2))
 
@@ -199,9 +178,7 @@ def test_backups_side_by_side_keep_their_runs_apart(store: MemoryStore) -> None:
 
 
 def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
-    """
-    Run ids are short: where two hosts made the same one, no record replaces the other.
-    """
+    """Run ids are short: where two hosts made the same one, no record replaces the other."""
     history.write_run(store, Layout("a"), summary())
     history.write_run(store, Layout("b"), summary())
     history.write_run(store, Layout("b"), summary())
@@ -242,9 +219,7 @@ def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
     ],
 )
 def test_a_damaged_record_counts_as_missing(store: MemoryStore, damaged: bytes) -> None:
-    """
-    A damaged run record is passed over and hides no other.
-    """
+    """A damaged run record is passed over and hides no other."""
     history.write_run(store, LAYOUT, summary(1))
     history.write_run(store, LAYOUT, summary(3))
     put_bytes(store, "_kbackup/runs/2026-11-21T020000Z-7f3a-sink.json", damaged)
@@ -254,9 +229,7 @@ def test_a_damaged_record_counts_as_missing(store: MemoryStore, damaged: bytes) 
 
 @pytest.mark.parametrize("word", ["corrupt", "missing"])
 def test_a_record_that_cannot_be_opened_counts_as_missing(store: MemoryStore, word: str) -> None:
-    """
-    A record whose bytes are wrong, or which is gone by now, is passed over.
-    """
+    """A record whose bytes are wrong, or which is gone by now, is passed over."""
     for hour in (1, 2):
         history.write_run(store, LAYOUT, summary(hour))
     faulty = FaultyStore(word, store, methods=frozenset({"open"}))
@@ -268,9 +241,7 @@ def test_a_record_that_cannot_be_opened_counts_as_missing(store: MemoryStore, wo
     "script", [pytest.param("503", id="list"), pytest.param("ok 503", id="read")]
 )
 def test_a_store_that_fails_is_not_a_store_without_runs(store: MemoryStore, script: str) -> None:
-    """
-    A store that fails is an error, never taken for a backup without run records.
-    """
+    """A store that fails is an error, never taken for a backup without run records."""
     history.write_run(store, LAYOUT, summary())
 
     with pytest.raises(StoreError):
@@ -278,9 +249,7 @@ def test_a_store_that_fails_is_not_a_store_without_runs(store: MemoryStore, scri
 
 
 def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -> None:
-    """
-    A foreign file among the run records is ignored.
-    """
+    """A foreign file among the run records is ignored."""
     history.write_run(store, LAYOUT, summary())
     put_bytes(store, "_kbackup/runs/README.txt", b"hands off")
     put_bytes(store, "_kbackup/runs/zzz/2026-11-21T020000Z-7f3a-sink.json", b"{}")
@@ -306,9 +275,7 @@ def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -
     ],
 )
 def test_what_a_record_says_of_success(record: dict[str, Any], expected: str | None) -> None:
-    """
-    Only a run that exits 0 or 3 is a success, and it covers what was there when it started.
-    """
+    """Only a run that exits 0 or 3 is a success, and it covers what was there when it started."""
     found = RunRecord(record).success
 
     assert expected == (None if found is None else found.isoformat())
@@ -324,9 +291,7 @@ def test_what_a_record_says_of_success(record: dict[str, Any], expected: str | N
 def test_a_sink_learns_of_its_last_success_in_one_request(
     store: MemoryStore, names: list[str], expected: str | None
 ) -> None:
-    """
-    However many runs of other topics came between, their records are neither listed nor read.
-    """
+    """However many runs of other topics came between, their records are neither listed nor read."""
     good = summary(names=["orders"], last_success="2026-11-21T02:00:00Z")
     history.write_success(store, LAYOUT, good)
     script = "ok 503" if expected else "ok"

@@ -46,9 +46,7 @@ def guarded(status: int = 403) -> tuple[Backup, Guarded]:
 
 
 def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
-    """
-    A restore that may not read the ledger runs without it, and says so.
-    """
+    """A restore that may not read the ledger runs without it, and says so."""
     backup, store = guarded()
 
     said = known.read_if_allowed(store, backup.layout, SystemClock())
@@ -66,9 +64,7 @@ def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
 
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_ledger_that_cannot_be_read_for_another_reason_is_waited_for(status: int) -> None:
-    """
-    What passes is not taken for a backup without evidence.
-    """
+    """What passes is not taken for a backup without evidence."""
     backup, store = guarded(status)
 
     with pytest.raises(StoreError):
@@ -76,10 +72,7 @@ def test_a_ledger_that_cannot_be_read_for_another_reason_is_waited_for(status: i
 
 
 def test_whoever_mends_or_verifies_has_to_be_allowed_to_read_the_ledger() -> None:
-    """
-    Commands that verify or repair must be allowed to read the ledger, or a loss could look like
-    none.
-    """
+    """Who verifies or repairs must be allowed to read the ledger, or a loss looks like none."""
     backup, store = guarded()
 
     with pytest.raises(StoreError, match="Access Denied"):

@@ -29,9 +29,7 @@ class Connection:
 
 
 def test_letters_do_not_wait_for_full_batches_of_one_partition() -> None:
-    """
-    Their keys choose the partitions of the dead letter topic, of which none may fill a batch.
-    """
+    """Their keys choose the partitions of the dead letter topic, of which none may fill a batch."""
     kafka = Connection()
     letters = DeadLetters(kafka, "group", "dead")  # type: ignore[arg-type]
 

@@ -20,9 +20,7 @@ from tests.support.locking import LAYOUT, ClockedStore, Clocks, holder, lock_key
 def test_the_lock_object_says_who_holds_it(
     store: ClockedStore, lock: Callable[..., RunLock]
 ) -> None:
-    """
-    A lock object says which run, host and process holds it, and since when.
-    """
+    """A lock object says which run, host and process holds it, and since when."""
     with lock("r1"):
         (key,) = lock_keys(store)
         body = json.loads(open_bytes(store, key))
@@ -36,9 +34,7 @@ def test_the_lock_object_says_who_holds_it(
 
 
 def test_a_lock_is_given_back(store: ClockedStore, lock: Callable[..., RunLock]) -> None:
-    """
-    After a run nothing of the lock is in the bucket, and the next run gets it.
-    """
+    """After a run nothing of the lock is in the bucket, and the next run gets it."""
     with lock("r1"):
         pass
     with lock("r2"):
@@ -50,9 +46,7 @@ def test_a_lock_is_given_back(store: ClockedStore, lock: Callable[..., RunLock])
 def test_a_lock_is_given_back_after_a_failure(
     store: ClockedStore, lock: Callable[..., RunLock]
 ) -> None:
-    """
-    A run that fails leaves no lock behind.
-    """
+    """A run that fails leaves no lock behind."""
     with pytest.raises(ZeroDivisionError), lock("r1"):
         raise ZeroDivisionError
 
@@ -69,9 +63,7 @@ def test_a_lock_is_given_back_after_a_failure(
 def test_the_second_of_two_runs_is_told_at_once(
     lock: Callable[..., RunLock], clocks: Clocks, host: str
 ) -> None:
-    """
-    A run that overlaps another one ends with exit code 8, without waiting, naming the other.
-    """
+    """A run that overlaps another one ends with exit code 8, without waiting, naming the other."""
     with lock("r1"), pytest.raises(LockedError) as caught, lock("r2", host):
         pass
 
@@ -84,9 +76,7 @@ def test_the_second_of_two_runs_is_told_at_once(
 def test_a_refused_run_leaves_the_lock_alone(
     store: ClockedStore, lock: Callable[..., RunLock], host: str
 ) -> None:
-    """
-    Whoever did not get the lock does not give it back either, nor leaves anything else.
-    """
+    """Whoever did not get the lock does not give it back either, nor leaves anything else."""
     with lock("r1"):
         before = [(entry.key, entry.etag) for entry in store.list("")]
         with pytest.raises(LockedError), lock("r2", host):
@@ -108,18 +98,14 @@ def test_a_refused_run_leaves_the_lock_alone(
 def test_different_work_goes_on_side_by_side(
     lock: Callable[..., RunLock], changed: dict[str, Any]
 ) -> None:
-    """
-    Only runs of the same kind over the same topics keep each other out.
-    """
+    """Only runs of the same kind over the same topics keep each other out."""
     with lock("r1"), lock("r2", **changed) as second:
         assert not second.is_lost
 
 
 @pytest.mark.parametrize("host", ["here", "there"])
 def test_names_have_no_order(lock: Callable[..., RunLock], host: str) -> None:
-    """
-    The same topics named in another order are the same backup.
-    """
+    """The same topics named in another order are the same backup."""
     with (
         lock("r1", names=["a", "b"]),
         pytest.raises(LockedError),
@@ -129,9 +115,7 @@ def test_names_have_no_order(lock: Callable[..., RunLock], host: str) -> None:
 
 
 def test_one_bucket_under_two_endpoints_is_one_bucket(lock: Callable[..., RunLock]) -> None:
-    """
-    Two hosts that reach the bucket by different names keep each other out.
-    """
+    """Two hosts that reach the bucket by different names keep each other out."""
     with (
         lock("r1", identity="https://a|s3://lake"),
         pytest.raises(LockedError),
@@ -144,9 +128,7 @@ def test_one_bucket_under_two_endpoints_is_one_bucket(lock: Callable[..., RunLoc
 def test_a_run_may_wait_for_the_lock(
     store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks, host: str
 ) -> None:
-    """
-    With --lock-timeout a run starts as soon as the other has ended.
-    """
+    """With --lock-timeout a run starts as soon as the other has ended."""
     first = lock("r1")
     first.__enter__()
 
@@ -164,9 +146,7 @@ def test_a_run_may_wait_for_the_lock(
 
 @pytest.mark.parametrize("host", ["here", "there"])
 def test_waiting_ends(lock: Callable[..., RunLock], clocks: Clocks, host: str) -> None:
-    """
-    A run waits for the lock as long as --lock-timeout says, and no longer.
-    """
+    """A run waits for the lock as long as --lock-timeout says, and no longer."""
     with lock("r1") as first:
         clocks.while_asleep = first.beat
         with pytest.raises(LockedError), lock("r2", host, timeout_s=1000.0):
@@ -178,9 +158,7 @@ def test_waiting_ends(lock: Callable[..., RunLock], clocks: Clocks, host: str) -
 def test_a_store_that_fails_fails_the_lock(
     store: ClockedStore, lock: Callable[..., RunLock]
 ) -> None:
-    """
-    The error says that it is about the lock, and the file is let go.
-    """
+    """The error says that it is about the lock, and the file is let go."""
     with pytest.raises(StoreError, match="the run lock cannot be taken"):
         lock("r1", store=FaultyStore("503", store)).__enter__()
 
@@ -199,9 +177,7 @@ def test_a_store_that_fails_fails_the_lock(
 def test_doing_without_the_lock_is_advised_where_it_helps(
     store: ClockedStore, lock: Callable[..., RunLock], purpose: str, script: str, is_advised: bool
 ) -> None:
-    """
-    A store that can be read is enough for a restore, and for nothing else.
-    """
+    """A store that can be read is enough for a restore, and for nothing else."""
     with pytest.raises(StoreError) as caught:
         lock("r1", purpose=purpose, store=FaultyStore(script, store)).__enter__()
 
@@ -211,9 +187,7 @@ def test_doing_without_the_lock_is_advised_where_it_helps(
 def test_a_good_run_does_not_fail_over_its_lock(
     store: ClockedStore, lock: Callable[..., RunLock], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A lock that cannot be given back is logged, and left to go stale.
-    """
+    """A lock that cannot be given back is logged, and left to go stale."""
     failing = FaultyStore("503", store, methods=frozenset({"delete"}))
 
     with caplog.at_level(logging.WARNING), lock("r1", store=failing):
@@ -227,9 +201,7 @@ def test_a_good_run_does_not_fail_over_its_lock(
 def test_a_lock_folder_that_cannot_be_used_is_named(
     lock: Callable[..., RunLock], tmp_path: Path, what: str
 ) -> None:
-    """
-    Where no lock file can be made, the error names it and the variable to set.
-    """
+    """Where no lock file can be made, the error names it and the variable to set."""
     folder = tmp_path / "here"
     if what == "file":
         folder.touch()
@@ -249,9 +221,7 @@ def test_a_lock_folder_that_cannot_be_used_is_named(
 def test_the_lock_file_is_in_the_users_cache(
     lock: Callable[..., RunLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    By default, lock files are in the user's cache folder.
-    """
+    """By default, lock files are in the user's cache folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     with lock("r1", folder=None):
@@ -261,9 +231,7 @@ def test_the_lock_file_is_in_the_users_cache(
 
 
 def test_a_run_that_waits_for_the_lock_can_be_stopped(lock: Callable[..., RunLock]) -> None:
-    """
-    SIGTERM does not wait for --lock-timeout, and says nothing of a held lock.
-    """
+    """SIGTERM does not wait for --lock-timeout, and says nothing of a held lock."""
     with (
         lock("r1"),
         pytest.raises(StoppedError),
@@ -275,9 +243,7 @@ def test_a_run_that_waits_for_the_lock_can_be_stopped(lock: Callable[..., RunLoc
 def test_a_user_without_a_home_is_told_to_name_a_folder(
     lock: Callable[..., RunLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    No folder called "~" is made where the command happens to run.
-    """
+    """No folder called "~" is made where the command happens to run."""
 
     def unknown(_uid: int) -> None:
         raise KeyError
@@ -293,9 +259,7 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(
 
 
 def test_who_holds_locks_can_be_seen(store: ClockedStore, lock: Callable[..., RunLock]) -> None:
-    """
-    Only the locks of one purpose in one topics.dir are listed.
-    """
+    """Only the locks of one purpose in one topics.dir are listed."""
     put_bytes(store, "_kbackup/locks/README", b"hands off")
     with (
         lock("r1"),
@@ -318,9 +282,7 @@ def test_who_holds_locks_can_be_seen(store: ClockedStore, lock: Callable[..., Ru
 def test_the_lock_is_as_the_settings_say(
     store: ClockedStore, tmp_path: Path, given: dict[str, str], locked: bool
 ) -> None:
-    """
-    Lock files are where the operator wants them, and --no-lock leaves no trace.
-    """
+    """Lock files are where the operator wants them, and --no-lock leaves no trace."""
     environ = {"KBACKUP_LOCK_DIR": str(tmp_path / "mine"), **given}
     options = {"store_url": "file:///backup", "topics": "orders", "bootstrap_servers": "broker:1"}
     settings = config.load("sink", options=options, files=[], environ=environ).settings

@@ -52,9 +52,7 @@ def told(report: PartitionReport[OfSink]) -> PartitionReport[OfSink]:
     st.sampled_from([(of_sink, pickled), (of_restore, pickled), (of_sink, told)]),
 )
 def test_a_report_crosses_processes_unchanged(data: st.DataObject, how: Any) -> None:
-    """
-    Spark's pickles and the line's JSON give back the same report.
-    """
+    """Spark's pickles and the line's JSON give back the same report."""
     owns, crossed = how
     report = data.draw(
         st.builds(
@@ -67,9 +65,7 @@ def test_a_report_crosses_processes_unchanged(data: st.DataObject, how: Any) -> 
 
 
 def test_the_fields_of_a_progress_event_stay() -> None:
-    """
-    JSON lines are a contract: none of these is renamed or removed.
-    """
+    """JSON lines are a contract: none of these is renamed or removed."""
     done = Done(4, 2, 100, bytes_stored=50, last=4)
 
     event = to_json(PartitionReport(ORDERS, 0, 9, 5, OfSink(), done).progress("r1", 3))
@@ -91,9 +87,7 @@ def test_the_fields_of_a_progress_event_stay() -> None:
 def test_what_is_committed_with_an_offset_can_be_read_again(
     last: CommitMetadata[LastObject],
 ) -> None:
-    """
-    The object before an offset is found by what was committed with it.
-    """
+    """The object before an offset is found by what was committed with it."""
     assert last == LastObject.read(last.to_metadata())
 
 
@@ -107,9 +101,7 @@ MARK = Mark(
 
 
 def test_what_a_restore_commits_can_be_read_again() -> None:
-    """
-    Which backup, which log and how far: nothing of it is lost between two runs.
-    """
+    """Which backup, which log and how far: nothing of it is lost between two runs."""
     bookmark = CommitMetadata(MARK, "run", Done(records=12, commits=2, first=0, last=11))
 
     assert replace(bookmark, at=12) == Mark.read(bookmark.position(12), Layout())
@@ -117,9 +109,7 @@ def test_what_a_restore_commits_can_be_read_again() -> None:
 
 @pytest.mark.parametrize("behind", ["a", "}", "5", "\x01", "\ufffd", " {}", '"'])
 def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> None:
-    """
-    Bytes that follow what was committed neither refuse a position of ours nor confirm another's.
-    """
+    """Bytes behind what was committed neither refuse our position nor confirm another's."""
     last = CommitMetadata(LastObject("topics/a", 41)).position(42)
     mark = CommitMetadata(MARK).position(12)
     ours, moved = Position(42, last.metadata + behind), Position(421, last.metadata + behind)
@@ -130,9 +120,7 @@ def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> Non
 
 
 def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
-    """
-    Whoever moves an offset may keep the text beside it, which names the offset that it is of.
-    """
+    """Whoever moves an offset may keep the text beside it, which names the offset that it is of."""
     last = CommitMetadata(LastObject("topics/a", 41))
     moved = Position(50, last.position(42).metadata)
     mark = Position(13, CommitMetadata(MARK).position(12).metadata)
@@ -144,9 +132,7 @@ def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
 
 
 def test_what_earlier_versions_committed_is_understood() -> None:
-    """
-    A sink and a restore go on from positions of 0.1.0 and of the versions since.
-    """
+    """A sink and a restore go on from positions of 0.1.0 and of the versions since."""
     sink = (
         '{"key":"topics/a","last":41,"run":"r","done":{"records":42,"objects":1,"bytes_read":9,'
         '"bytes_stored":5,"nulls":0,"bad_records":0,"first":0,"filtered":0},'
@@ -185,17 +171,13 @@ def test_what_earlier_versions_committed_is_understood() -> None:
     ],
 )
 def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
-    """
-    Metadata of another tool confirms nothing, and that of the other direction neither.
-    """
+    """Metadata of another tool confirms nothing, and that of the other direction neither."""
     assert LastObject.read(text) is None
     assert Mark.read(Position(1, text), Layout()) is None
 
 
 def test_the_fields_of_a_restores_progress_stay() -> None:
-    """
-    Scripts read the events; progress is what is committed, and beside it what is not.
-    """
+    """Scripts read the events; progress is what is committed, and beside it what is not."""
     report = PartitionReport(ORDERS, 0, None, 9, OfRestore("copy"), Done(9, 2, 70))
 
     assert {
@@ -206,10 +188,7 @@ def test_the_fields_of_a_restores_progress_stay() -> None:
 
 @pytest.mark.parametrize("character", ["\x01", "\x7f", "ü", "€", "😀", '"'])
 def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str) -> None:
-    """
-    A broker takes 4,096 bytes beside an offset; the longest key of the longest directory, every
-    count at its highest, stays below.
-    """
+    """The longest key, with every count at its highest, stays below the 4,096 bytes of a broker."""
     highest = 2**63 - 1
     directory = character * (DIRECTORY_BYTES_MAX // len(character.encode()))
     shape = ObjectKey("t", 2**31 - 1, highest, directory, ".snappy.parquet", View.HEADERS)

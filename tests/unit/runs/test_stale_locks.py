@@ -30,9 +30,7 @@ def test_a_silent_lock_of_another_host_is_taken_over_after_five_minutes(
     silent_s: float,
     holds: str,
 ) -> None:
-    """
-    A host that died keeps nobody out for longer than five minutes, and the takeover is logged.
-    """
+    """A host that died keeps nobody out for longer than five minutes."""
     crash(lock("r1", "there"))
     clocks.pass_by(silent_s)
 
@@ -62,9 +60,7 @@ def test_a_wrong_clock_takes_no_lock_away(
     silent_s: float,
     is_taken: bool,
 ) -> None:
-    """
-    A host with a wrong clock takes over stale locks and no others.
-    """
+    """A host with a wrong clock takes over stale locks and no others."""
     crash(lock("r1", "there"))
     clocks.pass_by(silent_s)
     clocks.host += wrong_by
@@ -79,9 +75,7 @@ def test_a_wrong_clock_takes_no_lock_away(
 
 
 def test_a_heartbeat_keeps_the_lock(lock: Callable[..., RunLock], clocks: Clocks) -> None:
-    """
-    A heartbeat keeps the lock of a run that takes hours.
-    """
+    """A heartbeat keeps the lock of a run that takes hours."""
     with lock("r1") as first:
         for _ in range(60):
             clocks.pass_by(60)
@@ -98,9 +92,7 @@ def test_a_dead_run_of_this_host_is_replaced_at_once(
     clocks: Clocks,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    After a kill -9 the same host goes on without waiting for the lock to go stale.
-    """
+    """After a kill -9 the same host goes on without waiting for the lock to go stale."""
     crash(lock("r1"))
 
     with caplog.at_level(logging.WARNING), lock("r2"):
@@ -114,9 +106,7 @@ def test_a_dead_run_of_this_host_is_replaced_at_once(
 def test_a_lock_file_that_was_removed_proves_nothing(
     lock: Callable[..., RunLock], tmp_path: Path
 ) -> None:
-    """
-    A recreated lock file is not the one that the holder has: the holder may be alive.
-    """
+    """A recreated lock file is not the one that the holder has: the holder may be alive."""
     with lock("r1"):
         for file in (tmp_path / "here").iterdir():
             file.unlink()
@@ -127,9 +117,7 @@ def test_a_lock_file_that_was_removed_proves_nothing(
 def test_of_two_that_take_over_at_once_one_wins(
     store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
 ) -> None:
-    """
-    If two hosts find a stale lock in the same second, one gets it and the other is refused.
-    """
+    """If two hosts find a stale lock in the same second, one gets it and the other is refused."""
     crash(lock("r1", "there"))
     clocks.pass_by(400)
     other = lock("r3", "elsewhere")
@@ -149,9 +137,7 @@ def test_of_two_that_take_over_at_once_one_wins(
 def test_a_lock_that_was_taken_over_is_lost(
     store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
 ) -> None:
-    """
-    A run that slept too long learns that it lost the lock, and neither takes it back nor away.
-    """
+    """A run that slept too long learns that it lost the lock, and leaves it alone."""
     with lock("r1", "there") as first:
         clocks.pass_by(400)
         with lock("r2") as second:
@@ -166,9 +152,7 @@ def test_a_lock_that_was_taken_over_is_lost(
 def test_a_lock_object_that_vanished_is_made_again(
     store: ClockedStore, lock: Callable[..., RunLock]
 ) -> None:
-    """
-    A lock that somebody deleted from the bucket is back with the next heartbeat.
-    """
+    """A lock that somebody deleted from the bucket is back with the next heartbeat."""
     with lock("r1") as first:
         store.delete(lock_keys(store)[0])
         first.beat()
@@ -181,9 +165,7 @@ def test_a_lock_object_that_vanished_is_made_again(
 def test_a_damaged_lock_object_is_held_until_it_is_stale(
     store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks, body: bytes
 ) -> None:
-    """
-    A lock that cannot be read keeps others out like any lock, and no longer.
-    """
+    """A lock that cannot be read keeps others out like any lock, and no longer."""
     with lock("r1", "there"):
         key = lock_keys(store)[0]
     put_bytes(store, key, body)

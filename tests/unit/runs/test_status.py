@@ -64,9 +64,7 @@ def test_a_backup_is_as_old_as_its_newest_good_run(
     exit_code: int,
     age_s: float | None,
 ) -> None:
-    """
-    The exit code is 7 exactly when there is no good run, or it started too long ago.
-    """
+    """The exit code is 7 exactly when there is no good run, or it started too long ago."""
     for hours_ago, code in past:
         ran(store, hours_ago, code)
 
@@ -77,9 +75,7 @@ def test_a_backup_is_as_old_as_its_newest_good_run(
 
 
 def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> None:
-    """
-    A run of a host whose clock was years ahead is not good news for years.
-    """
+    """A run of a host whose clock was years ahead is not good news for years."""
     ran(store, 2)
     ran(store, -24 * 365)
 
@@ -93,10 +89,7 @@ def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> 
 
 
 def test_a_success_before_many_runs_of_others_is_known() -> None:
-    """
-    A sink that runs now and then beside one that runs each quarter of an hour: what its status
-    costs does not grow with the runs of the other.
-    """
+    """The status of a sink that runs rarely costs no more for the runs of one that runs often."""
     store = FaultyStore("ok " * 9_000)
     run = ran(store, 24 * 30)  # type: ignore[arg-type]
     success = {"run": run, "names": ["orders"], "last_success": run[:20]}
@@ -112,9 +105,7 @@ def test_a_success_before_many_runs_of_others_is_known() -> None:
 
 
 def test_a_failed_run_remembers_the_last_good_one(store: MemoryStore) -> None:
-    """
-    After many failures the last success is found without reading them all.
-    """
+    """After many failures the last success is found without reading them all."""
     ran(store, 3)
     for minutes in range(1, 31):
         ran(store, minutes / 60, 5, last_success="2026-11-21T09:00:00Z", partitions=[ROW])
@@ -127,9 +118,7 @@ def test_a_failed_run_remembers_the_last_good_one(store: MemoryStore) -> None:
 
 
 def test_partitions_are_those_of_the_newest_run_that_has_any(store: MemoryStore) -> None:
-    """
-    How far each partition is stays known when a later run ended before it looked.
-    """
+    """How far each partition is stays known when a later run ended before it looked."""
     ran(store, 3, partitions=[{**ROW, "committed": 5}])
     ran(store, 2, partitions=[ROW])
     ran(store, 1, 5)
@@ -138,9 +127,7 @@ def test_partitions_are_those_of_the_newest_run_that_has_any(store: MemoryStore)
 
 
 def test_the_newest_ten_runs_are_told(store: MemoryStore) -> None:
-    """
-    Past runs are listed with their results, newest first, up to a limit.
-    """
+    """Past runs are listed with their results, newest first, up to a limit."""
     told = [ran(store, hours, hours % 2 * 5) for hours in range(1, 15)]
 
     found = look(store)["runs"]
@@ -150,9 +137,7 @@ def test_the_newest_ten_runs_are_told(store: MemoryStore) -> None:
 
 
 def test_only_runs_of_the_sink_count(store: MemoryStore) -> None:
-    """
-    A restore, or a look at the status, makes no backup newer.
-    """
+    """A restore, or a look at the status, makes no backup newer."""
     ran(store, 2)
     ran(store, 1, command="restore")
     ran(store, 1, command="sink status")
@@ -172,9 +157,7 @@ def test_only_runs_of_the_sink_count(store: MemoryStore) -> None:
 def test_two_backups_in_one_place_are_told_apart(
     store: MemoryStore, names: list[str], age_s: float | None
 ) -> None:
-    """
-    A cron that works does not hide another one that fails.
-    """
+    """A cron that works does not hide another one that fails."""
     ran(store, 5, names=["orders"])
     ran(store, 2, 5, names=["orders"])
     ran(store, 1, names=["audit", "payments"])
@@ -195,9 +178,7 @@ def test_two_backups_in_one_place_are_told_apart(
 def test_only_what_was_asked_for_is_told(
     store: MemoryStore, asked: dict[str, Any], rows: list[str]
 ) -> None:
-    """
-    Topics and partitions choose the rows, of a run that covered others too.
-    """
+    """Topics and partitions choose the rows, of a run that covered others too."""
     places = [("orders", 0), ("orders", 1), ("payments", 0)]
     partitions = [ROW | {"topic": topic, "partition": number} for topic, number in places]
     ran(store, 1, names=["orders", "payments", "pay.*"], partitions=partitions)
@@ -226,9 +207,7 @@ def sink(store: MemoryStore, folder: Path, run: str, **changed: Any) -> RunLock:
 def test_a_running_sink_is_seen(
     store: MemoryStore, tmp_path: Path, names: list[str], running: list[str]
 ) -> None:
-    """
-    Sinks that are running are listed; restores and other folders do not count.
-    """
+    """Sinks that are running are listed; restores and other folders do not count."""
     with (
         sink(store, tmp_path, "r1"),
         sink(store, tmp_path, "r2", names=["payments"]),
@@ -241,9 +220,7 @@ def test_a_running_sink_is_seen(
 
 
 def test_a_stale_lock_is_no_running_sink(store: MemoryStore, tmp_path: Path) -> None:
-    """
-    A sink that has been silent for five minutes is not called running.
-    """
+    """A sink that has been silent for five minutes is not called running."""
     with sink(store, tmp_path, "r1"):
         later = datetime.now(UTC) + timedelta(minutes=6)
         found = status(store, LAYOUT, max_age_s=None, now=later)
@@ -252,9 +229,7 @@ def test_a_stale_lock_is_no_running_sink(store: MemoryStore, tmp_path: Path) -> 
 
 
 def test_status_is_a_summary(store: MemoryStore) -> None:
-    """
-    What status says can be read as the summary of any command, and is plain JSON.
-    """
+    """What status says can be read as the summary of any command, and is plain JSON."""
     ran(store, 2, partitions=[ROW])
 
     found = json.loads(json.dumps(look(store, HOUR)))
@@ -266,9 +241,7 @@ def test_status_is_a_summary(store: MemoryStore) -> None:
 
 
 def test_status_writes_nothing(store: MemoryStore) -> None:
-    """
-    Asking for the status leaves the bucket as it was.
-    """
+    """Asking for the status leaves the bucket as it was."""
     ran(store, 2, partitions=[ROW])
     put_bytes(store, "_kbackup/runs/2026-11-21T115900Z-0000-sink.json", b"")
     before = [(entry.key, entry.etag) for entry in store.list("")]
@@ -279,17 +252,13 @@ def test_status_writes_nothing(store: MemoryStore) -> None:
 
 
 def test_a_store_that_fails_is_no_empty_backup(store: MemoryStore) -> None:
-    """
-    That nothing can be known is an error of the store, not a bad backup.
-    """
+    """That nothing can be known is an error of the store, not a bad backup."""
     with pytest.raises(StoreError):
         status(FaultyStore("503", store), LAYOUT, max_age_s=HOUR, now=NOW)
 
 
 def test_metrics_for_prometheus(store: MemoryStore) -> None:
-    """
-    Each documented metric has its type, its labels and a number.
-    """
+    """Each documented metric has its type, its labels and a number."""
     ran(store, 2, partitions=[ROW, {**ROW, "partition": 1, "committed": None}])
     ran(store, 1, 5, seconds=12.5, records=3)
 
@@ -317,9 +286,7 @@ def test_metrics_for_prometheus(store: MemoryStore) -> None:
 
 
 def test_metrics_of_a_backup_that_never_ran(store: MemoryStore) -> None:
-    """
-    In the metrics, never is a time long ago, so that an alert on age fires.
-    """
+    """In the metrics, never is a time long ago, so that an alert on age fires."""
     found = prometheus(look(store)).splitlines()
 
     assert 'kbackup_last_success_timestamp_seconds{topics_dir="topics"} 0' in found
@@ -327,9 +294,7 @@ def test_metrics_of_a_backup_that_never_ran(store: MemoryStore) -> None:
 
 
 def test_every_metric_is_documented(store: MemoryStore) -> None:
-    """
-    No metric is written that the documentation does not name.
-    """
+    """No metric is written that the documentation does not name."""
     ran(store, 2, partitions=[ROW], seconds=1.0, records=10)
 
     written = {line.split()[2] for line in prometheus(look(store)).splitlines() if line[0] == "#"}
@@ -348,9 +313,7 @@ def put_back(store: MemoryStore, hours_ago: float, group: str = "standby", **mor
 
 
 def test_a_restore_is_as_old_as_what_it_has_put_back(store: MemoryStore) -> None:
-    """
-    One that follows says so itself; a sink's success, however new, is none of a restore.
-    """
+    """One that follows says so itself; a sink's success, however new, is none of a restore."""
     ran(store, 0.1)
     put_back(store, 5, last_success="2026-11-21T11:00:00Z", partitions=[ROW], exit_code=143)
 
@@ -378,9 +341,7 @@ def test_a_restore_is_as_old_as_what_it_has_put_back(store: MemoryStore) -> None
 def test_a_partition_maps_groups_are_those_of_its_restore(
     store: MemoryStore, how: str | None, asked: str, exit_code: int
 ) -> None:
-    """
-    ``kafka-consumer-groups`` lists the group of each partition: any of them finds the restore.
-    """
+    """The group of any partition, as ``kafka-consumer-groups`` lists it, finds the restore."""
     put_back(store, 0.1, partition_map=how)
 
     found = look(store, HOUR, of=RESTORE, group=asked)
@@ -389,9 +350,7 @@ def test_a_partition_maps_groups_are_those_of_its_restore(
 
 
 def test_restores_into_two_clusters_do_not_stand_for_each_other(store: MemoryStore) -> None:
-    """
-    Where restores of several groups have run, one of them has to be named.
-    """
+    """Where restores of several groups have run, one of them has to be named."""
     put_back(store, 0.1)
     put_back(store, 3, group="drill")
 

@@ -4,9 +4,7 @@ from kbackup.runs.report import Summary
 
 
 def test_what_is_there_is_counted_as_stored() -> None:
-    """
-    A look at a backup sums the bytes of its objects, of each topic and of all.
-    """
+    """A look at a backup sums the bytes of its objects, of each topic and of all."""
     summary = Summary("r", "restore topics")
     for topic, stored in (("orders", 3), ("orders", 4), ("payments", 5)):
         summary.partitions.append({"topic": topic, "partition": 0, "bytes": stored})
@@ -17,9 +15,7 @@ def test_what_is_there_is_counted_as_stored() -> None:
 
 
 def test_a_sum_over_something_unknown_is_unknown() -> None:
-    """
-    A number that leaves out a partition looks like a backup that is too small.
-    """
+    """A number that leaves out a partition looks like a backup that is too small."""
     summary = Summary("2026-11-21T02:00:00Z-7f3a", "restore verify")
     summary.partitions = [
         {"topic": "orders", "partition": 0, "records": 10, "objects": 2},

@@ -18,9 +18,7 @@ from tests.support.ledgers import (
 
 
 def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it() -> None:
-    """
-    A slow write of an earlier, shorter one landed on it.
-    """
+    """A slow write of an earlier, shorter one landed on it."""
     backup, keys = backup_with_ledger(range(30))
     shorter = Backup()
     (key,) = shorter.put("orders", 0, range(20), identity=ID)
@@ -35,10 +33,7 @@ def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it()
 
 
 def test_an_object_that_grew_since_the_ledger_was_read_is_no_error() -> None:
-    """
-    An object that holds more than the ledger says is no error while the run that stored it may
-    still enter it.
-    """
+    """An object that holds more than its row is no error while its run may still enter it."""
     backup, keys = backup_with_ledger(range(20))
     backup.put("orders", 0, range(30), identity=ID)
 
@@ -49,9 +44,7 @@ def test_an_object_that_grew_since_the_ledger_was_read_is_no_error() -> None:
 
 
 def test_growth_is_no_error_for_what_the_clock_of_its_row_says() -> None:
-    """
-    Where nobody has gone on behind an object, the run that stored it may still enter it.
-    """
+    """Where nobody has gone on behind an object, the run that stored it may still enter it."""
     backup, (key,) = backup_with_ledger(range(20))
     (before,) = backup.put("orders", 0, range(20, 25), identity=ID)
     enter(backup, before, range(20, 25), after_ms=86_400_000)
@@ -67,10 +60,7 @@ def test_growth_is_no_error_for_what_the_clock_of_its_row_says() -> None:
 
 @pytest.mark.parametrize("after_ms", [-86_400_000, 0, 86_400_000])
 def test_growth_that_no_later_run_has_entered_is_an_error(after_ms: int) -> None:
-    """
-    A legitimate one would have a row by now, whatever the clocks of the store and of the next run
-    say; if it is right, a rebuild enters it.
-    """
+    """A legitimate one would have a row by now; if it is right, a rebuild enters it."""
     backup, keys = backup_with_ledger(range(20))
     backup.put("orders", 0, range(30), identity=ID)
     (later,) = backup.put("orders", 0, range(30, 40), identity=ID)
@@ -113,9 +103,7 @@ def test_growth_that_no_later_run_has_entered_is_an_error(after_ms: int) -> None
 def test_another_object_in_a_stored_ones_place_is_found(
     stranger: Callable[[Backup], list[str]], code: str, text: str, deep: bool
 ) -> None:
-    """
-    However many records it has: the ledger, its metadata and the file must agree.
-    """
+    """However many records it has: the ledger, its metadata and the file must agree."""
     backup, keys = backup_with_ledger(range(20))
     other = Backup()
     (key,) = stranger(other)
@@ -131,10 +119,7 @@ def test_another_object_in_a_stored_ones_place_is_found(
 
 @pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
 def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
-    """
-    An object of another partition in a stored one's place is found by its metadata, though it holds
-    more.
-    """
+    """An object of another partition in a stored one's place is found by its metadata."""
     backup, (key,) = backup_with_ledger(range(3), views=JSON)
     (other,) = (elsewhere := Backup()).put("orders", 1, range(5), views=JSON, identity=ID)
     head = elsewhere.store.head(other)
@@ -147,9 +132,7 @@ def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
 
 
 def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> None:
-    """
-    A copy of another object in a stored one's place is found by the ledger's checksum.
-    """
+    """A copy of another object in a stored one's place is found by the ledger's checksum."""
     backup, (first, second) = backup_with_ledger(range(3), range(3, 9), views=JSON)
     head = backup.store.head(second)
     assert head is not None
@@ -163,10 +146,7 @@ def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> N
 
 
 def test_the_ledger_vouches_for_an_object_that_has_lost_its_metadata(tmp_path: Path) -> None:
-    """
-    An object without metadata is checked against the ledger's checksum, even if its format has
-    none.
-    """
+    """An object without metadata is checked against the ledger's checksum."""
     backup, (key,) = backup_with_ledger(range(20), views=JSON, into=Backup.in_folder(tmp_path))
     (tmp_path / ".kbackup" / "facts" / key).unlink()
     assert (0, []) == verified(backup, deep=True)
@@ -180,9 +160,7 @@ def test_the_ledger_vouches_for_an_object_that_has_lost_its_metadata(tmp_path: P
 
 
 def test_an_object_of_another_size_under_the_same_facts_is_found() -> None:
-    """
-    Metadata that was copied with it does not vouch for it.
-    """
+    """Metadata that was copied with it does not vouch for it."""
     backup, (key,) = backup_with_ledger(range(20))
     head = backup.store.head(key)
     assert head is not None

@@ -23,9 +23,7 @@ from tests.support.verified import Verified
 def test_what_nothing_could_show_is_never_called_ok(
     tmp_path: Path, name: str, data: bytes, expected: str
 ) -> None:
-    """
-    A connector's plain text has no checksum, so it is called readable and no more.
-    """
+    """A connector's plain text has no checksum, so it is called readable and no more."""
     backup = Backup.in_folder(tmp_path)
     path = backup.path(f"topics/orders/partition=0/{name}")
     path.parent.mkdir(parents=True)
@@ -37,9 +35,7 @@ def test_what_nothing_could_show_is_never_called_ok(
 
 
 def test_objects_that_cannot_be_checked_are_counted(tmp_path: Path) -> None:
-    """
-    Objects that cannot be checked are counted, however many others are good.
-    """
+    """Objects that cannot be checked are counted, however many others are good."""
     backup = Backup.in_folder(tmp_path)
     backup.run("orders", 0, range(3), views=JSON)
     path = backup.path("topics/orders/partition=0/orders+0+0000000003.json")
@@ -55,9 +51,7 @@ def test_objects_that_cannot_be_checked_are_counted(tmp_path: Path) -> None:
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=30), unique=True), st.integers(1, 9))
 def test_the_parts_hold_each_object_once(keys: list[str], parts: int) -> None:
-    """
-    Seven daily parts read all of a backup in a week, each object once.
-    """
+    """Seven daily parts read all of a backup in a week, each object once."""
     found = [
         [key for key in keys if Sample(part, parts).takes(key)] for part in range(1, parts + 1)
     ]
@@ -66,9 +60,7 @@ def test_the_parts_hold_each_object_once(keys: list[str], parts: int) -> None:
 
 
 def test_a_part_reads_its_objects_and_says_so() -> None:
-    """
-    Objects that were not read are not called ok, and the row says how many were.
-    """
+    """Objects that were not read are not called ok, and the row says how many were."""
     backup = Backup()
     keys = backup.put("orders", 0, *([at] for at in range(40)))
     backup.replace(keys[7], b"x")
@@ -83,9 +75,7 @@ def test_a_part_reads_its_objects_and_says_so() -> None:
 
 
 def test_a_sample_is_a_share_of_the_objects() -> None:
-    """
-    A sample of another run is of other objects, about as many as were asked for.
-    """
+    """A sample of another run is of other objects, about as many as were asked for."""
     keys = [f"topics/orders/partition=0/orders+0+{at:010}.json" for at in range(2000)]
     first, second = (
         {key for key in keys if Sample.parse(None, "10%", seed).takes(key)} for seed in ("a", "b")
@@ -106,9 +96,7 @@ def test_a_sample_is_a_share_of_the_objects() -> None:
     ],
 )
 def test_a_share_is_read(part: str | None, sample: str | None, expected: Sample) -> None:
-    """
-    Parts are numbered from 1, samples are per cent.
-    """
+    """Parts are numbered from 1, samples are per cent."""
     assert expected == Sample.parse(part, sample, "s")
 
 
@@ -120,9 +108,7 @@ def test_a_share_is_read(part: str | None, sample: str | None, expected: Sample)
     ],
 )
 def test_a_share_that_cannot_be_is_refused(part: str | None, sample: str | None) -> None:
-    """
-    A part that does not exist is refused, since it would read nothing and report success.
-    """
+    """A part that does not exist is refused, since it would read nothing and report success."""
     with pytest.raises(Exception, match=r"is not a (part|share)") as caught:
         Sample.parse(part, sample, "s")
 

@@ -42,9 +42,7 @@ def damaged(backup: Backup, key: str, data: bytes) -> Verified:
     ],
 )
 def test_an_object_that_was_cut_short_is_named(views: Any, share: float) -> None:
-    """
-    A file that ends too early is found by its own form, or by its count of records.
-    """
+    """A file that ends too early is found by its own form, or by its count of records."""
     backup = Backup()
     keys = backup.put("orders", 0, range(40), views=views)
     body = backup.body(keys[-1])
@@ -71,9 +69,7 @@ def test_an_object_that_was_cut_short_is_named(views: Any, share: float) -> None
     ],
 )
 def test_an_object_that_is_something_else_is_named(views: Any, data: bytes) -> None:
-    """
-    Whatever is in an object's place is reported as damaged, and nothing crashes.
-    """
+    """Whatever is in an object's place is reported as damaged, and nothing crashes."""
     backup = Backup()
     keys = backup.put("orders", 0, range(4), views=views)
 
@@ -85,9 +81,7 @@ def test_an_object_that_is_something_else_is_named(views: Any, data: bytes) -> N
 @pytest.mark.parametrize("views", LAYOUTS)
 @pytest.mark.parametrize("at", [0.0, 0.1, 0.4, 0.7, 0.95])
 def test_a_flipped_bit_is_found(tmp_path: Path, views: Any, at: float) -> None:
-    """
-    Each object carries its checksum, so one wrong bit anywhere is named.
-    """
+    """Each object carries its checksum, so one wrong bit anywhere is named."""
     backup = Backup.in_folder(tmp_path)
     keys = backup.put("orders", 0, range(20), views=views)
     data = bytearray(backup.body(keys[-1]))
@@ -111,9 +105,7 @@ def test_a_flipped_bit_is_found(tmp_path: Path, views: Any, at: float) -> None:
 def test_changed_lines_are_found(
     tmp_path: Path, mutate: Callable[[list[bytes]], list[bytes]]
 ) -> None:
-    """
-    Valid JSON lines other than those stored are detected by the checksum.
-    """
+    """Valid JSON lines other than those stored are detected by the checksum."""
     backup = Backup.in_folder(tmp_path)
     [key] = backup.put("orders", 0, range(5), views=JSON)
     backup.path(key).write_bytes(b"".join(mutate(backup.body(key).splitlines(keepends=True))))
@@ -131,9 +123,7 @@ def test_changed_lines_are_found(
 def test_a_wrong_number_of_rows_is_found(
     mutate: Callable[[list[bytes]], list[bytes]], expected: int
 ) -> None:
-    """
-    The number of records that was stored with an object is compared with its rows.
-    """
+    """The number of records that was stored with an object is compared with its rows."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(5), views=JSON)
 
@@ -159,9 +149,7 @@ def test_a_wrong_number_of_rows_is_found(
 def test_gzip_is_judged_by_its_own_checks(
     change: Callable[[bytes], bytes], code: str | None
 ) -> None:
-    """
-    Gzip of several members or with padding is good; wrong checksums and lengths are not.
-    """
+    """Gzip of several members or with padding is good; wrong checksums and lengths are not."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(5), views=JSON_GZIP)
 
@@ -171,9 +159,7 @@ def test_gzip_is_judged_by_its_own_checks(
 
 
 def test_a_plain_file_named_gzip_is_found() -> None:
-    """
-    The extension says how a file is packed; gzip under a plain name is not JSON.
-    """
+    """The extension says how a file is packed; gzip under a plain name is not JSON."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(5), views=JSON)
 
@@ -183,9 +169,7 @@ def test_a_plain_file_named_gzip_is_found() -> None:
 
 
 def test_an_extension_that_cannot_be_is_found() -> None:
-    """
-    Full records are never JSON, so an object renamed to that is named.
-    """
+    """Full records are never JSON, so an object renamed to that is named."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(5))
     renamed = key.replace(".zstd.parquet", ".json")
@@ -198,9 +182,7 @@ def test_an_extension_that_cannot_be_is_found() -> None:
 
 
 def test_an_empty_object_is_found_by_its_name() -> None:
-    """
-    An object of 0 bytes is damaged, without reading it.
-    """
+    """An object of 0 bytes is damaged, without reading it."""
     backup = Backup()
     [key] = backup.run("orders", 0, range(5))
     backup.replace(key, b"")
@@ -211,9 +193,7 @@ def test_an_empty_object_is_found_by_its_name() -> None:
 
 
 def test_one_damaged_object_does_not_hide_another() -> None:
-    """
-    All objects are read, whatever is wrong with the first.
-    """
+    """All objects are read, whatever is wrong with the first."""
     backup = Backup()
     keys = backup.put("orders", 0, range(3), range(3, 6), range(6, 9))
     backup.replace(keys[0], b"x")
@@ -230,9 +210,7 @@ def test_one_damaged_object_does_not_hide_another() -> None:
 
 
 def test_an_object_in_another_topics_folder_is_foreign() -> None:
-    """
-    Folder and name must agree, or the object is reported and not counted (exit 3).
-    """
+    """Folder and name must agree, or the object is reported and not counted (exit 3)."""
     backup = Backup()
     [key] = backup.run("orders", 0, range(3))
     backup.replace(key, backup.body(key), to=key.replace("topics/orders/", "topics/paid/"))
@@ -253,9 +231,7 @@ def test_an_object_in_another_topics_folder_is_foreign() -> None:
     ],
 )
 def test_a_renamed_object_is_found(old: str, new: str, code: str) -> None:
-    """
-    A file of full records says where it belongs, whatever it is called.
-    """
+    """A file of full records says where it belongs, whatever it is called."""
     backup = Backup()
     keys = backup.put("orders", 0, range(3), range(100, 103))
     [key] = [key for key in reversed(keys) if old in key][:1]
@@ -270,9 +246,7 @@ def test_a_renamed_object_is_found(old: str, new: str, code: str) -> None:
 
 @pytest.mark.parametrize("to", [99, 101])
 def test_a_renamed_value_object_is_found_by_its_facts(to: int) -> None:
-    """
-    Values do not say their offsets, but what was stored with the object does.
-    """
+    """Values do not say their offsets, but what was stored with the object does."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(100, 103), views=JSON)
     renamed = key.replace("+0000000100", f"+{to:010}")
@@ -283,9 +257,7 @@ def test_a_renamed_value_object_is_found_by_its_facts(to: int) -> None:
 
 
 def test_a_copy_is_noted() -> None:
-    """
-    A copied value object is as good as its original; a note says that there are two.
-    """
+    """A copied value object is as good as its original; a note says that there are two."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(3), views=JSON)
     copy = key.replace("orders", "paid")
@@ -298,9 +270,7 @@ def test_a_copy_is_noted() -> None:
 
 
 def test_a_file_with_another_end_is_found() -> None:
-    """
-    As many records as were stored, but not the same ones, are not what was stored.
-    """
+    """As many records as were stored, but not the same ones, are not what was stored."""
     backup = Backup()
     [key] = backup.put("orders", 0, [0, 1, 2])
     another = Backup()
@@ -327,10 +297,7 @@ def unreadable() -> bytes:
 
 
 def test_what_is_not_supported_is_an_error_and_not_called_damaged() -> None:
-    """
-    An object that a restore refuses by name is a finding of its own, with the code of a refusal;
-    nobody is told to back it up again.
-    """
+    """An object that a restore refuses by name is a finding with the code of a refusal."""
     backup = Backup()
     backup.replace(UNREADABLE, unreadable(), {})
 
@@ -343,9 +310,7 @@ def test_what_is_not_supported_is_an_error_and_not_called_damaged() -> None:
 
 
 def test_damage_decides_the_exit_code_beside_any_number_of_unsupported_objects() -> None:
-    """
-    However many objects are not supported, a damaged one is among the errors that are named.
-    """
+    """However many objects are not supported, a damaged one is among the errors that are named."""
     backup = Backup()
     for partition in range(101):
         key = UNREADABLE.replace("=0/", f"={partition}/").replace("+0+", f"+{partition}+")
@@ -359,9 +324,7 @@ def test_damage_decides_the_exit_code_beside_any_number_of_unsupported_objects()
 
 
 def test_an_unsupported_object_that_is_not_what_was_stored_is_damaged(tmp_path: Path) -> None:
-    """
-    Where the ledger knows the checksum of what cannot be read, it is compared all the same.
-    """
+    """Where the ledger knows the checksum of what cannot be read, it is compared all the same."""
     store, files = _unreadable_set(tmp_path)
     facts = Facts(0, 0, 1, None, None, "0" * 64)
 
@@ -373,9 +336,7 @@ def test_an_unsupported_object_that_is_not_what_was_stored_is_damaged(tmp_path: 
 
 
 def test_an_unsupported_object_without_a_checksum_is_not_called_checked(tmp_path: Path) -> None:
-    """
-    What was not read to its end cannot have shown a flipped bit, whatever its format checks.
-    """
+    """What was not read to its end cannot have shown a flipped bit, whatever its format checks."""
     store, files = _unreadable_set(tmp_path)
 
     (report,) = verify_task(VerifyJob(store, ReadOptions()), [VerifyUnit(files)], Line(None))
@@ -444,9 +405,7 @@ def rewritten(data: bytes, change: Callable[[pa.Table], pa.Table], **metadata: s
 def test_a_full_record_file_of_another_make_is_named(
     change: Callable[[pa.Table], pa.Table], metadata: dict[str, str], expected: str
 ) -> None:
-    """
-    A file that another program wrote, or changed, is refused with the reason.
-    """
+    """A file that another program wrote, or changed, is refused with the reason."""
     backup = Backup()
     [key] = backup.put("orders", 0, range(3))
 

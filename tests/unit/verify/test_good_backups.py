@@ -20,9 +20,7 @@ from tests.support.verified import LAYOUTS, Verified
 
 @pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
 def test_a_format_narrows_what_is_verified(deep: bool) -> None:
-    """
-    With a format only its objects are judged, and the others are counted: exit code 3.
-    """
+    """With a format only its objects are judged, and the others are counted: exit code 3."""
     backup = Backup()
     [damaged] = backup.run("orders", 0, range(5))
     backup.run("orders", 0, range(5, 9), views=JSON)
@@ -40,9 +38,7 @@ def test_a_format_narrows_what_is_verified(deep: bool) -> None:
 
 
 def test_a_missing_object_of_the_format_is_missed() -> None:
-    """
-    A run that stored objects of the format that was asked for is still believed.
-    """
+    """A run that stored objects of the format that was asked for is still believed."""
     backup = Backup()
     _, lost = backup.run("orders", 0, range(5), range(5, 9), views=JSON)
     backup.store.delete(lost)
@@ -53,9 +49,7 @@ def test_a_missing_object_of_the_format_is_missed() -> None:
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
 @pytest.mark.parametrize("views", LAYOUTS)
 def test_a_good_backup_is_good(views: Any, deep: bool) -> None:
-    """
-    What the sink wrote is found in order, and counted.
-    """
+    """What the sink wrote is found in order, and counted."""
     backup = Backup()
     keys = backup.run("orders", 0, range(4), range(4, 7), views=views)
 
@@ -75,9 +69,7 @@ def test_a_good_backup_is_good(views: Any, deep: bool) -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.lists(record_batches(max_size=6), max_size=4))
 def test_no_records_make_a_good_backup_look_bad(cuts: Sequence[pa.RecordBatch]) -> None:
-    """
-    Whatever was backed up, holes in its offsets too, is not called damaged.
-    """
+    """Whatever was backed up, holes in its offsets too, is not called damaged."""
     backup = Backup()
     ends = 0
     for cut in cuts:
@@ -92,9 +84,7 @@ def test_no_records_make_a_good_backup_look_bad(cuts: Sequence[pa.RecordBatch]) 
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
 @pytest.mark.parametrize("views", [RECORD, JSON], ids=["full records", "json"])
 def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool) -> None:
-    """
-    Objects of one cut have interleaving offsets, which is no damage.
-    """
+    """Objects of one cut have interleaving offsets, which is no damage."""
     backup = Backup()
     for at in range(0, 40, 20):
         backup.put_in("odd=0", "orders", 0, range(at, at + 20, 2), views=views)
@@ -106,9 +96,7 @@ def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool)
 
 
 def test_names_alone_vouch_for_nothing() -> None:
-    """
-    Without run records a backup is not called complete.
-    """
+    """Without run records a backup is not called complete."""
     backup = Backup()
     backup.put("orders", 0, range(4))
 
@@ -116,9 +104,7 @@ def test_names_alone_vouch_for_nothing() -> None:
 
 
 def test_names_cost_one_listing() -> None:
-    """
-    Where runs and names agree, no object is opened or asked about.
-    """
+    """Where runs and names agree, no object is opened or asked about."""
     backup = Backup()
     backup.run("orders", 0, range(4), range(4, 7))
     store = FaultyStore("", backup.store)
@@ -129,9 +115,7 @@ def test_names_cost_one_listing() -> None:
 
 
 def test_nothing_to_read_starts_nothing() -> None:
-    """
-    An empty bucket starts no Spark and is an error.
-    """
+    """An empty bucket starts no Spark and is an error."""
 
     def read(units: Any) -> Any:
         raise AssertionError
@@ -141,9 +125,7 @@ def test_nothing_to_read_starts_nothing() -> None:
 
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
 def test_a_first_offset_above_zero_is_noted(deep: bool) -> None:
-    """
-    Retention deletes the first records of any topic; this is a note, not an error.
-    """
+    """Retention deletes the first records of any topic; this is a note, not an error."""
     backup = Backup()
     backup.run("orders", 2, range(1000, 1004))
 
@@ -153,10 +135,7 @@ def test_a_first_offset_above_zero_is_noted(deep: bool) -> None:
 
 
 def test_holes_are_noted() -> None:
-    """
-    Compaction and transactions leave holes: without a record that somebody stored them they are
-    told, and no error.
-    """
+    """Holes, as compaction leaves them, are told; without a record of objects they are no error."""
     backup = Backup()
     backup.put("orders", 0, [0, 2], [5, 6], [8])
 
@@ -167,9 +146,7 @@ def test_holes_are_noted() -> None:
 
 
 def test_many_holes_are_one_note() -> None:
-    """
-    A compacted topic has holes everywhere, and one line for them.
-    """
+    """A compacted topic has holes everywhere, and one line for them."""
     backup = Backup()
     backup.run("orders", 0, *([at, at + 1] for at in range(0, 30, 3)))
 
@@ -180,9 +157,7 @@ def test_many_holes_are_one_note() -> None:
 
 
 def test_a_known_gap_is_explained() -> None:
-    """
-    Offsets that expired before they were backed up are reported as expired, not as a gap.
-    """
+    """Offsets that expired before they were backed up are reported as expired, not as a gap."""
     backup = Backup()
     backup.run("orders", 0, [0, 1])
     backup.run("orders", 0, [5, 6])
@@ -197,9 +172,7 @@ def test_a_known_gap_is_explained() -> None:
 
 
 def test_offsets_are_compared_as_numbers() -> None:
-    """
-    No hole arises where offsets get an eleventh digit.
-    """
+    """No hole arises where offsets get an eleventh digit."""
     backup = Backup()
     backup.run("orders", 0, [9_999_999_998, 9_999_999_999], [10_000_000_000])
 

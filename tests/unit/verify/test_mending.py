@@ -28,9 +28,7 @@ from tests.support.verified import NOW, Verified
 
 
 def test_a_missing_object_is_named_by_the_ledger() -> None:
-    """
-    With its key and offsets, without any run record, and whoever stored it.
-    """
+    """With its key and offsets, without any run record, and whoever stored it."""
     backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
     backup.store.delete(keys[1])
 
@@ -42,9 +40,7 @@ def test_a_missing_object_is_named_by_the_ledger() -> None:
 
 
 def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -> None:
-    """
-    Where object.name.template has changed, verify says that, and how to read the object.
-    """
+    """Where object.name.template has changed, verify says that, and how to read the object."""
     names = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
     backup = Backup(layout=Layout(is_dated=True, template=names))
     key = backup.put_blocks("2026/01/01", "orders", 0, [b"1", b"2"])
@@ -80,9 +76,7 @@ def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -
 def test_records_in_several_objects_are_counted_once(
     cuts: list[range], shallow: int | None, deep: int, codes: set[str]
 ) -> None:
-    """
-    Names and ledger alone say how many they are, or that this is not known.
-    """
+    """Names and ledger alone say how many they are, or that this is not known."""
     backup, _ = backup_with_ledger(*cuts)
 
     (names, named), (read, found) = (rows(backup, deep=way)[0] for way in (False, True))
@@ -108,9 +102,7 @@ def test_records_in_several_objects_are_counted_once(
 def test_records_in_several_directories_are_counted_once(
     cuts: dict[str, tuple[range]], shallow: int | None, deep: int
 ) -> None:
-    """
-    A retry by another partitioner, or by the clock's, leaves the same records in other directories.
-    """
+    """A retry by another partitioner leaves the same records in other directories."""
     backup, _ = backup_with_ledger()
     for directory, (offsets,) in cuts.items():
         key = backup.put_in(directory, "orders", 0, offsets)
@@ -123,9 +115,7 @@ def test_records_in_several_directories_are_counted_once(
 
 
 def test_other_records_in_another_directory_are_an_error() -> None:
-    """
-    A restore merges directories by offset, so two records of one offset would stop it.
-    """
+    """A restore merges directories by offset, so two records of one offset would stop it."""
     backup, _ = backup_with_ledger()
     enter(backup, backup.put_in("a", "orders", 0, range(5)), range(5))
     key = backup.put_in("b", "orders", 0, batch(range(3, 6), value=b"another"))
@@ -137,9 +127,7 @@ def test_other_records_in_another_directory_are_an_error() -> None:
 
 
 def test_the_command_that_backs_offsets_up_again_is_named() -> None:
-    """
-    With the place of each object that is missing.
-    """
+    """With the place of each object that is missing."""
     backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
     backup.store.delete(keys[1])
     backup.store.delete(keys[2])
@@ -154,9 +142,7 @@ def test_the_command_that_backs_offsets_up_again_is_named() -> None:
 
 @pytest.mark.parametrize("folder", ["objects/", "topics/", ""])
 def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) -> None:
-    """
-    As if nothing had happened; also which topic it is, which the objects say.
-    """
+    """As if nothing had happened; also which topic it is, which the objects say."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
     damage(backup, folder)
 
@@ -172,9 +158,7 @@ def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) 
 
 
 def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
-    """
-    Rebuilding the ledger does not make a missing object pass: only accepting the loss does.
-    """
+    """Rebuilding the ledger does not make a missing object pass: only accepting the loss does."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
     backup.store.delete(keys[0])
 
@@ -189,9 +173,7 @@ def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
     ids=["by offsets", "by date"],
 )
 def test_what_was_removed_on_purpose_is_not_missed_again(acceptance: Acceptance) -> None:
-    """
-    A loss that was accepted is not reported again, and any other is.
-    """
+    """A loss that was accepted is not reported again, and any other is."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
     backup.store.delete(keys[0])
 
@@ -204,9 +186,7 @@ def test_what_was_removed_on_purpose_is_not_missed_again(acceptance: Acceptance)
 
 
 def test_nothing_is_accepted_that_was_not_named() -> None:
-    """
-    Other offsets, another partition, or a date before it was stored.
-    """
+    """Other offsets, another partition, or a date before it was stored."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
     backup.store.delete(keys[0])
 
@@ -217,9 +197,7 @@ def test_nothing_is_accepted_that_was_not_named() -> None:
 
 
 def test_what_an_earlier_version_lost_is_accepted_too() -> None:
-    """
-    Only its run records speak of it; what is there is taken over.
-    """
+    """Only its run records speak of it; what is there is taken over."""
     backup = Backup()
     keys = backup.run("orders", 0, range(10), range(10, 20), range(20, 30))
     history.write_run(backup.store, backup.layout, backup.runs[0])
@@ -234,9 +212,7 @@ def test_what_an_earlier_version_lost_is_accepted_too() -> None:
 
 
 def test_what_was_lost_before_the_ledger_is_not_missed_once_it_was_backed_up_again() -> None:
-    """
-    Run records speak of two objects; the next run, which begins at the start, makes one of them.
-    """
+    """An object that another run made of two that are recorded is no loss."""
     backup = Backup()
     keys = backup.run("orders", 0, range(10), range(10, 20))
     history.write_run(backup.store, backup.layout, backup.runs[0])
@@ -253,17 +229,13 @@ def test_what_was_lost_before_the_ledger_is_not_missed_once_it_was_backed_up_aga
 
 @pytest.mark.parametrize("text", ["orders:0", "orders:0:9-1", "a/b:0:1-2", "orders:x:1-2"])
 def test_what_is_no_range_is_a_usage_error(text: str) -> None:
-    """
-    Offsets that cannot be read are a usage error, before the bucket is asked for anything.
-    """
+    """Offsets that cannot be read are a usage error, before the bucket is asked for anything."""
     with pytest.raises(ConfigurationError, match="is not a range of offsets"):
         Acceptance.parse([text], None)
 
 
 def test_what_is_no_date_is_a_usage_error() -> None:
-    """
-    ISO dates and times are read, in UTC where they do not say.
-    """
+    """ISO dates and times are read, in UTC where they do not say."""
     assert Acceptance.parse([], "1970-01-02").before_ms == 86_400_000
     with pytest.raises(ConfigurationError, match="is not a date"):
         Acceptance.parse([], "yesterday")

@@ -23,9 +23,7 @@ from tests.support.verified import LAYOUTS, Verified, offsets
 def test_an_object_that_a_run_stored_is_missed(
     at: int, expected: list[int], views: Any, deep: bool
 ) -> None:
-    """
-    An object removed at the start, in the middle or at the end is named, with its offsets.
-    """
+    """An object removed at the start, in the middle or at the end is named, with its offsets."""
     backup = Backup()
     keys = backup.run("orders", 0, range(4), range(4, 7), range(7, 10), views=views)
     backup.store.delete(keys[at])
@@ -39,9 +37,7 @@ def test_an_object_that_a_run_stored_is_missed(
 
 
 def test_a_partition_without_any_object_is_missed() -> None:
-    """
-    When all of a partition is gone the run records still speak of it.
-    """
+    """When all of a partition is gone the run records still speak of it."""
     backup = Backup()
     keys = backup.run("orders", 0, range(4)) + backup.run("orders", 1, range(4))
     backup.store.delete(keys[1])
@@ -53,9 +49,7 @@ def test_a_partition_without_any_object_is_missed() -> None:
 
 
 def test_a_topic_without_any_object_is_missed() -> None:
-    """
-    When a whole topic is gone nobody can say how its objects were named, but that they are gone.
-    """
+    """Of a whole topic that is gone it is said that its objects are."""
     backup = Backup()
     [key] = backup.run("orders", 0, range(4))
     backup.store.delete(key)
@@ -68,9 +62,7 @@ def test_a_topic_without_any_object_is_missed() -> None:
 
 
 def test_what_an_earlier_and_a_later_run_miss_is_told_once() -> None:
-    """
-    Two runs may have stored the same offsets; a missing object is one error.
-    """
+    """Two runs may have stored the same offsets; a missing object is one error."""
     backup = Backup()
     keys = backup.run("orders", 0, range(4), range(4, 7))
     backup.run("orders", 0, range(4), range(4, 7))
@@ -80,9 +72,7 @@ def test_what_an_earlier_and_a_later_run_miss_is_told_once() -> None:
 
 
 def test_others_objects_do_not_stand_in_for_a_lost_one() -> None:
-    """
-    A run's first object is missed even where as many objects as it stored are there.
-    """
+    """A run's first object is missed even where as many objects as it stored are there."""
     backup = Backup()
     keys = backup.run("orders", 0, range(4), range(4, 7))
     backup.store.delete(keys[0])
@@ -92,9 +82,7 @@ def test_others_objects_do_not_stand_in_for_a_lost_one() -> None:
 
 
 def test_a_loss_among_holes_is_told_with_all_of_them() -> None:
-    """
-    Where holes outnumber the missing objects nobody can say which it is, so none is accused.
-    """
+    """Where holes outnumber the missing objects nobody can say which it is, so none is accused."""
     backup = Backup()
     keys = backup.run("orders", 0, [0, 1], [3, 4], [6, 7], [9])
     backup.store.delete(keys[1])
@@ -108,9 +96,7 @@ def test_a_loss_among_holes_is_told_with_all_of_them() -> None:
 
 
 def test_missing_offsets_are_named_for_another_backup() -> None:
-    """
-    The last line says which offsets to back up again.
-    """
+    """The last line says which offsets to back up again."""
     backup = Backup()
     keys = backup.run("orders", 1, range(4), range(4, 7)) + backup.run("paid", 0, range(3))
     backup.run("late", 0, range(1000, 1002))
@@ -124,9 +110,7 @@ def test_missing_offsets_are_named_for_another_backup() -> None:
 
 
 def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
-    """
-    A cron job that verifies a topic with a typing error must not report success.
-    """
+    """A cron job that verifies a topic with a typing error must not report success."""
     backup = Backup()
     backup.put("orders", 0, [0])
 
@@ -140,9 +124,7 @@ def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
 @pytest.mark.parametrize("which", [pytest.param(0, id="keys"), pytest.param(1, id="headers")])
 @pytest.mark.parametrize("cut", [pytest.param(1, id="one of many"), pytest.param(2, id="the last")])
 def test_a_missing_sibling_is_missed(which: int, cut: int) -> None:
-    """
-    An object of values says which siblings it was stored with, also where there is no ledger.
-    """
+    """An object of values says which siblings it was stored with, also where there is no ledger."""
     backup = Backup()
     keys = backup.put("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
     lost = keys[3 * cut + which]
@@ -155,9 +137,7 @@ def test_a_missing_sibling_is_missed(which: int, cut: int) -> None:
 
 @pytest.mark.parametrize("views", [(JSON, SIBLINGS), (SIBLINGS, JSON)], ids=["on", "off"])
 def test_siblings_that_were_switched_on_or_off_are_no_loss(views: Any) -> None:
-    """
-    Objects of before or after that have none are noted once, whatever the configuration says now.
-    """
+    """Objects of before or after that have none are noted once."""
     backup = Backup()
     for start, layout in enumerate(views):
         backup.put("orders", 0, range(start * 10, start * 10 + 10), views=layout)
@@ -168,9 +148,7 @@ def test_siblings_that_were_switched_on_or_off_are_no_loss(views: Any) -> None:
 
 
 def test_a_missing_sibling_is_not_a_missing_object_too() -> None:
-    """
-    A run's count of objects and the lost sibling are one error.
-    """
+    """A run's count of objects and the lost sibling are one error."""
     backup = Backup()
     keys = backup.run("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
     backup.store.delete(keys[3])
@@ -182,9 +160,7 @@ def test_a_missing_sibling_is_not_a_missing_object_too() -> None:
     ("cut", "expected"), [pytest.param(1, 7, id="between"), pytest.param(2, 0, id="at the end")]
 )
 def test_siblings_without_their_value_are_told(cut: int, expected: int) -> None:
-    """
-    Keys without values at the end are what an interrupted run leaves; before that, a loss.
-    """
+    """Keys without values at the end are what an interrupted run leaves; before that, a loss."""
     backup = Backup()
     keys = backup.put("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
     backup.store.delete(keys[3 * cut + 2])
@@ -197,9 +173,7 @@ def test_siblings_without_their_value_are_told(cut: int, expected: int) -> None:
 
 
 def test_a_directory_of_keys_alone_is_no_loss() -> None:
-    """
-    Tombstones have no value, so a connector keeps their keys in a directory of their own.
-    """
+    """Tombstones have no value, so a connector keeps their keys in a directory of their own."""
     backup = Backup()
     keys = backup.put("orders", 0, range(2), range(2, 4), views=SIBLINGS)
     moved = keys[0].replace("partition=0", "tombstone")
@@ -224,9 +198,7 @@ def test_a_directory_of_keys_alone_is_no_loss() -> None:
 def test_rows_are_never_paired_by_guess(
     which: int, mutate: Callable[[list[bytes]], list[bytes]]
 ) -> None:
-    """
-    A sibling that has not just one row for each value is damaged, and named.
-    """
+    """A sibling that has not just one row for each value is damaged, and named."""
     backup = Backup()
     keys = backup.put("orders", 0, range(4), views=SIBLINGS)
     lines = backup.body(keys[which]).splitlines(keepends=True)
@@ -239,10 +211,7 @@ def test_rows_are_never_paired_by_guess(
 
 @pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
 def test_a_backup_whose_ledger_is_gone_is_not_vouched_for(deep: bool) -> None:
-    """
-    It is no error, as another tool's bucket has no ledger; but it is said, because without one
-    nobody misses the last object.
-    """
+    """A bucket without a ledger is no error, but it is said: nobody misses its last object."""
     backup = Backup()
     backup.run("orders", 0, range(5), range(5, 9))
     backup.runs.clear()

@@ -9,9 +9,7 @@ from tests.support.verified import Verified, offsets
 
 
 def test_the_same_records_twice_are_noted() -> None:
-    """
-    Retries leave full records twice; each is restored once, so that is no damage.
-    """
+    """Retries leave full records twice; each is restored once, so that is no damage."""
     backup = Backup()
     backup.put("orders", 0, range(6))
     [key] = backup.put("orders", 0, range(3, 6))
@@ -26,9 +24,7 @@ def test_the_same_records_twice_are_noted() -> None:
 
 
 def test_no_hole_is_seen_behind_a_doubled_object() -> None:
-    """
-    An object within another leaves no hole behind its own end.
-    """
+    """An object within another leaves no hole behind its own end."""
     backup = Backup()
     backup.put("orders", 0, range(10), range(3, 6), range(10, 12))
 
@@ -38,9 +34,7 @@ def test_no_hole_is_seen_behind_a_doubled_object() -> None:
 
 
 def test_what_compaction_took_in_between_makes_no_difference() -> None:
-    """
-    A rerun after a compaction stores fewer records at the same offsets, and no others.
-    """
+    """A rerun after a compaction stores fewer records at the same offsets, and no others."""
     backup = Backup()
     backup.put("orders", 0, range(6), [3, 5, 6])
 
@@ -50,9 +44,7 @@ def test_what_compaction_took_in_between_makes_no_difference() -> None:
 
 
 def test_other_records_at_the_same_offsets_are_an_error() -> None:
-    """
-    Two records for one offset come from two topics of one name; nobody can say which is right.
-    """
+    """Nobody can say which of two records for one offset is right."""
     backup = Backup()
     backup.put("orders", 0, range(6))
     [key] = backup.put("orders", 0, batch([3, 4], value=b"another"))
@@ -66,9 +58,7 @@ def test_other_records_at_the_same_offsets_are_an_error() -> None:
 
 @pytest.mark.parametrize("views", [JSON, BYTES])
 def test_values_that_reach_into_the_next_object_are_an_error(views: Any) -> None:
-    """
-    Values do not say their offsets, so a restore would write them twice.
-    """
+    """Values do not say their offsets, so a restore would write them twice."""
     backup = Backup()
     backup.put("orders", 0, range(6), views=views)
     [key] = backup.put("orders", 0, range(5, 9), views=views)
@@ -82,9 +72,7 @@ def test_values_that_reach_into_the_next_object_are_an_error(views: Any) -> None
 
 
 def test_values_beside_full_records_are_noted() -> None:
-    """
-    Where both layouts hold the same offsets the full records are used.
-    """
+    """Where both layouts hold the same offsets the full records are used."""
     backup = Backup()
     backup.put("orders", 0, range(3), range(3, 6))
     backup.put("orders", 0, range(3), range(3, 6), views=JSON)
@@ -98,9 +86,7 @@ def test_values_beside_full_records_are_noted() -> None:
 
 
 def test_values_before_full_records_are_no_overlap() -> None:
-    """
-    A backup that changed to full records at some offset holds each record once.
-    """
+    """A backup that changed to full records at some offset holds each record once."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)
     backup.put("orders", 0, range(3, 6))

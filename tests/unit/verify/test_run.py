@@ -16,9 +16,7 @@ from tests.support.verified import LINES, NOW, Verified, here
 
 
 def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
-    """
-    An object that cannot be fetched is neither good nor corrupt: exit 6, and it is not called ok.
-    """
+    """An object that cannot be fetched is neither ok nor corrupt: exit 6."""
     backup = Backup()
     backup.put("orders", 0, range(3))
     failure = Issue("store", "s3:GetObject", "503", exit_code=6)
@@ -32,10 +30,7 @@ def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
 
 
 def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
-    """
-    A task that cannot begin, such as one on a worker with another version of kbackup, is an error
-    of the verify.
-    """
+    """A task that cannot begin, as with another version of kbackup, is an error of the verify."""
     backup = Backup()
     backup.put("orders", 0, range(3))
     failure = Issue("spark", "other versions", exit_code=9)
@@ -46,9 +41,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
 
 
 def test_an_object_that_goes_while_it_is_verified_is_missing() -> None:
-    """
-    What was listed and is gone when it is read is named as missing.
-    """
+    """What was listed and is gone when it is read is named as missing."""
     backup = Backup()
     keys = backup.put("orders", 0, range(3), range(3, 6))
     read = here(backup, ReadOptions())
@@ -63,9 +56,7 @@ def test_an_object_that_goes_while_it_is_verified_is_missing() -> None:
 
 
 def test_a_stale_lock_is_told() -> None:
-    """
-    A lock without a heartbeat is worth a word, a fresh one is not.
-    """
+    """A lock without a heartbeat is worth a word, a fresh one is not."""
     backup = Backup()
     backup.run("orders", 0, range(2))
     old = Holder(NOW - timedelta(hours=1), {"run": "r1", "host": "h", "pid": 1})
@@ -79,9 +70,7 @@ def test_a_stale_lock_is_told() -> None:
 
 
 def test_only_what_was_asked_for_is_verified() -> None:
-    """
-    Topics and partitions that were not asked for are neither read nor judged.
-    """
+    """Topics and partitions that were not asked for are neither read nor judged."""
     backup = Backup()
     for topic in ("orders", "paid"):
         for partition in range(3):
@@ -97,9 +86,7 @@ def test_only_what_was_asked_for_is_verified() -> None:
 
 
 def test_of_many_errors_the_summary_keeps_some() -> None:
-    """
-    A summary stays readable when a whole bucket is damaged; each error is a finding.
-    """
+    """A summary stays readable when a whole bucket is damaged; each error is a finding."""
     backup = Backup()
     for key in backup.put("orders", 0, *([at] for at in range(130))):
         backup.replace(key, b"")
@@ -112,9 +99,7 @@ def test_of_many_errors_the_summary_keeps_some() -> None:
 
 
 def test_events_keep_the_json_contract() -> None:
-    """
-    Every finding can be printed as a line of the contract.
-    """
+    """Every finding can be printed as a line of the contract."""
     backup = Backup()
     keys = backup.run("orders", 0, range(3), range(3, 6), [9])
     backup.run("gone", 0, range(3))
