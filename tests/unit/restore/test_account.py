@@ -34,9 +34,7 @@ def report(done: Done, *skipped: Issue, target: str = "copy") -> PartitionReport
 
 
 def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
-    """
-    Scripts and past run records read them: none is renamed or removed.
-    """
+    """Scripts and past run records read them: none is renamed or removed."""
     account = RestoreProgress(summary)
     account.plan(unit(0, 10))
     planned = [to_json(row.shown()) for row in account.rows()]
@@ -59,17 +57,13 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
 
 
 def test_a_skip_list_may_be_a_stream() -> None:
-    """
-    What keeps no bytes, such as /dev/stderr or a pipe, cannot be made safe, and need not be.
-    """
+    """What keeps no bytes, such as /dev/stderr or a pipe, cannot be made safe, and need not be."""
     with SkipList("/dev/null", "r1") as skip_list:
         skip_list.add(BadRecordError("offset 3", "too large", offset=3).issue())
 
 
 def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary) -> None:
-    """
-    The summary may name a few; each line of the list says what, where and why, and of which run.
-    """
+    """The summary may name a few."""
     path = tmp_path / "skipped.jsonl"
     for run in ("r1", "r2"):
         skip_list = SkipList(str(path), run)
@@ -88,9 +82,7 @@ def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary)
 
 
 def test_a_list_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
-    """
-    A restore that leaves records out would otherwise have nowhere to name them.
-    """
+    """A restore that leaves records out would otherwise have nowhere to name them."""
     with (
         pytest.raises(ConfigurationError, match="cannot be written"),
         SkipList(str(tmp_path / "none" / "list"), "r1"),
@@ -99,9 +91,7 @@ def test_a_list_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path
 
 
 def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None:
-    """
-    Progress counts the whole run, and the lag is what is left up to where the backup ends.
-    """
+    """Progress counts the whole run, and the lag is what is left up to where the backup ends."""
     account = RestoreProgress(summary)
     account.plan(unit(0))
     account.take(report(Done(10, 1, 70)))
@@ -143,9 +133,7 @@ def test_an_object_that_is_left_out_of_several_topics_counts_once(summary: Summa
 def test_what_is_left_out_is_counted_and_named(
     summary: Summary, names_most: int | None, named: int
 ) -> None:
-    """
-    A run that ends names all; one that follows for months names the first, and counts all.
-    """
+    """A run that ends names all; one that follows for months names the first, and counts all."""
     account = RestoreProgress(summary, names_most)
     account.plan(unit(0))
     entries = [BadRecordError(f"offset {offset}", "bad").issue() for offset in range(3)]

@@ -41,9 +41,7 @@ LAYOUTS = [
 def test_what_the_last_object_gained_is_restored(
     again: Restoring, views: tuple[ViewSpec, ...]
 ) -> None:
-    """
-    An object that was restored, and holds more since, is read on from where it ended.
-    """
+    """An object that was restored, and holds more since, is read on from where it ended."""
     again.backup.put("orders", 0, range(10), views=views)
     again.restore(run="r1")
     again.backup.put("orders", 0, range(30), range(30, 35), views=views)
@@ -55,9 +53,7 @@ def test_what_the_last_object_gained_is_restored(
 
 
 def test_what_an_earlier_object_gained_is_restored(again: Restoring) -> None:
-    """
-    A set that overlaps the next one may reach beyond all that was restored.
-    """
+    """A set that overlaps the next one may reach beyond all that was restored."""
     again.backup.put("orders", 0, range(5), range(5, 10))
     again.restore(run="r1")
     again.backup.put("orders", 0, range(30))
@@ -68,9 +64,7 @@ def test_what_an_earlier_object_gained_is_restored(again: Restoring) -> None:
 
 
 def test_records_below_the_position_are_not_left_out_in_silence(again: Restoring) -> None:
-    """
-    A backup that was filled up below the position cannot be restored in order any more.
-    """
+    """A backup that was filled up below the position cannot be restored in order any more."""
     again.backup.put("orders", 0, range(50, 60))
     again.restore()
     again.backup.put("orders", 0, range(10))
@@ -82,9 +76,7 @@ def test_records_below_the_position_are_not_left_out_in_silence(again: Restoring
 def test_rows_that_were_added_before_the_position_are_not_left_out_in_silence(
     again: Restoring,
 ) -> None:
-    """
-    Rows without offsets are counted; what came in before them would shift the count.
-    """
+    """Rows without offsets are counted; what came in before them would shift the count."""
     again.backup.put("orders", 0, range(10), range(20, 30), views=JSON)
     again.restore()
     again.backup.put("orders", 0, range(10, 13), views=JSON)
@@ -98,9 +90,7 @@ def test_rows_that_were_added_before_the_position_are_not_left_out_in_silence(
 def test_a_restore_that_died_goes_on(
     again: Restoring, views: tuple[ViewSpec, ...], crash_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    At every commit, each record comes once and in order, and progress counts what is left.
-    """
+    """At every commit, each record comes once and in order, and progress counts what is left."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(6), range(6, 12), range(12, 18), views=views)
 
@@ -157,9 +147,7 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
 def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
     again: Restoring, crash_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Two restores at once without the lock write each record once, whoever of them writes it.
-    """
+    """Two restores at once without the lock write each record once, whoever of them writes it."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     again.cluster.create_topic("copy_of_orders", 1, 1, {})
@@ -192,9 +180,7 @@ def test_rows_that_two_objects_may_hold_are_refused(again: Restoring) -> None:
 
 
 def test_the_other_half_of_a_cut_is_not_left_out_in_silence() -> None:
-    """
-    A restore that listed the bucket while a sink stored a cut has passed what came below it.
-    """
+    """A restore that listed the bucket while a sink stored a cut has passed what came below it."""
     again = Restoring()
     backup = again.backup
     keys = [backup.put_in("hour=1", "orders", 0, [0, 2, 4])]
@@ -209,9 +195,7 @@ def test_the_other_half_of_a_cut_is_not_left_out_in_silence() -> None:
 
 
 def test_another_source_is_refused_in_a_target_that_is_not_empty() -> None:
-    """
-    The position there is of the first source, so nothing of the second one is done.
-    """
+    """The position there is of the first source, so nothing of the second one is done."""
     again = Restoring()
     again.backup.put("one", 0, range(30))
     again.backup.put("two", 0, range(20))
@@ -227,9 +211,7 @@ def test_another_source_is_refused_in_a_target_that_is_not_empty() -> None:
 
 
 def test_a_sinks_position_is_not_a_restores(again: Restoring) -> None:
-    """
-    One group for both: a restore neither takes the sink's position for its own nor moves it.
-    """
+    """One group for both: a restore neither takes the sink's position for its own nor moves it."""
     again.backup.put("orders", 0, range(10))
     again.cluster.create_topic("copy_of_orders", 1, 1, {})
     sinks = Position(10, '{"key":"topics/orders/partition=0/orders+0+0000000000.json","last":9}')
@@ -258,9 +240,7 @@ def test_a_position_that_was_moved_with_its_metadata_is_refused(
 
 
 def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> None:
-    """
-    A recreated source is another one, though its name is the same.
-    """
+    """A recreated source is another one, though its name is the same."""
     again.backup.put("orders", 0, range(10))
     again.restore(group="mine")
     again.backup = Backup()
@@ -282,9 +262,7 @@ def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> No
 def test_another_renaming_or_group_is_another_restore(
     again: Restoring, other: dict[str, Any]
 ) -> None:
-    """
-    Under another group or renaming, what is in the target stops the restore.
-    """
+    """Under another group or renaming, what is in the target stops the restore."""
     again.backup.put("orders", 0, range(10))
     again.restore()
 
@@ -306,10 +284,7 @@ def test_a_position_that_kafka_has_dropped_is_missed(again: Restoring) -> None:
 
 
 def test_records_of_others_do_not_stop_a_restore_that_has_a_position(again: Restoring) -> None:
-    """
-    Records of others in the target do not stop a restore that has a position; new records follow
-    them.
-    """
+    """Records of others in the target do not stop a restore that has a position."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     again.cluster.logs[COPY].rows.append({"value": b"a stranger's"})
@@ -324,9 +299,7 @@ def test_records_of_others_do_not_stop_a_restore_that_has_a_position(again: Rest
 def test_what_was_good_before_a_record_that_ends_the_restore_is_committed(
     again: Restoring,
 ) -> None:
-    """
-    The next run begins after it: without transactions, it would write these records again.
-    """
+    """The next run begins after it: without transactions, it would write these records again."""
     rows = batch(range(5, 10)).to_pylist()
     rows[2]["value"] = b"x" * 2**21
     again.backup.put("orders", 0, range(5), pa.RecordBatch.from_pylist(rows, SCHEMA))
@@ -339,9 +312,7 @@ def test_what_was_good_before_a_record_that_ends_the_restore_is_committed(
 
 
 def test_a_position_of_a_later_version_is_left_to_it(again: Restoring) -> None:
-    """
-    What a later version committed is not taken for anyone else's, nor read by guess.
-    """
+    """What a later version committed is not taken for anyone else's, nor read by guess."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     (group,) = again.cluster.groups

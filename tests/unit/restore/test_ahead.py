@@ -10,17 +10,13 @@ from kbackup.restore.task import Prefetch
 
 @pytest.mark.parametrize("count", [0, 1, 50])
 def test_everything_comes_in_order(count: int) -> None:
-    """
-    What is read ahead is what would have been read.
-    """
+    """What is read ahead is what would have been read."""
     with Prefetch(range(count)) as ahead:
         assert list(range(count)) == list(ahead)
 
 
 def test_an_error_comes_where_it_happened() -> None:
-    """
-    What was read before a failure arrives before it.
-    """
+    """What was read before a failure arrives before it."""
 
     def failing() -> Iterator[int]:
         yield 1
@@ -34,9 +30,7 @@ def test_an_error_comes_where_it_happened() -> None:
 
 
 def test_leaving_early_ends_the_reading() -> None:
-    """
-    A restore that stops in the middle leaves no thread behind, and no file open.
-    """
+    """A restore that stops in the middle leaves no thread behind, and no file open."""
     closed = threading.Event()
 
     def endless() -> Iterator[int]:
@@ -54,9 +48,7 @@ def test_leaving_early_ends_the_reading() -> None:
 
 
 def test_no_more_is_read_than_may_wait() -> None:
-    """
-    What waits is bounded, however slow the writer is.
-    """
+    """What waits is bounded, however slow the writer is."""
     read: list[int] = []
 
     def counted() -> Iterator[int]:

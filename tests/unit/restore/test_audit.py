@@ -19,16 +19,12 @@ WHERE = TopicPartition("copy", 0)
     ],
 )
 def test_only_a_log_that_moved_as_expected_is_not_counted(after: Span, expected: bool) -> None:
-    """
-    A log that grew exactly as expected is not read again.
-    """
+    """A log that grew exactly as expected is not read again."""
     assert expected == Written(WHERE, 50, 2, before=10, after=after, end=after.end_offset).is_plain
 
 
 def test_only_what_is_still_there_is_counted() -> None:
-    """
-    Only records that are still there are counted, from the log's start on.
-    """
+    """Only records that are still there are counted, from the log's start on."""
     assert Span(30, 62) == Written(WHERE, 50, 2, before=10, after=Span(30, 62), end=62).span
 
 
@@ -45,10 +41,7 @@ def test_only_what_is_still_there_is_counted() -> None:
 def test_a_count_that_differs_is_an_error(
     counted: int, exactly_once: bool, is_difference: bool, repeated: list[tuple[object, int]]
 ) -> None:
-    """
-    Without transactions a task that was tried again may repeat records, which is told; nothing
-    may be missing.
-    """
+    """Without transactions a task that was tried again may repeat records, which is told."""
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70), end=70)]
 
     found = list(differences(written, {WHERE: counted}, exactly_once=exactly_once))
@@ -57,18 +50,14 @@ def test_a_count_that_differs_is_an_error(
 
 
 def test_a_partition_that_was_not_counted_is_no_difference() -> None:
-    """
-    A partition that could not be counted is reported with the reason, not as a difference.
-    """
+    """A partition that could not be counted is reported with the reason, not as a difference."""
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70), end=70)]
 
     assert [] == list(differences(written, {}, exactly_once=True))
 
 
 def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
-    """
-    Records hidden by another producer's open transaction are reported as such.
-    """
+    """Records hidden by another producer's open transaction are reported as such."""
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=70)]
 
     (found,) = differences(written, {WHERE: 0}, exactly_once=True)
@@ -77,9 +66,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
 
 
 def test_what_is_not_seen_is_not_said_to_be_missing() -> None:
-    """
-    A log that is said to end before what was acknowledged is an error of the cluster, exit 5.
-    """
+    """A log that is said to end before what was acknowledged is an error of the cluster, exit 5."""
     seen = Written(WHERE, 50, 2, before=10, after=Span(0, 62), end=62)
     old = Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=10)
 

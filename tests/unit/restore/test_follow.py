@@ -41,9 +41,7 @@ def held(thing: Any) -> int:
 
 
 def test_what_comes_is_restored_once_until_the_run_is_stopped(standby: Standby) -> None:
-    """
-    New objects, partitions and topics come to the target in order, each record once.
-    """
+    """New objects, partitions and topics come to the target in order, each record once."""
     standby.sink("orders", 0, range(10), partitions=2)
 
     def happens(look: int) -> bool:
@@ -66,9 +64,7 @@ def test_what_comes_is_restored_once_until_the_run_is_stopped(standby: Standby) 
 
 
 def test_a_run_that_was_killed_goes_on_where_it_was(standby: Standby) -> None:
-    """
-    Whatever commit it dies at, the next run restores the rest, and nothing twice.
-    """
+    """Whatever commit it dies at, the next run restores the rest, and nothing twice."""
     for crash_at in (1, 2):
         standby.connection.crash_at = crash_at
         standby.sink("orders", 0, range(10 * crash_at - 10, 10 * crash_at))
@@ -115,9 +111,7 @@ def test_a_copy_grows_with_its_source(standby: Standby) -> None:
 
 
 def test_a_copy_that_has_grown_is_noticed_when_it_is_created_again(standby: Standby) -> None:
-    """
-    A position in an added partition belongs to the topic's id, as any other does.
-    """
+    """A position in an added partition belongs to the topic's id, as any other does."""
     standby.sink("orders", 0, range(3))
     standby.follow(lambda look: look < 2)
     standby.sink("orders", 1, range(4), partitions=2)
@@ -132,9 +126,7 @@ def test_a_copy_that_has_grown_is_noticed_when_it_is_created_again(standby: Stan
 
 
 def test_an_object_that_has_grown_is_read_on(standby: Standby) -> None:
-    """
-    What replaces an object, and holds more, adds only what it has gained.
-    """
+    """What replaces an object, and holds more, adds only what it has gained."""
     standby.sink("orders", 0, range(5))
 
     def happens(look: int) -> bool:
@@ -171,9 +163,7 @@ def test_half_a_cut_waits_for_its_other_half(standby: Standby) -> None:
 
 
 def test_values_wait_for_their_keys(standby: Standby) -> None:
-    """
-    Where no ledger says what is whole, an object is taken when two listings show it the same.
-    """
+    """Where no ledger says what is whole, an object is taken when two listings show it the same."""
     backup = standby.backup
     key, headers, value = backup.put("orders", 0, range(3), views=SIBLINGS)
     late = {name: backup.body(name) for name in (key, headers)}
@@ -198,9 +188,7 @@ def test_values_wait_for_their_keys(standby: Standby) -> None:
 
 
 def test_what_was_there_before_is_restored_at_once(standby: Standby) -> None:
-    """
-    Objects that are older than the time between two listings are not waited for.
-    """
+    """Objects that are older than the time between two listings are not waited for."""
     standby.backup.put("orders", 0, range(3))
 
     standby.follow(lambda _: False)
@@ -209,9 +197,7 @@ def test_what_was_there_before_is_restored_at_once(standby: Standby) -> None:
 
 
 def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
-    """
-    A standby may be started before the first backup: it says once what it waits for.
-    """
+    """A standby may be started before the first backup: it says once what it waits for."""
 
     def happens(look: int) -> bool:
         if look == 3:
@@ -226,10 +212,7 @@ def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
 
 
 def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> None:
-    """
-    Status gives the time of the last look that left nothing to restore; a partition that fails lets
-    it age.
-    """
+    """Status gives the time of the last look that left nothing to restore."""
     standby.sink("orders", 0, range(3))
     where = TopicPartition("copy_of_orders", 0)
 
@@ -253,9 +236,7 @@ def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> Non
 def test_a_look_at_what_has_not_changed_is_a_listing_and_little_more(
     standby: Standby, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Where nothing is new nothing is planned: the requests do not grow with partitions.
-    """
+    """Where nothing is new nothing is planned: the requests do not grow with partitions."""
     requests: list[str] = []
     for name in ("list", "open", "head", "put"):
         was = getattr(MemoryStore, name)
@@ -281,9 +262,7 @@ def test_a_look_at_what_has_not_changed_is_a_listing_and_little_more(
 
 
 def test_hundreds_of_looks_take_no_more_memory(standby: Standby) -> None:
-    """
-    A run that follows for months holds what a run of an hour does, whatever comes and fails.
-    """
+    """A run that follows for months holds what a run of an hour does, whatever comes and fails."""
     bad, sizes = TopicPartition("copy_of_orders", 0), []
     standby.connection.faults[bad] = StoreError("get", "503 before the first look")
 
@@ -308,10 +287,7 @@ def test_hundreds_of_looks_take_no_more_memory(standby: Standby) -> None:
 
 
 def test_what_a_transaction_keeps_from_the_backup_is_said_while_it_does(standby: Standby) -> None:
-    """
-    Once, however often the restore looks, and it is left out once that has lasted; it is over when
-    the backup has passed it.
-    """
+    """Once, however often the restore looks, and it is left out once that has lasted."""
     where, store = TopicPartition("orders", 0), standby.backup.store
     standby.sink("orders", 0, range(10))
     seen = HeldUp.of(Span(0, 10), 60, 1000.0)
@@ -342,9 +318,7 @@ def test_what_a_transaction_keeps_from_the_backup_is_said_while_it_does(standby:
 def test_a_target_that_replaces_timestamps_is_counted_once(
     standby: Standby, kind: str, skipped: dict[str, int]
 ) -> None:
-    """
-    However often the restore writes to it; what was written stays as it is, so the count does too.
-    """
+    """However often the restore writes to it."""
     standby.sink("orders", 0, range(10))
 
     def happens(look: int) -> bool:

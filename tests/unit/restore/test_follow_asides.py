@@ -40,9 +40,7 @@ def test_a_partition_that_fails_is_set_aside_and_the_others_go_on(standby: Stand
 
 
 def test_what_failed_goes_on_in_the_same_run(standby: Standby) -> None:
-    """
-    Once the fault has passed, the partition is restored, and the run is a good one again.
-    """
+    """Once the fault has passed, the partition is restored, and the run is a good one again."""
     where = TopicPartition("copy_of_orders", 0)
     standby.sink("orders", 0, range(5))
     standby.connection.faults[where] = StoreError("get", "503 Slow Down")
@@ -60,9 +58,7 @@ def test_what_failed_goes_on_in_the_same_run(standby: Standby) -> None:
 
 
 def test_a_topic_that_is_refused_does_not_keep_others_back(standby: Standby) -> None:
-    """
-    A target with somebody else's records is left alone, and the run says so at its end.
-    """
+    """A target with somebody else's records is left alone, and the run says so at its end."""
     standby.target.create_topic("copy_of_orders", 1, 1, {})
     standby.target.logs[TopicPartition("copy_of_orders", 0)].rows.append({"value": b"mine"})
     for topic in ("orders", "payments"):
@@ -77,10 +73,7 @@ def test_a_topic_that_is_refused_does_not_keep_others_back(standby: Standby) -> 
 
 
 def test_a_copy_that_may_not_grow_waits_for_the_permission(standby: Standby) -> None:
-    """
-    Without ALTER, or with --no-create-topics, the topic is set aside with what to do; its
-    neighbour goes on, and so does the topic once partitions can be added.
-    """
+    """Without ALTER, or with --no-create-topics, the topic is set aside with what to do."""
     standby.sink("orders", 0, range(3))
     standby.follow(lambda look: look < 2)
     standby.sink("orders", 1, range(4), partitions=2)
@@ -101,9 +94,7 @@ def test_a_copy_that_may_not_grow_waits_for_the_permission(standby: Standby) -> 
 
 
 def test_a_damaged_object_stops_its_own_partition_only(standby: Standby) -> None:
-    """
-    What is before it is restored, what is after it is not, and its neighbours go on.
-    """
+    """What is before it is restored, what is after it is not, and its neighbours go on."""
     _, damaged, _ = standby.sink("orders", 0, range(3), range(3, 6), range(6, 9), partitions=2)
     standby.sink("orders", 1, range(3), partitions=2)
     standby.backup.replace(damaged, bytes(len(standby.backup.body(damaged))))
@@ -121,9 +112,7 @@ def test_a_damaged_object_stops_its_own_partition_only(standby: Standby) -> None
 
 
 def test_nothing_to_restore_is_refused_at_once_where_it_is_all_there_is(standby: Standby) -> None:
-    """
-    A run that could only wait for a person ends, as a restore that does not follow.
-    """
+    """A run that could only wait for a person ends, as a restore that does not follow."""
     standby.target.create_topic("copy_of_orders", 1, 1, {})
     standby.target.logs[TopicPartition("copy_of_orders", 0)].rows.append({"value": b"mine"})
     standby.sink("orders", 0, range(3))
@@ -134,9 +123,7 @@ def test_nothing_to_restore_is_refused_at_once_where_it_is_all_there_is(standby:
 
 
 def test_records_are_added_to_others_only_where_somebody_agreed(standby: Standby) -> None:
-    """
-    The question is asked when the run begins; a topic that comes later wants --yes.
-    """
+    """The question is asked when the run begins; a topic that comes later wants --yes."""
     for topic in ("orders", "payments"):
         standby.target.create_topic(f"copy_of_{topic}", 1, 1, {})
         standby.target.logs[TopicPartition(f"copy_of_{topic}", 0)].rows.append({"value": b"mine"})
@@ -158,9 +145,7 @@ def test_records_are_added_to_others_only_where_somebody_agreed(standby: Standby
 
 
 def test_a_cluster_that_goes_away_is_waited_for(standby: Standby) -> None:
-    """
-    The run tries again, less and less often, and goes on; away at the start, it ends.
-    """
+    """The run tries again, less and less often, and goes on; away at the start, it ends."""
     standby.sink("orders", 0, range(3))
     away = KafkaError("connecting to Kafka", "no answer")
     away.is_away = True
@@ -183,9 +168,7 @@ def test_a_cluster_that_goes_away_is_waited_for(standby: Standby) -> None:
 
 
 def test_two_topics_are_never_written_to_one(standby: Standby) -> None:
-    """
-    A topic that comes later and would be mixed with another one is refused.
-    """
+    """A topic that comes later and would be mixed with another one is refused."""
     standby.sink("orders", 0, range(3))
 
     def happens(look: int) -> bool:
@@ -200,9 +183,7 @@ def test_two_topics_are_never_written_to_one(standby: Standby) -> None:
 
 
 def test_somebody_elses_records_in_the_target_are_noticed(standby: Standby) -> None:
-    """
-    What a visit has written is counted in the target: a difference is exit 7 in the end.
-    """
+    """What a visit has written is counted in the target: a difference is exit 7 in the end."""
     standby.sink("orders", 0, range(3))
     where = TopicPartition("copy_of_orders", 0)
 
@@ -218,9 +199,7 @@ def test_somebody_elses_records_in_the_target_are_noticed(standby: Standby) -> N
 
 
 def test_the_skip_list_names_a_missing_object_at_once(standby: Standby, tmp_path: Path) -> None:
-    """
-    Whoever reads the list while the restore follows finds it there, and once.
-    """
+    """Whoever reads the list while the restore follows finds it there, and once."""
     path = tmp_path / "skipped.jsonl"
     gone, *_ = standby.sink("orders", 0, range(5), range(5, 10))
     standby.backup.store.delete(gone)
@@ -237,9 +216,7 @@ def test_the_skip_list_names_a_missing_object_at_once(standby: Standby, tmp_path
 
 
 def test_the_skip_list_names_each_foreign_object_once(standby: Standby, tmp_path: Path) -> None:
-    """
-    While the restore follows, with those that come later; however often the bucket is listed.
-    """
+    """While the restore follows, with those that come later; however often the bucket is listed."""
     path = tmp_path / "skipped.jsonl"
     standby.sink("orders", 0, range(5))
     standby.backup.store.put("topics/one.txt", BytesIO(b"1"), sha256="", metadata={})

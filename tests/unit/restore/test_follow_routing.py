@@ -59,9 +59,7 @@ def copied(standby: Standby) -> dict[str, list[int]]:
 def test_topics_that_turn_up_while_following_are_created_and_written_once(
     standby: Standby,
 ) -> None:
-    """
-    Each record goes to the topic that it names, in order, whenever that topic turned up.
-    """
+    """Each record goes to the topic that it names, in order, whenever that topic turned up."""
     store(standby, "aba", 0)
 
     def happens(look: int) -> bool:
@@ -79,9 +77,7 @@ def test_topics_that_turn_up_while_following_are_created_and_written_once(
 
 
 def test_what_was_read_for_its_topics_is_not_read_for_them_again(standby: Standby) -> None:
-    """
-    A look reads only objects that are new; one that was replaced makes it read the partition again.
-    """
+    """A look reads only objects that are new."""
     store(standby, "ab", 0)
 
     def happens(look: int) -> bool:
@@ -99,9 +95,7 @@ def test_what_was_read_for_its_topics_is_not_read_for_them_again(standby: Standb
 
 
 def test_a_run_that_was_killed_goes_on_in_each_topic(standby: Standby) -> None:
-    """
-    Whatever commit it dies at, the next run writes the rest, and nothing twice.
-    """
+    """Whatever commit it dies at, the next run writes the rest, and nothing twice."""
     store(standby, "aba", 0)
     for crash_at in (1, 2):
         standby.connection.crash_at = crash_at
@@ -119,9 +113,7 @@ def test_a_run_that_was_killed_goes_on_in_each_topic(standby: Standby) -> None:
 def test_a_topic_that_must_not_be_written_to_holds_up_its_source_and_no_other(
     standby: Standby,
 ) -> None:
-    """
-    The topic that turns up is refused before a record of that look is written; others go on.
-    """
+    """The topic that turns up is refused before a record of that look is written; others go on."""
     standby.target.create_topic("taken", 1, 1, {})
     taken = standby.target.logs[TopicPartition("taken", 0)].rows
     taken.append({"value": b"99"})
@@ -165,9 +157,7 @@ def test_two_sources_never_share_a_topic_whenever_it_turns_up(standby: Standby) 
 
 
 def test_records_without_a_topic_count_once(standby: Standby) -> None:
-    """
-    As long as no record of a partition has a topic, and after the first one that has.
-    """
+    """As long as no record of a partition has a topic, and after the first one that has."""
     store(standby, [None, None], 0)
 
     def happens(look: int) -> bool:
@@ -198,9 +188,7 @@ class _Archive(StoreSettings):
 
 
 def test_what_was_read_may_be_archived_while_what_is_new_goes_on(standby: Standby) -> None:
-    """
-    Only objects that were not read for their topics yet have to be readable.
-    """
+    """Only objects that were not read for their topics yet have to be readable."""
     archive = FrozenStore()
     standby.backup.settings = _Archive("memory://archive", store=archive)
     key = store(standby, "ab", 0)
@@ -218,9 +206,7 @@ def test_what_was_read_may_be_archived_while_what_is_new_goes_on(standby: Standb
 
 
 def test_an_object_that_cannot_be_read_sets_its_topic_aside(standby: Standby) -> None:
-    """
-    Nothing of its topic is written until it can be read; others go on, and it is tried again.
-    """
+    """Nothing of its topic is written until it can be read; others go on, and it is tried again."""
     key = store(standby, "ab", 0)
     store(standby, "x", 0, "payments")
     with standby.backup.store.open(key) as body:
@@ -243,9 +229,7 @@ def test_an_object_that_cannot_be_read_sets_its_topic_aside(standby: Standby) ->
 
 
 def test_a_store_that_is_away_is_asked_again(standby: Standby) -> None:
-    """
-    A listing that fails sets nothing aside for good.
-    """
+    """A listing that fails sets nothing aside for good."""
     store(standby, "ab", 0)
     listed = standby.backup.store.list
     failing = [StoreError("LIST", "503", "")]
@@ -271,9 +255,7 @@ def test_a_store_that_is_away_is_asked_again(standby: Standby) -> None:
 def test_a_topic_whose_objects_are_gone_is_set_aside_alone_until_they_are_back(
     standby: Standby,
 ) -> None:
-    """
-    It keeps no other from being restored, and the run does not forget it.
-    """
+    """It keeps no other from being restored, and the run does not forget it."""
     key = store(standby, "a", 0)
     store(standby, "x", 0, "payments")
     with standby.backup.store.open(key) as body:

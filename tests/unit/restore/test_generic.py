@@ -77,9 +77,7 @@ def test_objects_of_any_name_come_back_in_the_order_of_their_keys() -> None:
 
 @pytest.mark.parametrize("crash_at", [2, 3])
 def test_a_restore_that_died_continues_without_a_gap_or_a_repetition(crash_at: int) -> None:
-    """
-    The position is the key of an object and the rows of it that are done.
-    """
+    """The position is the key of an object and the rows of it that are done."""
     restoring = Generic()
     restoring.put({f"{at}.json": LINES for at in range(3)} | {"1.json": b'{"broken'})
     with pytest.raises((CrashError, CorruptObjectError)):
@@ -93,9 +91,7 @@ def test_a_restore_that_died_continues_without_a_gap_or_a_repetition(crash_at: i
 
 
 def test_a_repeated_run_takes_the_objects_that_sort_after_the_last_one() -> None:
-    """
-    Objects whose names grow with time are restored once each, however often the command runs.
-    """
+    """Objects whose names grow with time are restored once each, however often the command runs."""
     restoring = Generic()
     restoring.put({"1.json": b"1\n"})
     restoring.run()
@@ -117,9 +113,7 @@ def test_a_repeated_run_takes_the_objects_that_sort_after_the_last_one() -> None
 def test_what_comes_before_the_position_is_refused_and_not_overlooked(
     late: dict[str, bytes],
 ) -> None:
-    """
-    A record that can no longer be restored in its place is a refusal that names the loss.
-    """
+    """A record that can no longer be restored in its place is a refusal that names the loss."""
     restoring = Generic()
     restoring.put({"1.json": b"1\n", "2.json": b"2\n"})
     restoring.run()
@@ -141,9 +135,7 @@ def test_what_comes_before_the_position_is_refused_and_not_overlooked(
     ],
 )
 def test_a_last_object_that_was_replaced_is_refused(now: bytes, why: str) -> None:
-    """
-    Rows are counted, so others in the place of those that were restored would be overlooked.
-    """
+    """Rows are counted, so others in the place of those that were restored would be overlooked."""
     restoring = Generic(properties={"format.class": "bytes"})
     restoring.put({"1.bin": b"1\n2\n"})
     restoring.run(yes_split_on_newline=True)
@@ -157,9 +149,7 @@ def test_a_last_object_that_was_replaced_is_refused(now: bytes, why: str) -> Non
 
 @pytest.mark.parametrize("crash_at", [0, 2], ids=["at its end", "within it"])
 def test_a_last_object_that_grew_is_continued(crash_at: int) -> None:
-    """
-    What was restored of it is the same, however the rows arrive in batches.
-    """
+    """What was restored of it is the same, however the rows arrive in batches."""
     restoring = Generic()
     many = [b'{"n":%d,"text":"%s"}' % (at, b"x" * (at % 7)) for at in range(120_000)]
     restoring.put({"1.json": b"\n".join(many[:70_000]) + b"\n"})
@@ -176,9 +166,7 @@ def test_a_last_object_that_grew_is_continued(crash_at: int) -> None:
 
 
 def test_topics_partitions_and_offsets_may_be_parts_of_the_key() -> None:
-    """
-    Another sink's names are read by an expression: objects are ordered by offsets as numbers.
-    """
+    """Another sink's names are read by an expression: objects are ordered by offsets as numbers."""
     pattern = r"$1:logs/([a-z]+)/(?<partition>\d+)-(?<offset>\d+)\.json"
     restoring = Generic(expressions=pattern)
     restoring.put({"orders/1-10.json": b"3\n", "orders/1-9.json": b"2\n", "users/00-0.json": b"1"})
@@ -191,9 +179,7 @@ def test_topics_partitions_and_offsets_may_be_parts_of_the_key() -> None:
 
 
 def test_the_first_expression_that_matches_counts_and_the_rest_is_left_out() -> None:
-    """
-    What no expression matches is counted, and is no reason to look; our own records are none.
-    """
+    """What no expression matches is counted, and is no reason to look; our own records are none."""
     restoring = Generic(expressions=r"errors:logs/.*err.*,clicks:logs/a{1,3}.*")
     restoring.put(
         {"a.err.json": b"1\n", "aa.json": b"2\n", "z.json": b"3\n", "empty.err.json": b""}
@@ -211,9 +197,7 @@ def test_the_first_expression_that_matches_counts_and_the_rest_is_left_out() -> 
 
 
 def test_a_format_that_is_named_reads_what_has_no_extension_of_its_own() -> None:
-    """
-    ``format.class`` reads names that say nothing; those that name another format are left out.
-    """
+    """``format.class`` reads names that say nothing."""
     restoring = Generic(properties={"format.class": "json"})
     restoring.put({"1.log": b"1\n", "2": b"2", "3.gz": gzip.compress(b"3\n"), "4.avro": b"Obj"})
 
@@ -225,9 +209,7 @@ def test_a_format_that_is_named_reads_what_has_no_extension_of_its_own() -> None
 
 
 def test_a_compressed_object_of_nothing_holds_no_record() -> None:
-    """
-    A tool that rotates its files has some without a line: they hold up nothing.
-    """
+    """A tool that rotates its files has some without a line: they hold up nothing."""
     restoring = Generic()
     restoring.put({"1.json.gz": gzip.compress(b""), "2.json": b"2\n"})
 
@@ -237,9 +219,7 @@ def test_a_compressed_object_of_nothing_holds_no_record() -> None:
 
 
 def test_an_object_that_no_format_reads_is_named() -> None:
-    """
-    A matched object that no format reads is named and counted as skipped.
-    """
+    """A matched object that no format reads is named and counted as skipped."""
     restoring = Generic()
     restoring.put({"1.json": b"1\n", "2.log": b"2\n"})
 
@@ -249,9 +229,7 @@ def test_an_object_that_no_format_reads_is_named() -> None:
 
 
 def test_headers_describe_the_object() -> None:
-    """
-    With ``file.metadata.headers.enable`` each record says which object it comes from.
-    """
+    """With ``file.metadata.headers.enable`` each record says which object it comes from."""
     restoring = Generic(properties={"file.metadata.headers.enable": "true"})
     restoring.put({"day/1.json": LINES})
 
@@ -267,9 +245,7 @@ def test_headers_describe_the_object() -> None:
 
 
 def test_objects_of_a_sink_can_be_read_as_any_others() -> None:
-    """
-    What such an object says of its topic and offsets is about another place.
-    """
+    """What such an object says of its topic and offsets is about another place."""
     restoring = Generic(expressions="clicks:topics/.*", properties={"topics.dir": "topics"})
     sinks = replace(restoring.backup, layout=replace(restoring.backup.layout, expressions=()))
     sinks.put("orders", 3, range(5, 8), views=JSON)
@@ -280,9 +256,7 @@ def test_objects_of_a_sink_can_be_read_as_any_others() -> None:
 
 
 def test_a_line_that_is_no_json_stops_the_restore_before_its_object() -> None:
-    """
-    A damaged object is named, and none of its rows is written.
-    """
+    """A damaged object is named, and none of its rows is written."""
     restoring = Generic()
     restoring.put({"1.json": b"1\n", "2.json": b"2\n{broken\n"})
 
@@ -310,9 +284,7 @@ def test_a_restore_that_follows_takes_all_before_the_first_object_that_still_cha
 
 
 def test_the_rows_of_a_csv_file_become_objects() -> None:
-    """
-    By default their fields are text, named as in the first row.
-    """
+    """By default their fields are text, named as in the first row."""
     restoring = Generic()
     restoring.put({"1.csv": b"a,b\n1,x\n", "2.csv.gz": gzip.compress(b"c\n\n3")})
 
@@ -322,9 +294,7 @@ def test_the_rows_of_a_csv_file_become_objects() -> None:
 
 
 def test_rows_of_other_tools_become_json() -> None:
-    """
-    Parquet and Avro files that no connector has written are read by the types they declare.
-    """
+    """Parquet and Avro files that no connector has written are read by the types they declare."""
     restoring = Generic()
     parquet, avro = io.BytesIO(), io.BytesIO()
     pq.write_table(pa.table({"id": [1], "name": pa.array([None], pa.string())}), parquet)
@@ -338,9 +308,7 @@ def test_rows_of_other_tools_become_json() -> None:
 
 
 def test_records_of_other_tools_are_chosen_by_their_times() -> None:
-    """
-    Where a field says when a record was written, --from-time and --to-time go by it.
-    """
+    """Where a field says when a record was written, --from-time and --to-time go by it."""
     fields = {"record.fields": "value=v,timestamp=t", "record.encoding": "text"}
     restoring = Generic(properties=fields)
     lines = [b'{"v":"%d","t":%d}' % (at, 1_000 + at) for at in range(5)]
@@ -388,9 +356,7 @@ def _parquet_rows() -> bytes:
     ],
 )
 def test_rows_of_avro_and_parquet_hold_full_records_too(name: str, data: bytes) -> None:
-    """
-    Fields of bytes are what they are, null is null, and headers are a map.
-    """
+    """Fields of bytes are what they are, null is null, and headers are a map."""
     fields = "key=key,value=value,timestamp=timestamp,headers=headers"
     restoring = Generic(properties={"record.fields": fields, "record.encoding": "base64"})
     restoring.put({name: data})
@@ -407,10 +373,7 @@ def test_rows_of_avro_and_parquet_hold_full_records_too(name: str, data: bytes) 
 
 
 def test_times_and_decimals_of_other_tools_parquet_are_read() -> None:
-    """
-    Times that are not Connect's are numbers of their own unit; a decimal is one of Connect's, in
-    lists and maps too.
-    """
+    """Times that are not Connect's are numbers of their own unit."""
     made = io.BytesIO()
     table = {
         "local": pa.array([1000, None], pa.timestamp("ms")),

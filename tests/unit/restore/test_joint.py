@@ -24,20 +24,7 @@ FENCES = 2
 
 @dataclass
 class Cluster:
-    """Opens writers to a `FakeTarget`, and keeps count of what they commit.
-
-    Attributes:
-        restoring: Holds the target.
-        line: What the driver heard.
-        denied: Partitions that cannot be written to.
-        lost: Which commits fail, counted from 1.
-        loss: What they fail with.
-        stops_at: The run is stopped while it writes to this partition.
-        opened: How often a writer was opened.
-        commits: The positions of each commit.
-        heard: What the driver had heard by each commit.
-        open: Writers that are open now, by fence.
-    """
+    """Opens writers to a `FakeTarget`, and keeps count of what they commit."""
 
     restoring: Restoring = field(default_factory=Restoring)
     line: SilentLine = field(default_factory=SilentLine)
@@ -147,9 +134,7 @@ def test_partitions_that_share_a_writer_are_committed_together() -> None:
 
 
 def test_nothing_is_reported_before_the_joint_transaction_is_committed() -> None:
-    """
-    The driver shows what is safe, and hears of a partition only with the commit of all.
-    """
+    """The driver shows what is safe, and hears of a partition only with the commit of all."""
     kafka = Cluster()
     backed_up(kafka, partitions=range(0, PARTITIONS, FENCES))
 
@@ -161,9 +146,7 @@ def test_nothing_is_reported_before_the_joint_transaction_is_committed() -> None
 
 
 def test_a_partition_that_cannot_be_written_to_leaves_those_of_its_writer_alone() -> None:
-    """
-    It fails in its own name, and all others are restored, each record once.
-    """
+    """It fails in its own name, and all others are restored, each record once."""
     kafka = Cluster(denied=frozenset({4}))
     backed_up(kafka)
 
@@ -176,9 +159,7 @@ def test_a_partition_that_cannot_be_written_to_leaves_those_of_its_writer_alone(
 
 
 def test_a_damaged_object_stops_its_own_partition() -> None:
-    """
-    What was good until there is committed with the neighbours' records.
-    """
+    """What was good until there is committed with the neighbours' records."""
     kafka = Cluster()
     _, damaged = backed_up(kafka, range(5), range(5, 10))[2]
     backup = kafka.restoring.backup
@@ -216,9 +197,7 @@ def test_partitions_that_another_restore_has_taken_over_are_left_to_it(
 
 @pytest.mark.parametrize("lost", [pytest.param(1, id="beginnings"), pytest.param(2, id="records")])
 def test_what_could_not_be_committed_together_is_restored_one_by_one(lost: int) -> None:
-    """
-    A transaction that is lost leaves nothing behind: each partition has each record once.
-    """
+    """A transaction that is lost leaves nothing behind: each partition has each record once."""
     kafka = Cluster(lost=frozenset({lost}))
     backed_up(kafka, partitions=range(0, PARTITIONS, FENCES))
 
@@ -250,9 +229,7 @@ class Unanswered(Counted):
 def test_a_commit_whose_answer_is_lost_is_not_made_again(
     monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
-    """
-    The next writer continues after what was committed, and its report counts it.
-    """
+    """The next writer continues after what was committed, and its report counts it."""
     monkeypatch.setattr(Cluster, "writer", _unanswered)
     kafka = Cluster(lost=frozenset({lost}))
     backed_up(kafka, partitions=range(0, PARTITIONS, FENCES))
@@ -268,9 +245,7 @@ def _unanswered(kafka: Cluster, target: TopicPartition, group: str, **_: Any) ->
 
 
 def test_a_stop_commits_what_was_written_and_the_next_run_writes_the_rest() -> None:
-    """
-    What waits for the partitions that a stopped restore does not reach is not lost.
-    """
+    """What waits for the partitions that a stopped restore does not reach is not lost."""
     kafka = Cluster(stops_at=4)
     backed_up(kafka, range(5), range(5, 10), partitions=range(0, PARTITIONS, FENCES))
 
@@ -289,9 +264,7 @@ def test_a_stop_commits_what_was_written_and_the_next_run_writes_the_rest() -> N
 
 @pytest.mark.parametrize("limit", ["JOINT_BYTES", "JOINT_S"])
 def test_a_joint_transaction_has_bounds(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    """
-    It is committed after so many bytes or seconds, whatever is still to come.
-    """
+    """It is committed after so many bytes or seconds, whatever is still to come."""
     monkeypatch.setattr(transaction, limit, 0)
     kafka = Cluster()
     backed_up(kafka)
@@ -305,9 +278,7 @@ def test_a_joint_transaction_has_bounds(monkeypatch: pytest.MonkeyPatch, limit: 
 def test_a_partition_with_several_transactions_counts_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    A small object may hold much; its partition's transactions are as large as others.
-    """
+    """A small object may hold much; its partition's transactions are as large as others."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 1)
     kafka = Cluster()
     backed_up(kafka, range(5), range(5, 10), range(10, 15))
@@ -343,9 +314,7 @@ def test_partitions_that_cannot_wait_for_others_are_committed_alone(
 
 
 def test_each_writer_is_one_tasks() -> None:
-    """
-    Partitions whose writers would take over from each other are dealt to one task.
-    """
+    """Partitions whose writers would take over from each other are dealt to one task."""
     kafka = Cluster()
     backed_up(kafka)
     plan = kafka.restoring.plan()

@@ -56,9 +56,7 @@ def record(offset: int) -> SegmentRecord:
 
 
 def test_a_backup_comes_back_whole() -> None:
-    """
-    Key, value, time and headers, in the partition that the name says and in order of offsets.
-    """
+    """Key, value, time and headers, in the partition that the name says and in order of offsets."""
     restoring = Segments()
     restoring.store_segment([10, 12], partition=1, compression="lz4")
     restoring.store_segment([0, 1, 2], partition=1)
@@ -76,9 +74,7 @@ def test_a_backup_comes_back_whole() -> None:
 
 @pytest.mark.parametrize("dies", ["before the commit", "at a damaged segment"])
 def test_each_record_comes_once_though_segments_overlap_and_the_restore_dies(dies: str) -> None:
-    """
-    The tool stores records again that it had not noted; a restore knows them by their offsets.
-    """
+    """The tool stores records again that it had not noted."""
     restoring = Segments()
     for offsets in ([0, 1, 2], [1, 2, 3], [3, 4], [7]):
         restoring.store_segment(offsets)
@@ -99,9 +95,7 @@ def test_each_record_comes_once_though_segments_overlap_and_the_restore_dies(die
 
 
 def test_a_restore_that_continues_reads_no_segment_again_but_the_last() -> None:
-    """
-    A segment's header says where it ends, which a restore that follows asks in each round.
-    """
+    """A segment's header says where it ends, which a restore that follows asks in each round."""
     restoring = Segments()
     for offsets in ([0, 1], [2, 3], [4, 5]):
         restoring.store_segment(offsets)
@@ -115,9 +109,7 @@ def test_a_restore_that_continues_reads_no_segment_again_but_the_last() -> None:
 
 
 def test_a_segment_that_comes_late_is_not_overlooked() -> None:
-    """
-    Records below the position can no longer be restored in their place.
-    """
+    """Records below the position can no longer be restored in their place."""
     restoring = Segments()
     restoring.store_segment([0, 1])
     restoring.store_segment([4, 5])
@@ -129,9 +121,7 @@ def test_a_segment_that_comes_late_is_not_overlooked() -> None:
 
 
 def test_records_are_chosen_by_offset_and_time() -> None:
-    """
-    Segments know the offset and the time of each record.
-    """
+    """Segments know the offset and the time of each record."""
     restoring = Segments()
     restoring.store_segment([0, 1, 3])
     restoring.store_segment([4, 5])
@@ -142,9 +132,7 @@ def test_records_are_chosen_by_offset_and_time() -> None:
 
 
 def test_a_segment_under_another_name_stops_the_restore() -> None:
-    """
-    A segment whose first offset is not the one in its name is named, as is what to look for.
-    """
+    """A segment whose first offset is not the one in its name is named, as is what to look for."""
     restoring = Segments()
     restoring.store_segment([5, 6], name=1)
 
@@ -154,9 +142,7 @@ def test_a_segment_under_another_name_stops_the_restore() -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_verify_finds_a_damaged_segment_when_it_reads_it(deep: bool) -> None:
-    """
-    Segments that are whole pass, and missing offsets are no fault: compaction leaves such.
-    """
+    """Segments that are whole pass, and missing offsets are no fault: compaction leaves such."""
     restoring = Segments()
     restoring.store_segment([0, 1, 3])
     restoring.store_segment([3, 4])

@@ -19,9 +19,7 @@ def letters(standby: Standby, topic: str = "error-kbackup") -> list[dict[str, ob
 
 
 def test_a_damaged_object_is_written_to_the_topic_of_errors(standby: Standby) -> None:
-    """
-    With what is wrong with it and where; what is intact is restored, and the run exits 3.
-    """
+    """With what is wrong with it and where; what is intact is restored, and the run exits 3."""
     [_, bad] = standby.sink("orders", 0, range(5), range(5, 10))
     standby.backup.replace(bad, standby.backup.body(bad)[:-9])
 
@@ -42,9 +40,7 @@ def test_a_damaged_object_is_written_to_the_topic_of_errors(standby: Standby) ->
 def test_a_record_that_a_transform_does_not_take_is_written_there_as_it_was(
     standby: Standby,
 ) -> None:
-    """
-    The topic is named after the connector, and a restore that follows writes to it too.
-    """
+    """The topic is named after the connector, and a restore that follows writes to it too."""
     standby.sink("orders", 0, range(3))
     cast: dict[str, Any] = {
         "transforms": "c", "transforms.c.type": "org.apache.kafka.connect.transforms.Cast$Value",
@@ -61,9 +57,7 @@ def test_a_record_that_a_transform_does_not_take_is_written_there_as_it_was(
 
 
 def test_without_tolerance_there_is_no_such_topic(standby: Standby) -> None:
-    """
-    A restore that ends at what it cannot read writes it nowhere else.
-    """
+    """A restore that ends at what it cannot read writes it nowhere else."""
     standby.sink("orders", 0, range(5))
 
     standby.follow(lambda _: False, follow=False, parse_error_topic_prefix="error")
@@ -75,9 +69,7 @@ def test_without_tolerance_there_is_no_such_topic(standby: Standby) -> None:
 def test_a_topic_of_errors_that_cannot_be_created_ends_a_plan_as_the_run(
     standby: Standby, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool
 ) -> None:
-    """
-    Nothing is restored, and the error names the option that a restore has.
-    """
+    """Nothing is restored, and the error names the option that a restore has."""
     standby.sink("orders", 0, range(5))
     create = standby.target.create_topic
 
@@ -99,9 +91,7 @@ def test_a_topic_of_errors_that_cannot_be_created_ends_a_plan_as_the_run(
 
 
 def test_the_topic_of_errors_is_no_target(standby: Standby) -> None:
-    """
-    Records of a backup are never mixed with those that cannot be read.
-    """
+    """Records of a backup are never mixed with those that cannot be read."""
     standby.sink("orders", 0, range(5))
     given: dict[str, Any] = {"behavior_on_error": "log", "parse_error_topic_prefix": "error"}
 

@@ -91,9 +91,7 @@ def test_a_plan_grows_with_the_number_of_its_parts_and_no_faster(
 
 
 def test_topics_are_created_together() -> None:
-    """
-    A restore of many topics creates them with one request, and each has its own id.
-    """
+    """A restore of many topics creates them with one request, and each has its own id."""
     found = topics(50)
     found.cluster = Counting()
 
@@ -126,9 +124,7 @@ class Refusing(FakeTarget):
     ("count", "named", "more"), [(4, 2, False), (20, 10, False), (22, 10, True)]
 )
 def test_all_topics_that_are_refused_are_named(count: int, named: int, more: bool) -> None:
-    """
-    One error names the topics that were not created: the first ten, and how many more.
-    """
+    """One error names the topics that were not created: the first ten, and how many more."""
     found = topics(count)
     found.cluster = Refusing(ids=found.cluster.ids, logs=found.cluster.logs)
 
@@ -142,9 +138,7 @@ def test_all_topics_that_are_refused_are_named(count: int, named: int, more: boo
 
 
 def test_the_topics_that_records_go_to_are_not_gathered_for_each() -> None:
-    """
-    The plan of each of many topics asks for all of them: they are put together once.
-    """
+    """The plan of each of many topics asks for all of them: they are put together once."""
     where = TopicPartition("orders", 0)
     shares = Shares({where: {f"k{at}": NOTHING for at in range(1000)}})
 

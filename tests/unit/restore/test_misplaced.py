@@ -78,9 +78,7 @@ def _with_anothers_metadata(backup: Backup, keys: list[str]) -> str:
 def test_no_record_of_an_object_in_the_wrong_place_is_written(
     misplace: Misplace, on_error: str
 ) -> None:
-    """
-    Exit 7 before its first record; with ``log`` it is named and left out, and the rest comes.
-    """
+    """Exit 7 before its first record; with ``log`` it is named and left out, and the rest comes."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
     name = misplace(again.backup, keys)
@@ -103,9 +101,7 @@ def test_no_record_of_an_object_in_the_wrong_place_is_written(
 
 
 def test_a_value_object_under_another_name_is_known_by_its_metadata() -> None:
-    """
-    A value object under another object's name is known by what was stored with it.
-    """
+    """A value object under another object's name is known by what was stored with it."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, 20), views=JSON)
     name = keys[-1].replace("0000000010", "0000000012")
@@ -119,9 +115,7 @@ def test_a_value_object_under_another_name_is_known_by_its_metadata() -> None:
 
 
 def test_a_value_object_under_another_name_lacks_its_siblings_there() -> None:
-    """
-    It says that keys were stored with it, and there are none under that name.
-    """
+    """It says that keys were stored with it, and there are none under that name."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, 20), views=SIBLINGS)
     copy_over(again.backup, keys[-1], keys[-1].replace("0000000010", "0000000012"))
@@ -156,9 +150,7 @@ def test_values_without_metadata_are_known_by_the_ledger(view: View, on_error: s
 
 
 def test_an_object_that_has_lost_its_metadata_is_restored() -> None:
-    """
-    An object that lost its metadata is restored, because the ledger vouches for it.
-    """
+    """An object that lost its metadata is restored, because the ledger vouches for it."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(10), views=JSON)
     again.entries = {"orders": [again.backup.entry(key)]}
@@ -170,9 +162,7 @@ def test_an_object_that_has_lost_its_metadata_is_restored() -> None:
 
 
 def test_values_of_another_topic_are_known_by_its_id() -> None:
-    """
-    Their rows and their names say nothing; the id that was stored with them does.
-    """
+    """Their rows and their names say nothing; the id that was stored with them does."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, 20), views=JSON)
     for key, topic_id in zip(keys, ("mine", "other"), strict=True):
@@ -188,9 +178,7 @@ def test_values_of_another_topic_are_known_by_its_id() -> None:
 
 
 def test_values_of_another_partition_are_known_by_their_metadata() -> None:
-    """
-    The name may agree with the copy's first offset, and the topic is the same.
-    """
+    """The name may agree with the copy's first offset, and the topic is the same."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(10), views=JSON)
     (other,) = again.backup.put("orders", 1, range(20), views=JSON)
@@ -208,9 +196,7 @@ def test_values_of_another_partition_are_known_by_their_metadata() -> None:
 @pytest.mark.parametrize("has_metadata", [True, False])
 @pytest.mark.parametrize("rows", [2, 6])
 def test_keys_that_do_not_fit_are_never_beside_values(rows: int, has_metadata: bool) -> None:
-    """
-    No record of such a set is written, whichever file has more rows.
-    """
+    """No record of such a set is written, whichever file has more rows."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(3), range(3, 6), views=SIBLINGS)
     (wrong,) = [key for key in keys if ".keys" in key and "0000000003" in key]
@@ -227,9 +213,7 @@ def test_keys_that_do_not_fit_are_never_beside_values(rows: int, has_metadata: b
 
 
 def test_values_that_contain_the_separator_are_not_split_in_silence() -> None:
-    """
-    How many records there were is stored with the object; more rows are not records.
-    """
+    """How many records there were is stored with the object; more rows are not records."""
     again = Restoring()
     again.backup.put("orders", 0, range(3), views=BYTES)
     again.backup.put("orders", 0, batch(range(3, 6), value=b"two\nlines"), views=BYTES)
@@ -241,9 +225,7 @@ def test_values_that_contain_the_separator_are_not_split_in_silence() -> None:
 
 
 def test_keys_of_another_tool_are_split_only_with_consent() -> None:
-    """
-    Keys of another tool are split only if the operator confirms it.
-    """
+    """Keys of another tool are split only if the operator confirms it."""
     again = Restoring()
     for key in again.backup.put("orders", 0, range(3), views=KEYED_BYTES):
         again.backup.replace(key, again.backup.body(key), {})
@@ -256,9 +238,7 @@ def test_keys_of_another_tool_are_split_only_with_consent() -> None:
 
 
 def test_a_file_without_records_is_no_object_of_ours() -> None:
-    """
-    An object that gives nothing is not taken for one that had nothing to give.
-    """
+    """An object that gives nothing is not taken for one that had nothing to give."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(3), range(3, 6), views=RECORD)
     form = RECORD[0].open_format()

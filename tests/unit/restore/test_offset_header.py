@@ -23,9 +23,7 @@ HEADERS = st.lists(
 def test_each_record_gets_one_header_more(
     headers: list[list[dict[str, Any]]], start: int, length: int
 ) -> None:
-    """
-    The last one; what was there keeps its order, and null, empty and absent stay apart.
-    """
+    """The last one; what was there keeps its order, and null, empty and absent stay apart."""
     batches = [batch([at * 3], headers=each) for at, each in enumerate(headers)]
     table = pa.Table.from_batches(batches, SCHEMA).combine_chunks()
     [rows] = table.to_batches()
@@ -46,9 +44,7 @@ def test_each_record_gets_one_header_more(
 
 @pytest.mark.parametrize("name", [None, "was"])
 def test_a_restore_gives_it_where_it_is_asked_to(name: str | None) -> None:
-    """
-    A copy counts its own offsets: with holes in the log they are not those of the original.
-    """
+    """A copy counts its own offsets: with holes in the log they are not those of the original."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, batch(AT, headers=[]))
 

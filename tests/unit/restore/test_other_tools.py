@@ -53,9 +53,7 @@ def lines(*rows: dict[str, Any]) -> bytes:
 
 
 def test_aivens_json_lines_come_back_whole() -> None:
-    """
-    Key, value and headers in base64, the time as text; objects in the order of their offsets.
-    """
+    """Key, value and headers in base64, the time as text; objects in the order of their offsets."""
     header = [{"key": "h", "value": b64("x")}, {"key": "n", "value": None}]
     time = "2020-01-01T00:00:01Z"
     first = {"key": b64("k"), "value": b64("v"), "offset": 9, "timestamp": time, "headers": header}
@@ -88,9 +86,7 @@ def test_aivens_json_lines_come_back_whole() -> None:
 
 
 def test_aivens_csv_without_a_header_comes_back() -> None:
-    """
-    Aiven's default CSV, the chosen fields in base64 without a header row, can be restored.
-    """
+    """Aiven's default CSV, the chosen fields in base64 without a header row, can be restored."""
     properties = {
         "topic.regex.list": AIVEN, "format.class": "csv", "csv.first.row.as.header": "false",
         "record.fields": "key=column01,value=column02", "record.encoding": "base64",
@@ -107,9 +103,7 @@ def test_aivens_csv_without_a_header_comes_back() -> None:
     [("text", b"k", b'{"n":1}'), ("json", b'"k"', b'{"n":1}')],
 )
 def test_lenses_envelopes_come_back(encoding: str, key: bytes, value: bytes) -> None:
-    """
-    The time is in nested metadata, headers are an object, and values are JSON.
-    """
+    """The time is in nested metadata, headers are an object, and values are JSON."""
     row = {
         "key": "k", "value": {"n": 1}, "headers": {"h": "x"},
         "metadata": {"offset": 5, "partition": 0, "timestamp": AT, "topic": "orders"},
@@ -128,9 +122,7 @@ def test_lenses_envelopes_come_back(encoding: str, key: bytes, value: bytes) -> 
 
 
 def test_lenses_values_alone_come_back() -> None:
-    """
-    Without an envelope, a line is the value; directories and offsets are padded.
-    """
+    """Without an envelope, a line is the value; directories and offsets are padded."""
     properties = {"topic.regex.list": LENSES}
 
     found = restored(
@@ -156,9 +148,7 @@ def test_lenses_values_alone_come_back() -> None:
     ],
 )
 def test_a_row_that_holds_no_record_is_named(row: Any, why: str) -> None:
-    """
-    A wrong name of a field makes no tombstones.
-    """
+    """A wrong name of a field makes no tombstones."""
     properties = {
         "topic.regex.list": LENSES, "record.encoding": "base64",
         "record.fields": "key=key,value=value,timestamp=timestamp,headers=headers",
@@ -170,9 +160,7 @@ def test_a_row_that_holds_no_record_is_named(row: Any, why: str) -> None:
 
 @pytest.mark.parametrize("fields", ["key=key", "value=v,colour=c"])
 def test_fields_without_a_value_or_of_unknown_parts_are_refused(fields: str) -> None:
-    """
-    Record fields that name no value or an unknown part are refused before anything is read.
-    """
+    """Record fields that name no value or an unknown part are refused before anything is read."""
     given = ["mode=GENERIC", "topic.regex.list=a:b", f"record.fields={fields}"]
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 
@@ -212,9 +200,7 @@ def test_the_patterns_of_the_guide_match_what_they_are_for(
 
 
 def test_headers_of_the_object_follow_those_of_the_record() -> None:
-    """
-    The headers of an object are added after the record's own, and replace none.
-    """
+    """The headers of an object are added after the record's own, and replace none."""
     properties = {
         "topic.regex.list": LENSES, "record.fields": "value=value,headers=headers",
         "file.metadata.headers.enable": "true",

@@ -35,9 +35,7 @@ class Time:
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), min_size=1, max_size=30))
 def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
-    """
-    Neither rate limit is exceeded, however records arrive.
-    """
+    """Neither rate limit is exceeded, however records arrive."""
     time = Time()
     found = Pace(Rate(10, 1000), writers=2, steady_s=time, sleep=time.sleep)
     records = size = 0
@@ -50,9 +48,7 @@ def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
 
 
 def test_a_stop_is_not_waited_for() -> None:
-    """
-    A task that waits for its rate limit stops at once.
-    """
+    """A task that waits for its rate limit stops at once."""
     time = Time()
     found = Pace(Rate(1), steady_s=time, sleep=time.sleep)
     found.wait(10_000, 1, lambda: False)
@@ -66,9 +62,7 @@ def test_a_stop_is_not_waited_for() -> None:
 def test_records_are_written_in_portions_that_are_committed_in_time(
     views: tuple[ViewSpec, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Each record once and in order, and no transaction that waits comes near its timeout.
-    """
+    """Each record once and in order, and no transaction that waits comes near its timeout."""
     time, longest = Time(), [0.0]
     for module in ("task", "transaction"):
         monkeypatch.setattr(f"kbackup.restore.{module}.monotonic", time)
@@ -100,9 +94,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
 
 
 def test_tasks_share_the_limits_of_a_run() -> None:
-    """
-    Each knows how many of them work at the same time; without a limit nothing changes.
-    """
+    """Each knows how many of them work at the same time; without a limit nothing changes."""
     restoring = Restoring()
     for partition in range(5):
         restoring.backup.put("orders", partition, range(3))

@@ -73,9 +73,7 @@ def held(restoring: Restoring, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("case", cases("murmur2"))
 def test_a_key_goes_where_kafkas_producer_sends_it(case: dict[str, Any]) -> None:
-    """
-    Kafka's own hash, and its own partition for any number of partitions.
-    """
+    """Kafka's own hash, and its own partition for any number of partitions."""
     key = pa.array([bytes.fromhex(case["key_hex"])], pa.binary())
 
     assert [case["murmur2"] & 0xFFFFFFFF] == murmur2(key).to_pylist()
@@ -85,16 +83,12 @@ def test_a_key_goes_where_kafkas_producer_sends_it(case: dict[str, Any]) -> None
 
 @given(st.lists(st.binary(max_size=20) | st.binary(min_size=250, max_size=270), max_size=30))
 def test_a_column_of_keys_is_hashed_as_each_of_them(keys: list[bytes]) -> None:
-    """
-    A column of keys is hashed as each of its keys is, whatever their lengths.
-    """
+    """A column of keys is hashed as each of its keys is, whatever their lengths."""
     assert [_of_key(key) for key in keys] == murmur2(pa.array(keys, pa.binary())).to_pylist()
 
 
 def test_records_without_a_key_go_by_their_offsets() -> None:
-    """
-    A null key has no hash, an empty one has; each run sends a record to the same partition.
-    """
+    """A null key has no hash, an empty one has; each run sends a record to the same partition."""
     rows = pa.concat_batches([batch([5, 6, 11], key=None), batch([12], key=b"")])
     targets = [TopicPartition(COPY, at) for at in range(3)]
 
@@ -130,9 +124,7 @@ def test_fewer_partitions_take_all_records_each_once(restoring: Restoring) -> No
 def test_a_restore_by_key_that_died_goes_on(
     restoring: Restoring, views: Any, crash_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    At every commit, in all partitions together: each record comes once, where its key says.
-    """
+    """At every commit, in all partitions together: each record comes once, where its key says."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     more = {} if views == "record" else {"views": views}
     restoring.backup.put("orders", 0, range(6), range(6, 12), **more)
@@ -184,9 +176,7 @@ def test_a_partition_without_objects_has_a_position_for_those_that_come(
 
 
 def test_a_run_that_died_before_its_first_record_begins_again(restoring: Restoring) -> None:
-    """
-    Some beginnings are committed and others are not, and nothing was written.
-    """
+    """Some beginnings are committed and others are not, and nothing was written."""
     for partition in range(3):
         restoring.backup.put("orders", partition, range(10))
     options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}
@@ -201,9 +191,7 @@ def test_a_run_that_died_before_its_first_record_begins_again(restoring: Restori
 
 
 def test_another_number_of_partitions_is_another_restore(restoring: Restoring) -> None:
-    """
-    A topic that got partitions since would hold records of one key in two of them.
-    """
+    """A topic that got partitions since would hold records of one key in two of them."""
     restoring.backup.put("orders", 0, range(10))
     restoring.restore(partition_map="key", target_partitions=2)
     restoring.cluster.logs[TopicPartition(COPY, 2)] = Log()
@@ -246,9 +234,7 @@ def test_the_refusal_of_fewer_partitions_names_the_way_out(restoring: Restoring)
 
 
 def test_a_topic_is_created_with_the_partitions_asked_for(restoring: Restoring) -> None:
-    """
-    More than the backup has is fine; fewer need a map.
-    """
+    """More than the backup has is fine; fewer need a map."""
     restoring.backup.put("orders", 1, range(10))
 
     with pytest.raises(FewerPartitionsError, match="would have 1 partition, the backup has 2"):
@@ -260,9 +246,7 @@ def test_a_topic_is_created_with_the_partitions_asked_for(restoring: Restoring) 
 
 
 def test_the_audit_adds_up_what_several_partitions_wrote_to_one(restoring: Restoring) -> None:
-    """
-    Their records and markers together are what the log has grown by; one record more is noticed.
-    """
+    """Their records and markers together are what the log has grown by."""
     for partition in range(4):
         restoring.backup.put("orders", partition, range(10))
     restoring.cluster.create_topic(COPY, 3, 1, {})
@@ -282,9 +266,7 @@ def test_the_audit_adds_up_what_several_partitions_wrote_to_one(restoring: Resto
 
 
 def test_positions_are_those_of_source_and_target() -> None:
-    """
-    Each partition of the backup has a group of its own, unless each has a target of its own.
-    """
+    """Each partition of the backup has a group of its own, unless each has a target of its own."""
     found = PartitionMap(MODULO, "g")
 
     assert ["g.7", [TopicPartition(COPY, 1)]] == [
@@ -295,9 +277,7 @@ def test_positions_are_those_of_source_and_target() -> None:
 
 @pytest.mark.parametrize("how", ["modulo", "key"])
 def test_a_restore_that_follows_takes_what_comes_into_other_partitions(how: str) -> None:
-    """
-    A standby may have fewer partitions than its original.
-    """
+    """A standby may have fewer partitions than its original."""
     standby = Standby()
     standby.sink("orders", 0, range(10), partitions=3)
 

@@ -113,9 +113,7 @@ def plan(
 
 
 def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Store) -> None:
-    """
-    Partitions without an object count too, and nothing restored may be deleted at once.
-    """
+    """Partitions without an object count too, and nothing restored may be deleted at once."""
     put(store, whole("orders", 1, 0), 0, 4)
     settings = {"max.message.bytes": "77"}
     known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 6, settings)}
@@ -132,9 +130,7 @@ def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Sto
 def test_the_limits_of_original_and_target_are_compared(
     store: Store, original: str, expected: list[str]
 ) -> None:
-    """
-    What the ledger says of the original's largest message is held against the target's limit.
-    """
+    """What the ledger says of the original's largest message is held against the target's limit."""
     put(store, whole("orders", 0, 0), 0, 4)
     settings = {"max.message.bytes": original}
     known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 1, settings)}
@@ -163,9 +159,7 @@ def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> Non
 
 
 def test_archived_objects_are_found_before_anything_is_written() -> None:
-    """
-    The plan refuses, counts them by storage class, and says what to do.
-    """
+    """The plan refuses, counts them by storage class, and says what to do."""
     store = FrozenStore()
     keys = [whole("orders", 0, 0), whole("orders", 0, 5), whole("orders", 1, 0)]
     for key, first in zip(keys, (0, 5, 0), strict=True):
@@ -198,9 +192,7 @@ def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
 
 
 def test_offsets_are_ordered_as_numbers(store: Store) -> None:
-    """
-    An offset of more digits than the padding comes last, not in the middle.
-    """
+    """An offset of more digits than the padding comes last, not in the middle."""
     for start in (99_999_999_999, 0, 9_999_999_999):
         put(store, whole("orders", 0, start), start, start)
 
@@ -210,9 +202,7 @@ def test_offsets_are_ordered_as_numbers(store: Store) -> None:
 
 
 def test_full_records_are_preferred_to_value_objects_of_the_same_offsets(store: Store) -> None:
-    """
-    What both layouts hold is restored once, from the one that has all of it.
-    """
+    """What both layouts hold is restored once, from the one that has all of it."""
     put(store, whole("orders", 0, 10), 10, 19)
     for start in (0, 10, 15, 20):
         key = f"topics/orders/partition=0/orders+0+{start:010d}.json"
@@ -239,9 +229,7 @@ def record_of(partition: int, first: int, last: int, objects: int) -> dict[str, 
 def test_an_object_that_a_run_has_stored_and_that_is_gone_is_no_good_restore(
     store: Store,
 ) -> None:
-    """
-    What verify would call missing is not left out in silence.
-    """
+    """What verify would call missing is not left out in silence."""
     for start in (0, 20):
         put(store, whole("orders", 0, start), start, start + 9)
     records = [record_of(0, 0, 29, 3)]
@@ -254,9 +242,7 @@ def test_an_object_that_a_run_has_stored_and_that_is_gone_is_no_good_restore(
 
 
 def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -> None:
-    """
-    A plan's number of records is unknown if one partition's is.
-    """
+    """A plan's number of records is unknown if one partition's is."""
     put(store, whole("orders", 0, 0), 0, 9)
     put(store, whole("orders", 1, 0), 0, 4)
 
@@ -268,9 +254,7 @@ def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -
 
 
 def test_the_plan_says_what_order_it_can_promise() -> None:
-    """
-    Rows without offsets cannot be put in order over several directories.
-    """
+    """Rows without offsets cannot be put in order over several directories."""
     again = Restoring()
     again.backup.put_in("a=1", "orders", 0, [0, 2], views=JSON)
     one = again.plan().topics[0].warnings
@@ -281,9 +265,7 @@ def test_the_plan_says_what_order_it_can_promise() -> None:
 
 
 def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> None:
-    """
-    More replicas than brokers are refused by the plan, not in the middle of the run.
-    """
+    """More replicas than brokers are refused by the plan, not in the middle of the run."""
     put(store, whole("orders", 0, 0), 0, 9)
 
     asked = plan(store, FakeCluster(), replication_factor=4)
@@ -310,9 +292,7 @@ def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
 
 
 def test_one_refused_topic_refuses_all(store: Store) -> None:
-    """
-    One refused topic refuses the whole restore.
-    """
+    """One refused topic refuses the whole restore."""
     put(store, whole("orders", 2, 0), 0, 4)
     put(store, whole("payments", 0, 0), 0, 4)
 
@@ -325,9 +305,7 @@ def test_one_refused_topic_refuses_all(store: Store) -> None:
 
 
 def test_a_topic_that_is_not_there_is_no_empty_restore(store: Store) -> None:
-    """
-    A topic that is not in the backup is an error, not an empty restore.
-    """
+    """A topic that is not in the backup is an error, not an empty restore."""
     put(store, whole("orders", 0, 0), 0, 4)
 
     with pytest.raises(IncompleteBackupError, match="odrers is not in the backup"):
@@ -335,9 +313,7 @@ def test_a_topic_that_is_not_there_is_no_empty_restore(store: Store) -> None:
 
 
 def test_the_newest_record_says_most_of_a_topic() -> None:
-    """
-    Partitions may have been added since; topics of this cluster's sinks are watched.
-    """
+    """Partitions may have been added since; topics of this cluster's sinks are watched."""
     newest = {"cluster_id": HERE, "topic_settings": {"orders": {"partitions": 6, "config": {}}}}
     older = {
         "cluster_id": HERE,
@@ -356,9 +332,7 @@ def test_the_newest_record_says_most_of_a_topic() -> None:
 
 
 def test_a_sink_watches_what_its_pattern_matches() -> None:
-    """
-    Topics too that do not exist yet: a restore would make them.
-    """
+    """Topics too that do not exist yet: a restore would make them."""
     known = BackupState(sinks=[TopicEntry("sink", cluster_id=HERE, group="g", pattern="pay.*")])
 
     assert known.watches("pay_copy_of_orders", HERE)
@@ -406,9 +380,7 @@ def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
 
 
 def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store: Store) -> None:
-    """
-    An object that holds less than the ledger says is detected before anything is written.
-    """
+    """An object that holds less than the ledger says is detected before anything is written."""
     key = whole("orders", 0, 0)
     put(store, key, 0, 4)
     longer = Entry(OBJECT, 0, 0, 9, key, "record", 10, 7, "ab", time=1)
@@ -422,9 +394,7 @@ def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store
 
 
 def test_values_that_two_objects_may_hold_are_refused(store: Store) -> None:
-    """
-    Rows without offsets are not dropped by guess, nor restored twice.
-    """
+    """Rows without offsets are not dropped by guess, nor restored twice."""
     keys = [f"topics/orders/partition=0/orders+0+{first:010d}.json" for first in (0, 5, 20)]
     for key in keys:
         store.put(key, io.BytesIO(b"1\n"), sha256=sha256(b"1\n").hexdigest(), metadata={})
@@ -440,9 +410,7 @@ def test_values_that_two_objects_may_hold_are_refused(store: Store) -> None:
 
 
 def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:
-    """
-    That they are missing is said, and not that nothing was ever stored.
-    """
+    """That they are missing is said, and not that nothing was ever stored."""
     put(store, whole("pay", 0, 0), 0, 4)
     gone = Entry(OBJECT, 0, 0, 9, whole("orders", 0, 0), "record", 10, 7, "ab", time=1)
     known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 1)}

@@ -105,9 +105,7 @@ def test_a_registry_that_is_away_fails_the_restore(registry: FakeRegistry, backu
 
 
 def test_looking_registers_nothing(registry: FakeRegistry, backup: Backup) -> None:
-    """
-    Without a target, values are shown as the JSON that they are in words.
-    """
+    """Without a target, values are shown as the JSON that they are in words."""
     options = replace(reading(registry), topic=None)
     [sets] = listing.list_backup(backup.store, backup.layout, options.formats).sets.values()
     rows = [row for batch in read(backup.store, sets[0], options) for row in batch.to_pylist()]

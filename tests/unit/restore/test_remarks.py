@@ -29,10 +29,7 @@ def test_what_is_set_aside_stands_until_it_goes_on() -> None:
 
 
 def test_a_cluster_that_is_away_costs_each_partition_the_same() -> None:
-    """
-    Ten thousand partitions are set aside, and taken up again, in a second of CPU time; where each
-    of them looks at all, it is minutes.
-    """
+    """Ten thousand partitions are set aside, and taken up again, in a second of CPU time."""
     summary = Summary("r1", "restore")
     remarks = Remarks(summary, RLock(), lambda _: None)
     wheres = [TopicPartition("orders", at) for at in range(10_000)]

@@ -89,9 +89,7 @@ KINDS: Sequence[pa.RecordBatch] = (
 
 @pytest.mark.parametrize("properties", [BY_HEADER, BY_VALUE])
 def test_records_of_a_partition_go_to_the_topics_that_they_name(properties: dict[str, str]) -> None:
-    """
-    Each record is written once, to its own topic, in order; a rerun has nothing to do.
-    """
+    """Each record is written once, to its own topic, in order; a rerun has nothing to do."""
     found = restoring(properties, *KINDS)
 
     assert {"a": [0, 4, 5, 6], "b": [1, 9], "c": [7]} == restored(found)
@@ -113,9 +111,7 @@ def test_a_value_that_names_its_topic_is_written_as_it_is() -> None:
 
 
 def test_a_topic_for_each_day_has_its_name_from_the_renamed_topic() -> None:
-    """
-    TimestampRouter sees the name that --rename gives.
-    """
+    """TimestampRouter sees the name that --rename gives."""
     found = restoring(BY_DAY, cut((0, None), (1, None)), cut((2, None)))
 
     assert {
@@ -125,9 +121,7 @@ def test_a_topic_for_each_day_has_its_name_from_the_renamed_topic() -> None:
 
 
 def test_only_objects_with_records_of_a_topic_are_read_for_it() -> None:
-    """
-    The first topic reads all objects, since it counts what has no topic; others read their own.
-    """
+    """The first topic reads all objects, since it counts what has no topic."""
     plan = restoring(BY_HEADER, *KINDS).plan()
 
     assert {"a": 3, "b": 2, "c": 1} == {unit.target.topic: len(unit.sets) for unit in plan.units()}
@@ -136,9 +130,7 @@ def test_only_objects_with_records_of_a_topic_are_read_for_it() -> None:
 
 @pytest.mark.parametrize("crash_at", [1, 2])
 def test_a_restore_that_died_goes_on_in_each_topic(crash_at: int) -> None:
-    """
-    Whatever commit it dies at, each record comes once.
-    """
+    """Whatever commit it dies at, each record comes once."""
     found = restoring(BY_HEADER, *KINDS)
     with pytest.raises(CrashError):
         found.restore(crash_at=crash_at)
@@ -147,9 +139,7 @@ def test_a_restore_that_died_goes_on_in_each_topic(crash_at: int) -> None:
 
 
 def test_what_comes_later_goes_to_its_topics_and_to_new_ones() -> None:
-    """
-    A restore that is run again adds what the backup has gained, and the topics that are new.
-    """
+    """A restore that is run again adds what the backup has gained, and the topics that are new."""
     found = restoring(BY_HEADER, *KINDS)
     found.restore()
     found.backup.put("orders", 0, cut((10, "d"), (11, "a")))
@@ -159,9 +149,7 @@ def test_what_comes_later_goes_to_its_topics_and_to_new_ones() -> None:
 
 @pytest.mark.parametrize("crash_at", [0, 1, 2])
 def test_values_without_offsets_are_routed_too(crash_at: int) -> None:
-    """
-    Objects of the connectors' layout go on by their rows, in each topic.
-    """
+    """Objects of the connectors' layout go on by their rows, in each topic."""
     found = Restoring(properties=BY_VALUE)
     found.backup.put("orders", 0, *KINDS[:2], views=JSON)
     if crash_at:
@@ -180,9 +168,7 @@ def test_values_without_offsets_are_routed_too(crash_at: int) -> None:
 
 
 def test_a_partition_map_applies_within_each_topic() -> None:
-    """
-    Partitions that share those of a target keep their positions apart in each topic.
-    """
+    """Partitions that share those of a target keep their positions apart in each topic."""
     found = Restoring(properties=BY_HEADER)
     found.backup.put("orders", 0, cut((0, "a"), (1, "b")))
     found.backup.put("orders", 1, cut((0, "a"), (2, "a")))
@@ -194,9 +180,7 @@ def test_a_partition_map_applies_within_each_topic() -> None:
 
 @pytest.mark.parametrize("on_error", ["fail", "ignore"])
 def test_a_record_without_a_topic_is_bad_and_counted_once(on_error: str) -> None:
-    """
-    A restore that fails does so before its first record; one that skips counts the record once.
-    """
+    """A restore that fails does so before its first record."""
     found = restoring(BY_HEADER, cut((0, "b"), (1, "a"), (2, None), (3, "a")))
     if on_error == "fail":
         with pytest.raises(BadRecordError, match="orders-0 offset 2"):
@@ -212,9 +196,7 @@ def test_a_record_without_a_topic_is_bad_and_counted_once(on_error: str) -> None
 
 
 def test_a_line_that_cannot_be_read_is_counted_once() -> None:
-    """
-    Each topic's restore reads the object, and one of them counts its bad lines.
-    """
+    """Each topic's restore reads the object, and one of them counts its bad lines."""
     found = Restoring(properties=BY_VALUE)
     (key,) = found.backup.put("orders", 0, cut((0, "b"), (1, "a"), (2, "a"), (3, "a")), views=JSON)
     lines = found.backup.body(key).split(b"\n")
@@ -228,9 +210,7 @@ def test_a_line_that_cannot_be_read_is_counted_once() -> None:
 
 
 def test_a_filter_that_empties_objects_does_not_hold_up_the_rest() -> None:
-    """
-    Records that are filtered out count once, and a rerun does not read them again.
-    """
+    """Records that are filtered out count once, and a rerun does not read them again."""
     drop = {
         "transforms": "drop,kind",
         "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
@@ -281,9 +261,7 @@ def test_a_topic_that_a_record_names_passes_the_checks_before_anything_is_writte
 def test_a_record_that_names_no_possible_topic_is_left_out_where_that_is_asked_for(
     name: str,
 ) -> None:
-    """
-    It is counted and named once, and the other records are restored.
-    """
+    """It is counted and named once, and the other records are restored."""
     found = restoring(BY_HEADER, cut((0, "a"), (1, name)), cut((2, "b")))
 
     reports = found.restore(on_error="log", behavior_on_error="log")
@@ -317,9 +295,7 @@ def test_a_topic_for_each_record_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_topic_that_was_emptied_is_restored_again_alone() -> None:
-    """
-    Topics keep their positions independently.
-    """
+    """Topics keep their positions independently."""
     found = restoring(BY_HEADER, *KINDS)
     found.restore()
     found.cluster.create_topic("b", 1, 1, {})
@@ -344,9 +320,7 @@ def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: 
 
 
 def test_a_plan_names_the_topics_and_a_run_writes_them(standby: Standby) -> None:
-    """
-    A plan reads without Spark and ends as the run would; the summary has a row for each topic.
-    """
+    """A plan reads without Spark and ends as the run would."""
     standby.backup.put("orders", 0, *KINDS)
 
     plan = run_of(standby, BY_HEADER, Stop(), dry_run=True)
@@ -362,9 +336,7 @@ def test_a_plan_names_the_topics_and_a_run_writes_them(standby: Standby) -> None
 
 
 def test_a_backup_of_which_nothing_is_left_is_said(standby: Standby) -> None:
-    """
-    A topic without a record that names another is not restored; its records count as skipped.
-    """
+    """A topic without a record that names another is not restored; its records count as skipped."""
     standby.backup.put("orders", 0, cut((0, None), (1, None)))
     keeps = BY_HEADER | {"behavior.on.error": "ignore"}
 
@@ -377,9 +349,7 @@ def test_a_backup_of_which_nothing_is_left_is_said(standby: Standby) -> None:
 
 
 def test_a_run_that_is_stopped_while_it_looks_for_topics_writes_nothing(standby: Standby) -> None:
-    """
-    The same command starts again.
-    """
+    """The same command starts again."""
     standby.backup.put("orders", 0, *KINDS)
     stop = Stop()
     stop.ask(15)
@@ -391,9 +361,7 @@ def test_a_run_that_is_stopped_while_it_looks_for_topics_writes_nothing(standby:
 
 
 def test_schemas_are_not_registered_for_topics_that_are_not_known(standby: Standby) -> None:
-    """
-    Subjects are named after topics, which only the records name.
-    """
+    """Subjects are named after topics, which only the records name."""
     standby.backup.put("orders", 0, *KINDS)
 
     with pytest.raises(ConfigurationError, match="schemas cannot be registered"):
@@ -404,9 +372,7 @@ def test_schemas_are_not_registered_for_topics_that_are_not_known(standby: Stand
 def test_a_backup_of_which_everything_is_gone_is_not_restored_to_no_topic(
     standby: Standby, on_error: str, code: int
 ) -> None:
-    """
-    Objects that are missing are reported even where no record is left that names a topic.
-    """
+    """Objects that are missing are reported even where no record is left that names a topic."""
     [key] = standby.sink("orders", 0, range(5))
     standby.backup.store.delete(key)
 
@@ -418,9 +384,7 @@ def test_a_backup_of_which_everything_is_gone_is_not_restored_to_no_topic(
 
 
 def test_a_record_that_turns_up_below_what_is_restored_is_not_passed_over() -> None:
-    """
-    An object that was put back before the others is refused, as in a restore to one topic.
-    """
+    """An object that was put back before the others is refused, as in a restore to one topic."""
     found = restoring(BY_HEADER, cut((5, "b"), (6, "a")), cut((7, "c"), (8, "c")))
     found.restore()
     found.backup.put("orders", 0, cut((0, "d"), (1, "b")))
@@ -430,9 +394,7 @@ def test_a_record_that_turns_up_below_what_is_restored_is_not_passed_over() -> N
 
 
 def test_a_backup_whose_first_objects_expire_is_restored_further() -> None:
-    """
-    The topic that counts what has no topic may change; each goes on where it stands.
-    """
+    """The topic that counts what has no topic may change; each goes on where it stands."""
     found = restoring(BY_HEADER)
     first, *_ = found.backup.put("orders", 0, *(cut((at, "ab"[at % 2])) for at in range(4)))
     found.restore()
@@ -443,9 +405,7 @@ def test_a_backup_whose_first_objects_expire_is_restored_further() -> None:
 
 
 def test_values_before_and_after_full_records_are_routed() -> None:
-    """
-    Two parts of one object of values are two: none of them is left out of the topics' shares.
-    """
+    """Two parts of one object of values are two: none of them is left out of the topics' shares."""
     found = restoring(BY_VALUE)
     rows = cut(*((at, "ab"[at % 2]) for at in range(10)))
     found.backup.put("orders", 0, rows, views=JSON)

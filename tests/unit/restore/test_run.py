@@ -40,9 +40,7 @@ def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
 
 
 def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:
-    """
-    Records that are all there are a restore; a run record that could not be left is a warning.
-    """
+    """Records that are all there are a restore."""
     told: list[dict[str, Any]] = []
     run = a_run(told)
     read_only = FaultyStore("403", MemoryStore(StoreSettings(f"memory://{uuid4()}")))
@@ -54,9 +52,7 @@ def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:
 
 
 def test_tasks_are_told_what_was_asked_for() -> None:
-    """
-    Every option reaches the tasks that write the records.
-    """
+    """Every option reaches the tasks that write the records."""
     options = {
         "offset_header": "was", "behavior_on_error": "log", "exactly_once": False,
         "max_records_per_second": 7, "max_bytes_per_second": 9,
@@ -71,10 +67,7 @@ def test_tasks_are_told_what_was_asked_for() -> None:
 
 
 def test_what_is_left_out_or_altered_is_exit_3() -> None:
-    """
-    Foreign objects are named and counted; so are objects and records that were left out, and
-    timestamps that could not be kept.
-    """
+    """Foreign objects are named and counted."""
     told: list[dict[str, Any]] = []
     run = a_run(told)
     where = TopicPartition("orders", 0)
@@ -116,9 +109,7 @@ class Idle(FakeTarget):
 
 
 def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() -> None:
-    """
-    Spark starts beside the plan, and nothing of it is left where the plan says no.
-    """
+    """Spark starts beside the plan, and nothing of it is left where the plan says no."""
     tasks = Counted()
     options = {
         "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
@@ -154,9 +145,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
 
 
 def test_an_audit_that_a_stop_has_cut_short_was_not_made() -> None:
-    """
-    A run that is stopped before Spark is up to count the records does not say that it has.
-    """
+    """A run that is stopped before Spark is up to count the records does not say that it has."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
     restoring.cluster.create_topic(COPY.topic, 1, 1, {})
@@ -207,9 +196,7 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
 
 @pytest.mark.parametrize(("kind", "code"), [("LogAppendTime", 3), ("CreateTime", 0)])
 def test_append_time_is_exit_3(kind: str, code: int) -> None:
-    """
-    A restore into a topic that replaces timestamps says so, and exits 3, in its plan too.
-    """
+    """A restore into a topic that replaces timestamps says so, and exits 3, in its plan too."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
     run = a_run([])

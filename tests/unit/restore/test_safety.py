@@ -88,16 +88,12 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
 def test_each_rule_refuses_what_it_should(
     intent: Intent, target: Target, expected: list[str]
 ) -> None:
-    """
-    A restore that could lose or spoil data does not begin; a plain one does.
-    """
+    """A restore that could lose or spoil data does not begin; a plain one does."""
     assert expected == codes(intent, target)
 
 
 def test_what_the_operator_agreed_to_is_done() -> None:
-    """
-    Each refusal names the way past it, and that way works.
-    """
+    """Each refusal names the way past it, and that way works."""
     assert [] == codes(COPY, Target(3, 10), "append")
     assert [] == codes(SAME, Target(3), allows_same_topic=True)
     assert ["target_not_empty"] == codes(COPY, Target(3, 10), "resume")
@@ -116,16 +112,12 @@ def test_what_the_operator_agreed_to_is_done() -> None:
     ],
 )
 def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
-    """
-    Where the plan cannot know whether retention deletes restored records, it warns.
-    """
+    """Where the plan cannot know whether retention deletes restored records, it warns."""
     assert [code] == [found for found, _ in warnings(COPY, Target(1, config=config))]
 
 
 def test_two_sources_on_one_target_are_refused() -> None:
-    """
-    Two topics are not restored into one: their records could not be told apart again.
-    """
+    """Two topics are not restored into one: their records could not be told apart again."""
     found = list(collisions([COPY, replace(COPY, source="payments")]))
 
     assert ["merged_topics"] == [error.code for error in found]
@@ -171,10 +163,7 @@ def test_a_name_that_kafka_would_take_for_an_existing_topics_is_refused(
 def test_a_created_topic_is_judged_as_an_existing_one(
     partitions: int | None, config: dict[str, str], expected: list[str], *, is_compacted: bool
 ) -> None:
-    """
-    What would delete or refuse restored records is refused, whoever creates the topic; compaction
-    is not where the original was compacted.
-    """
+    """What would delete or refuse restored records is refused, whoever creates the topic."""
     original = {"cleanup.policy": "compact"} if is_compacted else {}
     intent = replace(COPY, oldest_timestamp=NOW - 86_400_000, original=original)
 
@@ -182,9 +171,7 @@ def test_a_created_topic_is_judged_as_an_existing_one(
 
 
 def test_what_a_target_changes_is_said() -> None:
-    """
-    Compaction and append time are the operator's to know.
-    """
+    """Compaction and append time are the operator's to know."""
     config = {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"}
 
     assert ["compacted", "append_time"] == [
@@ -205,9 +192,7 @@ def test_what_a_target_changes_is_said() -> None:
 def test_a_target_that_takes_smaller_messages_is_said(
     original: int | None, limit: int | None, expected: list[str]
 ) -> None:
-    """
-    The plan warns of a limit below the original's before a record is refused for its size.
-    """
+    """The plan warns of a limit below the original's before a record is refused for its size."""
     intent = (
         COPY if original is None else replace(COPY, original={"max.message.bytes": str(original)})
     )
@@ -228,16 +213,12 @@ def test_a_target_that_takes_smaller_messages_is_said(
     ],
 )
 def test_only_a_copy_grows(target: Target, *, follows: bool, creates: bool, expected: bool) -> None:
-    """
-    Partitions are added to a copy of the restore's own, and never to a topic in others' use.
-    """
+    """Partitions are added to a copy of the restore's own, and never to a topic in others' use."""
     assert expected == grows(COPY, target, follows=follows, creates=creates)
 
 
 def test_a_plan_knows_the_names_that_the_cluster_has() -> None:
-    """
-    Kafka would refuse to create the topic, so the plan does.
-    """
+    """Kafka would refuse to create the topic, so the plan does."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
     restoring.cluster.create_topic("copy.of.orders", 1, 1, {})

@@ -45,9 +45,7 @@ def counts(report: PartitionReport[OfRestore]) -> tuple[int, int, int]:
 @pytest.mark.parametrize("line", BAD)
 @pytest.mark.parametrize("rows", [{0}, {ROWS - 1}, {7}, {7, 8}, {0, 3, 19}, set(range(ROWS))])
 def test_a_bad_line_is_left_out_alone(rows: set[int], line: bytes, policy: str) -> None:
-    """
-    A line of JSON that cannot be read is left out, counted and named; all others are restored.
-    """
+    """A line of JSON that cannot be read is left out, counted and named."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     damage(again, key, dict.fromkeys(rows, line))
@@ -79,9 +77,7 @@ def test_a_bad_line_ends_a_restore_by_default() -> None:
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_rows_beside_a_bad_line_stay_beside_each_other(which: int) -> None:
-    """
-    A bad line of values, keys or headers leaves out its record; every other one keeps its own.
-    """
+    """A bad line of values, keys or headers leaves out its record."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(ROWS), views=SIBLINGS)
     damage(again, keys[which], {0: b"{", 7: b"", 8: b"[]x", ROWS - 1: b"\xff"})
@@ -97,9 +93,7 @@ def test_rows_beside_a_bad_line_stay_beside_each_other(which: int) -> None:
 
 
 def test_bad_lines_in_several_files_of_a_set_leave_out_each_record_once() -> None:
-    """
-    A record of which several parts are bad is one record.
-    """
+    """A record of which several parts are bad is one record."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(ROWS), views=SIBLINGS)
     for key, at in zip(keys, (3, 3, 4), strict=True):
@@ -111,9 +105,7 @@ def test_bad_lines_in_several_files_of_a_set_leave_out_each_record_once() -> Non
 
 
 def test_a_bad_line_in_gzip_is_left_out_alone() -> None:
-    """
-    Compression changes nothing about it.
-    """
+    """Compression changes nothing about it."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON_GZIP)
     damage(again, key, {5: b"{"}, zipped=True)
@@ -124,9 +116,7 @@ def test_a_bad_line_in_gzip_is_left_out_alone() -> None:
 
 
 def test_a_row_that_its_converter_cannot_take_is_left_out_alone() -> None:
-    """
-    JSON from which the converter makes no bytes is left out, beside lines that are not JSON.
-    """
+    """JSON from which the converter makes no bytes is left out, beside lines that are not JSON."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     half = rb'"\ud83d"'
@@ -142,9 +132,7 @@ def test_a_row_that_its_converter_cannot_take_is_left_out_alone() -> None:
 def test_a_restore_that_goes_on_delivers_each_good_record_once(
     crash_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A restore killed at any commit goes on behind bad lines with no record lost or twice.
-    """
+    """A restore killed at any commit goes on behind bad lines with no record lost or twice."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 3)
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, ROWS), views=JSON)
@@ -160,9 +148,7 @@ def test_a_restore_that_goes_on_delivers_each_good_record_once(
 
 
 def test_more_bad_lines_than_can_be_named_are_counted() -> None:
-    """
-    The first thousand bad lines of an object are named one by one, the others together.
-    """
+    """The first thousand bad lines of an object are named one by one, the others together."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(3000), views=JSON)
     damage(again, key, dict.fromkeys(range(1, 2999), b"{"))
@@ -187,9 +173,7 @@ def flipped(data: bytes) -> bytes:
 def test_what_precedes_damage_is_restored_and_the_rest_is_counted(
     views: tuple[ViewSpec, ...], spoil: Callable[[bytes], bytes]
 ) -> None:
-    """
-    Of a file that cannot be read to its end, the rows before are restored; the others are counted.
-    """
+    """Of a file that cannot be read to its end, the rows before are restored."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(2000), views=views)
     again.backup.replace(key, spoil(again.backup.body(key)))
@@ -204,9 +188,7 @@ def test_what_precedes_damage_is_restored_and_the_rest_is_counted(
 
 
 def test_a_number_that_is_not_known_is_said_not_to_be() -> None:
-    """
-    Where neither the object nor the ledger says how many records it had, nobody makes one up.
-    """
+    """Where neither the object nor the ledger says how many records it had, nobody makes one up."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     again.backup.replace(key, again.backup.body(key)[:-3], metadata={})
@@ -235,9 +217,7 @@ def test_the_ledger_knows_how_many_records_an_object_had() -> None:
 
 @pytest.mark.parametrize("follow", [False, True])
 def test_a_run_counts_the_lines_that_it_leaves_out(standby: Standby, *, follow: bool) -> None:
-    """
-    The run exits 3, counts and names the line; the next one says that something was left out.
-    """
+    """The run exits 3, counts and names the line; the next one says that something was left out."""
     (key,) = standby.backup.put("orders", 0, range(5), views=JSON)
     standby.backup.replace(key, b"\n".join([*map(value, range(3)), b"{", value(4), b""]))
 
@@ -256,9 +236,7 @@ def test_a_run_counts_the_lines_that_it_leaves_out(standby: Standby, *, follow: 
 
 
 def test_a_bad_line_is_written_to_the_topic_of_errors(standby: Standby) -> None:
-    """
-    The topic of errors is told of each line, with its offset and its object.
-    """
+    """The topic of errors is told of each line, with its offset and its object."""
     (key,) = standby.backup.put("orders", 0, range(5), views=JSON)
     standby.backup.replace(key, b"\n".join([*map(value, range(3)), b"{", value(4), b""]))
 
@@ -274,9 +252,7 @@ def test_a_bad_line_is_written_to_the_topic_of_errors(standby: Standby) -> None:
 
 
 def test_lines_of_an_altered_stream_are_not_taken_for_good() -> None:
-    """
-    Where a compressed file is altered, what is still JSON behind the place may be anything.
-    """
+    """Where a compressed file is altered, what is still JSON behind the place may be anything."""
     found = []
     for views, spoil in ((JSON_ZSTD, lambda body: body), (JSON_GZIP, cut)):
         again = Restoring()
@@ -296,9 +272,7 @@ def test_lines_of_an_altered_stream_are_not_taken_for_good() -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
 def test_blocks_before_damage_are_restored(codec: str) -> None:
-    """
-    Of an Avro file that ends early, the whole blocks are restored, and the rest is counted.
-    """
+    """Of an Avro file that ends early, the whole blocks are restored, and the rest is counted."""
     options = FormatOptions({"avro.codec": codec})
     views = (ViewSpec(View.VALUE, "avro", options, "string", {}),)
     again = Restoring()
@@ -313,9 +287,7 @@ def test_blocks_before_damage_are_restored(codec: str) -> None:
 
 
 def test_rows_that_may_have_become_one_are_not_taken_for_good() -> None:
-    """
-    Bytes of which a separator is lost are fewer values, and nobody can say which one is two.
-    """
+    """Bytes of which a separator is lost are fewer values, and nobody can say which one is two."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=BYTES)
     again.backup.replace(key, again.backup.body(key).replace(b"\n", b"+", 1))
@@ -326,9 +298,7 @@ def test_rows_that_may_have_become_one_are_not_taken_for_good() -> None:
 
 
 def test_lines_that_are_missing_are_counted() -> None:
-    """
-    Of an object of JSON that lacks lines, those that are there are restored.
-    """
+    """Of an object of JSON that lacks lines, those that are there are restored."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     again.backup.replace(key, again.backup.body(key).replace(value(5) + b"\n", b""))

@@ -15,9 +15,7 @@ from tests.support.target import COPY, FakeTarget, Log, Restoring, position, val
 
 
 def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
-    """
-    An emptied target is filled again from the start, with a warning.
-    """
+    """An emptied target is filled again from the start, with a warning."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     again.cluster.logs[COPY].delete(11)
@@ -30,9 +28,7 @@ def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
 
 
 def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> None:
-    """
-    A recreated target is filled again, even if its log is as long as the old one's.
-    """
+    """A recreated target is filled again, even if its log is as long as the old one's."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     again.cluster.ids["copy_of_orders"] = "another"
@@ -46,9 +42,7 @@ def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> No
 
 
 def test_a_recreated_target_with_strange_records_is_not_filled(again: Restoring) -> None:
-    """
-    A recreated target with other records is refused.
-    """
+    """A recreated target with other records is refused."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     again.cluster.ids["copy_of_orders"] = "another"
@@ -71,9 +65,7 @@ def _lose_the_last(log: Log) -> None:
 def test_a_target_that_lost_a_part_is_refused(
     again: Restoring, lose: object, if_exists: str
 ) -> None:
-    """
-    A target that lost some of its records is refused: it is neither complete nor empty.
-    """
+    """A target that lost some of its records is refused: it is neither complete nor empty."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     lose(again.cluster.logs[COPY])  # type: ignore[operator]
@@ -83,9 +75,7 @@ def test_a_target_that_lost_a_part_is_refused(
 
 
 def test_records_that_were_there_before_may_go(again: Restoring) -> None:
-    """
-    A restore that was added to a topic says nothing of the records in front of its own.
-    """
+    """A restore that was added to a topic says nothing of the records in front of its own."""
     again.backup.put("orders", 0, range(10))
     again.cluster.create_topic("copy_of_orders", 1, 1, {})
     again.cluster.logs[COPY].rows = [{"value": b"old"}] * 7
@@ -127,9 +117,7 @@ def _version_1(again: Restoring, offset: int, **data: object) -> None:
 def test_a_position_of_the_first_version_is_understood(
     again: Restoring, views: tuple[ViewSpec, ...], key: str, rows: int
 ) -> None:
-    """
-    A restore that the first version began is continued, with what an object gained since.
-    """
+    """A restore that the first version began is continued, with what an object gained since."""
     again.backup.put("orders", 0, range(10), views=views)
     _version_1(again, 4, key=key, rows=rows)
 
@@ -170,9 +158,7 @@ def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) 
 
 
 def test_positions_stay_small(again: Restoring) -> None:
-    """
-    Positions stay below the 4,096 bytes that Kafka takes, however long the object's key.
-    """
+    """Positions stay below the 4,096 bytes that Kafka takes, however long the object's key."""
     directory = "\x01" * 900
     key = f"topics/orders/{directory}/orders+0+0000000000.json"
     again.backup.put("orders", 0, range(5), views=JSON)

@@ -15,9 +15,7 @@ from tests.support.standby import Standby
 def test_a_restore_that_follows_registers_what_comes(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A schema that the sink meets later is registered before the first record that names it.
-    """
+    """A schema that the sink meets later is registered before the first record that names it."""
     registry.add("taken", '"long"')
     with FakeRegistry() as source:
         one = head_of(source.add("orders-value", '"int"')) + b"\2"

@@ -88,9 +88,7 @@ def test_a_restore_is_not_continued_with_other_ids(
 def test_a_registry_that_will_refuse_is_found_before_the_first_record(
     registry: FakeRegistry, store: StoreSettings, trouble: str, code: int, do: str, dry_run: bool
 ) -> None:
-    """
-    Nothing is created or written, and the message says what to do.
-    """
+    """Nothing is created or written, and the message says what to do."""
     with FakeRegistry() as source:
         back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
     copy, url = Copy(store), registry.url
@@ -118,9 +116,7 @@ def test_a_registry_that_will_refuse_is_found_before_the_first_record(
 def test_one_meaning_of_an_id_is_no_reason_to_refuse(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A registry that was set up anew may have other versions of what a schema refers to.
-    """
+    """A registry that was set up anew may have other versions of what a schema refers to."""
     use, name = SchemaUse("orders", "value", 1), RegisteredSchema(AVRO, json.dumps(NAME))
     kafka = FakeKafka()
     back_up(None, store, head_of(1) + b"\2a", kafka=kafka)

@@ -65,9 +65,7 @@ def test_a_mode_that_cannot_be_reset_is_an_error(
 def test_a_registry_that_takes_no_mode_away_gets_its_own_back(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Ids are kept, and producers can register schemas under the subject again.
-    """
+    """Ids are kept, and producers can register schemas under the subject again."""
     registry.has_modes, registry.deletes_modes = True, False
     with FakeRegistry() as source:
         source.add("other", '"long"')
@@ -84,9 +82,7 @@ def test_a_registry_that_takes_no_mode_away_gets_its_own_back(
 def test_a_user_who_may_not_set_modes_gets_other_ids(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    The schemas are registered as in a registry without modes.
-    """
+    """The schemas are registered as in a registry without modes."""
     registry.has_modes = True
     registry.denies = {"PUT /mode/copy_of_orders-value"}
     with FakeRegistry() as source:

@@ -25,9 +25,7 @@ def store() -> StoreSettings:
 def test_schemas_keep_their_ids_in_an_empty_registry_with_modes(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Every byte of the records comes back, and the subject's mode is as it was.
-    """
+    """Every byte of the records comes back, and the subject's mode is as it was."""
     registry.has_modes = True
     with FakeRegistry() as source:
         for other in range(40):
@@ -54,10 +52,7 @@ def test_schemas_keep_their_ids_in_an_empty_registry_with_modes(
 def test_ids_are_rewritten_where_the_registry_gives_others(
     registry: FakeRegistry, store: StoreSettings, has_modes: bool
 ) -> None:
-    """
-    The five bytes before a value change and nothing else; tombstones, short values and bytes of
-    another kind stay as they are.
-    """
+    """The five bytes before a value change and nothing else."""
     registry.has_modes = has_modes
     taken = [registry.add("taken", text) for text in ('"long"', '"float"', '"double"')]
     with FakeRegistry() as source:
@@ -100,9 +95,7 @@ def test_what_a_schema_refers_to_is_registered_first(
 def test_what_many_schemas_refer_to_is_stored_and_registered_once(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    However many ways lead to a schema, it costs a question, a copy and a registration.
-    """
+    """However many ways lead to a schema, it costs a question, a copy and a registration."""
     depth = 30
     with FakeRegistry() as source:
         source.add("s0", {"type": "fixed", "name": "x.S0", "size": 1})
@@ -136,9 +129,7 @@ def test_what_many_schemas_refer_to_is_stored_and_registered_once(
 def test_a_repeated_restore_registers_nothing_twice(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    After a kill between registering and the first record, the ids are those of the first run.
-    """
+    """After a kill between registering and the first record, the ids are those of the first run."""
     with FakeRegistry() as source:
         back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
     registry.add("taken", '"long"')
@@ -173,9 +164,7 @@ def test_a_record_of_a_schema_that_the_backup_lacks_is_counted(
 def test_a_plan_names_the_schemas_and_registers_none(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A plan names the schemas, registers none, and exits as the run would.
-    """
+    """A plan names the schemas, registers none, and exits as the run would."""
     with FakeRegistry() as source:
         back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
     copy = Copy(store)
@@ -192,9 +181,7 @@ def test_a_plan_names_the_schemas_and_registers_none(
 def test_a_backup_without_schemas_is_restored_as_it_is(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A warning says so: its consumers need the source's registry.
-    """
+    """A warning says so: its consumers need the source's registry."""
     value = head_of(7) + b"\2"
     back_up(None, store, value)
     copy = Copy(store)

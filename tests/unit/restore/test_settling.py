@@ -25,9 +25,7 @@ ORIGINAL = {"retention.ms": "604800000", "cleanup.policy": "compact,delete", "se
 
 
 def test_a_copy_with_the_originals_settings_still_keeps_every_record() -> None:
-    """
-    What deletes, or belongs to the original's cluster, waits; what the operator gives wins.
-    """
+    """What deletes, or belongs to the original's cluster, waits; what the operator gives wins."""
     original = {**ORIGINAL, "min.insync.replicas": "2", "remote.storage.enable": "true"}
 
     found = config_of_copy(original, {"segment.ms": "5000"}, takes_all=True)
@@ -55,18 +53,14 @@ def test_a_copy_with_the_originals_settings_still_keeps_every_record() -> None:
 def test_only_what_differs_is_changed(
     current: dict[str, str], config: dict[str, str], removed: tuple[str, ...]
 ) -> None:
-    """
-    The original's settings are put, the restore's own taken off, all others left alone.
-    """
+    """The original's settings are put, the restore's own taken off, all others left alone."""
     found = settled_changes(ORIGINAL, current)
 
     assert (config, removed) == (dict(found.config), found.removed)
 
 
 def test_settings_of_another_cluster_are_named_and_left() -> None:
-    """
-    Tiered storage and throttles mean something in the original's cluster only.
-    """
+    """Tiered storage and throttles mean something in the original's cluster only."""
     found = settled_changes({"remote.storage.enable": "true"}, {})
 
     assert not found
@@ -131,9 +125,7 @@ class Settling:
 
 
 def test_a_restored_topic_gets_the_settings_of_its_original() -> None:
-    """
-    Each change is shown; a second run has nothing left to do.
-    """
+    """Each change is shown; a second run has nothing left to do."""
     settling = Settling()
 
     shown = settling.run(yes=True)
@@ -147,9 +139,7 @@ def test_a_restored_topic_gets_the_settings_of_its_original() -> None:
 
 
 def test_a_dry_run_changes_nothing() -> None:
-    """
-    A dry run shows the same changes and makes none.
-    """
+    """A dry run shows the same changes and makes none."""
     settling = Settling()
 
     shown = settling.run(dry_run=True)
@@ -160,9 +150,7 @@ def test_a_dry_run_changes_nothing() -> None:
 
 @pytest.mark.parametrize("agree", [None, lambda _: False])
 def test_nothing_is_changed_that_nobody_agreed_to(agree: Any) -> None:
-    """
-    Retention deletes records: without a yes nothing is touched.
-    """
+    """Retention deletes records: without a yes nothing is touched."""
     settling = Settling()
 
     with pytest.raises(RefusedError, match="left as they are"):
@@ -172,9 +160,7 @@ def test_nothing_is_changed_that_nobody_agreed_to(agree: Any) -> None:
 
 
 def test_a_topic_that_was_not_restored_is_refused_by_name() -> None:
-    """
-    Named, it is an error; among all topics of the backup it is left out.
-    """
+    """Named, it is an error; among all topics of the backup it is left out."""
     settling = Settling(FakeCluster())
 
     assert [] == settling.run(yes=True)
@@ -183,26 +169,20 @@ def test_a_topic_that_was_not_restored_is_refused_by_name() -> None:
 
 
 def test_a_topic_whose_settings_nobody_wrote_down_is_refused() -> None:
-    """
-    A topic whose settings were not recorded is refused, and nothing is guessed.
-    """
+    """A topic whose settings were not recorded is refused, and nothing is guessed."""
     with pytest.raises(IncompleteBackupError, match="does not say how pay was set"):
         Settling(FakeCluster({"copy_of_pay": {}})).run(topics="pay", yes=True)
 
 
 def test_the_original_itself_is_left_alone() -> None:
-    """
-    In its own cluster, without a renaming, a topic is no copy.
-    """
+    """In its own cluster, without a renaming, a topic is no copy."""
     settling = Settling(FakeCluster({"orders": {}}, cluster_id="there"))
 
     assert [] == settling.run(yes=True, rename=None)
 
 
 def test_what_was_restored_in_the_place_of_the_original_is_settled() -> None:
-    """
-    A topic that was deleted and restored under its own name is another topic: a copy.
-    """
+    """A topic that was deleted and restored under its own name is another topic: a copy."""
     there = FakeCluster({"orders": dict(COPY_CONFIG)}, cluster_id="there", topic_id="new")
     settling = Settling(there)
 

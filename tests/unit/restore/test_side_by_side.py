@@ -68,9 +68,7 @@ def restored(kafka: Cluster) -> list[PartitionReport[OfRestore]]:
 
 
 def test_small_partitions_do_not_wait_for_each_other() -> None:
-    """
-    Each mostly waits for the broker, with a writer and transactions of its own.
-    """
+    """Each mostly waits for the broker, with a writer and transactions of its own."""
     kafka = Cluster(Restoring(), threading.Barrier(4))
 
     reports = restored(kafka)
@@ -81,9 +79,7 @@ def test_small_partitions_do_not_wait_for_each_other() -> None:
 
 
 def test_a_partition_that_fails_leaves_its_neighbours_alone() -> None:
-    """
-    A partition that fails is reported under its own name, and the others are restored.
-    """
+    """A partition that fails is reported under its own name, and the others are restored."""
     kafka = Cluster(Restoring(), threading.Barrier(1), refuses=3)
 
     failed = {report.where.partition: report.failure for report in restored(kafka)}
@@ -95,9 +91,7 @@ def test_a_partition_that_fails_leaves_its_neighbours_alone() -> None:
 def test_large_partitions_are_restored_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Large partitions are restored one after the other, so memory is that of one.
-    """
+    """Large partitions are restored one after the other, so memory is that of one."""
     monkeypatch.setattr(task, "SMALL_BYTES", 0)
     kafka = Cluster(Restoring(), threading.Barrier(1))
     at_work, most = [0], [0]

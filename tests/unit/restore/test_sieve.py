@@ -38,9 +38,7 @@ FILES = [FileSet(ORDERS, 3, "partition=0", BackupFile("k", View.RECORD, ".p", "p
 
 
 def test_each_record_that_is_too_large_is_named_by_its_offset() -> None:
-    """
-    Whoever looks for what was left out finds all of it, not the first of every batch.
-    """
+    """Whoever looks for what was left out finds all of it, not the first of every batch."""
     found = filtered("log", records(o3=5, o7=200, o8=5, o12=300))
 
     errors = [error for error, _ in found.left]
@@ -51,9 +49,7 @@ def test_each_record_that_is_too_large_is_named_by_its_offset() -> None:
 
 
 def test_the_first_record_that_is_too_large_ends_the_partition() -> None:
-    """
-    Unless bad records may be left out, the error names the offset in front of which it stops.
-    """
+    """Unless bad records may be left out, the error names the offset in front of which it stops."""
     found = filtered("fail", records(o3=5, o7=200, o12=300))
 
     assert found.error is not None

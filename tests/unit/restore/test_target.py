@@ -88,18 +88,14 @@ def test_a_missing_right_is_refused_by_the_plan(denied: dict[str, str], named: s
 
 
 def test_no_transaction_no_question() -> None:
-    """
-    With --at-least-once no right to transactions is needed.
-    """
+    """With --at-least-once no right to transactions is needed."""
     target = FakeTarget(transactions="WRITE")
 
     assert [] == look(target, planned("new"), exactly_once=False).refusals
 
 
 def test_a_setting_that_the_cluster_does_not_take_is_refused_by_the_plan() -> None:
-    """
-    A mistyped --topic-config is a configuration error of the plan and of the run alike.
-    """
+    """A mistyped --topic-config is a configuration error of the plan and of the run alike."""
     target: Any = FakeTarget(unknown="retention.ms")
 
     (topic,) = look(target, planned("new")).topics
@@ -109,9 +105,7 @@ def test_a_setting_that_the_cluster_does_not_take_is_refused_by_the_plan() -> No
 
 
 def test_a_plan_only_validates_and_leaves_out_what_old_brokers_lack() -> None:
-    """
-    Settings that a broker before 3.6 does not know are done without, in plan and run.
-    """
+    """Settings that a broker before 3.6 does not know are done without, in plan and run."""
     target: Any = FakeTarget(unknown="message.timestamp.before.max.ms")
 
     assert [] == look(target, planned("new")).refusals
@@ -119,18 +113,14 @@ def test_a_plan_only_validates_and_leaves_out_what_old_brokers_lack() -> None:
 
 
 def test_a_refused_plan_asks_nothing() -> None:
-    """
-    A refused plan requests no producer id and reports no missing right.
-    """
+    """A refused plan requests no producer id and reports no missing right."""
     refused = planned("orders", "refuse", KafkaError("no"))
 
     assert ["no"] == [error.what for error in look(FakeTarget(group="READ"), refused).refusals]
 
 
 def test_a_plan_without_work_asks_nothing() -> None:
-    """
-    A restore that is done needs no rights.
-    """
+    """A restore that is done needs no rights."""
     done = PlannedTopic(Intent("a", "a", 1), Target(1), (), "done", {}, (), (), 1, 1, 1, 1)
     plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)})
     target: Any = FakeTarget(group="READ")

@@ -63,9 +63,7 @@ def rows(found: Restoring) -> list[dict[str, Any]]:
 
 
 def test_values_are_changed_and_everything_else_stays() -> None:
-    """
-    A copy for a test environment hides what nobody there may see; tombstones pass a converter.
-    """
+    """A copy for a test environment hides what nobody there may see."""
     given = cut((0, card(0), False), (3, card(3), True))
     found = restoring(MASK, given)
 
@@ -81,9 +79,7 @@ def test_values_are_changed_and_everything_else_stays() -> None:
 
 
 def test_a_filter_leaves_records_out_and_a_rerun_has_nothing_to_do() -> None:
-    """
-    An object of which nothing is left counts as restored.
-    """
+    """An object of which nothing is left counts as restored."""
     found = restoring(
         DROP,
         cut((0, b"a", True), (1, b"b", True)),
@@ -99,9 +95,7 @@ def test_a_filter_leaves_records_out_and_a_rerun_has_nothing_to_do() -> None:
 
 
 def test_a_restore_that_died_goes_on_after_what_was_filtered() -> None:
-    """
-    A filtered restore that died writes each remaining record once.
-    """
+    """A filtered restore that died writes each remaining record once."""
     found = restoring(DROP, *(cut((at, b"%d" % at, at % 2 == 0)) for at in range(8)))
     with pytest.raises(CrashError):
         found.restore(crash_at=2)
@@ -112,9 +106,7 @@ def test_a_restore_that_died_goes_on_after_what_was_filtered() -> None:
 
 
 def test_another_chain_is_another_restore() -> None:
-    """
-    A restore without a transform does not continue one that had it.
-    """
+    """A restore without a transform does not continue one that had it."""
     found = restoring(MASK, cut((0, card(0), False)))
     plain = restoring({}, cut((0, card(0), False)))
 
@@ -123,9 +115,7 @@ def test_another_chain_is_another_restore() -> None:
 
 @pytest.mark.parametrize("on_error", ["fail", "ignore"])
 def test_a_record_that_cannot_be_changed_is_a_bad_record(on_error: str) -> None:
-    """
-    A record that a transform cannot change is bad, and is never written unchanged.
-    """
+    """A record that a transform cannot change is bad, and is never written unchanged."""
     found = restoring(MASK, cut((0, card(0), False), (1, b"no JSON", False), (2, b"7", False)))
     if on_error == "fail":
         with pytest.raises(BadRecordError, match="orders-0 offset 1"):
@@ -144,9 +134,7 @@ def test_a_record_that_cannot_be_changed_is_a_bad_record(on_error: str) -> None:
 
 
 def test_the_offset_of_the_backup_is_a_header_beside_others() -> None:
-    """
-    The header with the backup's offset comes last, after all transforms.
-    """
+    """The header with the backup's offset comes last, after all transforms."""
     drop = {
         "transforms": "drop", "transforms.drop.type": f"{OF_KAFKA}DropHeaders",
         "transforms.drop.headers": "old,was",
@@ -160,9 +148,7 @@ def test_the_offset_of_the_backup_is_a_header_beside_others() -> None:
 
 @pytest.mark.parametrize("on_error", ["fail", "ignore"])
 def test_a_record_that_cannot_be_written_as_before_is_named_by_its_offset(on_error: str) -> None:
-    """
-    Text cannot hold what has become a struct; the records beside it are good.
-    """
+    """Text cannot hold what has become a struct; the records beside it are good."""
     hoist = DROP | {
         "transforms.drop.type": f"{OF_KAFKA}HoistField$Value",
         "transforms.drop.field": "text",
@@ -198,9 +184,7 @@ class HalfBad:
 
 
 def test_a_converter_is_asked_once_however_many_records_it_cannot_write() -> None:
-    """
-    5,000 bad records of 10,000 are named by their offsets, and the others are written.
-    """
+    """5,000 bad records of 10,000 are named by their offsets, and the others are written."""
     batch = cut(*((10 + 3 * row, b"%d" % row, False) for row in range(10_000)))
     converter = HalfBad()
 

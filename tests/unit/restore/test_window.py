@@ -43,9 +43,7 @@ def offsets(some: Restoring) -> list[int]:
 def test_only_the_records_asked_for_are_restored(
     some: Restoring, window: dict[str, Any], expected: range
 ) -> None:
-    """
-    From what they begin with, up to what they end with; a rerun finds nothing to do.
-    """
+    """From what they begin with, up to what they end with; a rerun finds nothing to do."""
     some.restore(**window)
 
     assert list(expected) == offsets(some)
@@ -53,18 +51,14 @@ def test_only_the_records_asked_for_are_restored(
 
 
 def test_objects_outside_are_not_opened(some: Restoring) -> None:
-    """
-    A damaged object keeps nobody from restoring what was before it.
-    """
+    """A damaged object keeps nobody from restoring what was before it."""
     (unit,) = some.plan(to_time=TIME + 10).units()
 
     assert [0] == [files.start_offset for files in unit.sets]
 
 
 def test_records_out_of_order_are_judged_one_by_one() -> None:
-    """
-    A producer's clock may jump: each record is in or out by its own timestamp.
-    """
+    """A producer's clock may jump: each record is in or out by its own timestamp."""
     restoring = Restoring()
     times = [5, 1, 9, 2, 7]
     rows = [batch([at], timestamp=TIME + time) for at, time in enumerate(times)]
@@ -76,9 +70,7 @@ def test_records_out_of_order_are_judged_one_by_one() -> None:
 
 
 def test_a_record_without_a_timestamp_is_left_out_and_counted() -> None:
-    """
-    Nobody knows whether it was there at that time: it is counted as skipped, which is exit 3.
-    """
+    """Nobody knows whether it was there at that time: it is counted as skipped, which is exit 3."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, batch([0]), batch([1], timestamp=-1), batch([2]))
 
@@ -90,9 +82,7 @@ def test_a_record_without_a_timestamp_is_left_out_and_counted() -> None:
 
 
 def test_a_killed_restore_of_a_window_goes_on(some: Restoring) -> None:
-    """
-    The position moves past what is left out; what was committed is not written again.
-    """
+    """The position moves past what is left out; what was committed is not written again."""
     window: dict[str, Any] = {"from_offset": 3, "to_offset": 27}
     some.backup.put("orders", 0, range(30, 40))
     with pytest.raises(CrashError):
@@ -116,9 +106,7 @@ def test_another_window_is_another_restore(some: Restoring) -> None:
 
 
 def test_times_are_refused_where_none_are_stored() -> None:
-    """
-    Objects of values alone have no timestamps: neither all nor none of them may be guessed.
-    """
+    """Objects of values alone have no timestamps: neither all nor none of them may be guessed."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(10), views=JSON)
 
@@ -127,9 +115,7 @@ def test_times_are_refused_where_none_are_stored() -> None:
 
 
 def test_values_are_chosen_by_offset() -> None:
-    """
-    Objects of values alone know their offsets as well as their names do.
-    """
+    """Objects of values alone know their offsets as well as their names do."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(10), range(10, 20), views=JSON)
 
@@ -139,9 +125,7 @@ def test_values_are_chosen_by_offset() -> None:
 
 
 def test_a_window_without_a_record_is_said(some: Restoring) -> None:
-    """
-    A window without a record creates the topic, writes nothing, and warns.
-    """
+    """A window without a record creates the topic, writes nothing, and warns."""
     plan = some.plan(from_time=TIME + 1000)
 
     assert [] == plan.units()
@@ -149,9 +133,7 @@ def test_a_window_without_a_record_is_said(some: Restoring) -> None:
 
 
 def test_an_object_missing_outside_of_the_window_is_not_missed(some: Restoring) -> None:
-    """
-    A loss among offsets that nobody asks for keeps nobody from restoring the others.
-    """
+    """A loss among offsets that nobody asks for keeps nobody from restoring the others."""
     backup: Backup = some.backup
     backup.runs.append(
         {
@@ -177,25 +159,19 @@ def test_an_object_missing_outside_of_the_window_is_not_missed(some: Restoring) 
     ],
 )
 def test_times_are_rfc_3339_dates_or_milliseconds(text: str, expected: int) -> None:
-    """
-    A window's times are RFC 3339, dates or milliseconds; without a zone they are UTC.
-    """
+    """A window's times are RFC 3339, dates or milliseconds; without a zone they are UTC."""
     assert expected == moment(text)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "12", "2026-13-01", ""])
 def test_other_times_are_refused(text: str) -> None:
-    """
-    A time that cannot be read is refused, with the forms that can.
-    """
+    """A time that cannot be read is refused, with the forms that can."""
     with pytest.raises(ValueError, match="expected a time such as"):
         moment(text)
 
 
 def test_a_window_that_ends_before_it_begins_is_refused() -> None:
-    """
-    Exchanged ends are a mistake, not a restore of nothing.
-    """
+    """Exchanged ends are a mistake, not a restore of nothing."""
     given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "from_offset": 9, "to_offset": 9}
     settings = config.load("restore", options=given, files=(), environ={}).settings
 
@@ -204,9 +180,7 @@ def test_a_window_that_ends_before_it_begins_is_refused() -> None:
 
 
 def test_values_with_holes_between_them_are_not_counted_out() -> None:
-    """
-    A value's offset is its place in the file only where no offset was left out.
-    """
+    """A value's offset is its place in the file only where no offset was left out."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(0, 20, 2), range(20, 30), views=JSON)
 
@@ -218,9 +192,7 @@ def test_values_with_holes_between_them_are_not_counted_out() -> None:
 
 
 def test_values_in_several_directories_are_not_counted_out() -> None:
-    """
-    A directory has some of a partition's offsets: its rows are no run of them.
-    """
+    """A directory has some of a partition's offsets: its rows are no run of them."""
     restoring = Restoring()
     restoring.backup.put_in("region=eu", "orders", 0, range(0, 20, 2), views=JSON)
     restoring.backup.put_in("region=us", "orders", 0, range(1, 20, 2), views=JSON)
@@ -236,9 +208,7 @@ def test_values_in_several_directories_are_not_counted_out() -> None:
 def test_a_window_of_blocks_goes_on_and_is_run_again(
     window: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Blocks before the window are not read, and that does not look like rows that are gone.
-    """
+    """Blocks before the window are not read, and that does not look like rows that are gone."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
     layout = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
     properties = {
