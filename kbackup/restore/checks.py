@@ -401,7 +401,7 @@ def unbelievable(intent: Intent, highest: int) -> list[KbackupError]:
     ]
 
 
-def untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> list[KbackupError]:
+def _untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> list[KbackupError]:
     """Refuse to choose by time among records whose layout does not store timestamps."""
     values = next((files for files in sets if not (files.is_whole or files.is_generic)), None)
     if values is None or not window.has_times:
@@ -422,28 +422,19 @@ def indivisible(
     window: Window,
     facts_of: Callable[[FileSet], Facts | None],
 ) -> list[KbackupError]:
-    """Refuse a window for which objects of values say too little: `untimed`, `unplaced`."""
-    return [*untimed(where, sets, window), *unplaced(where, sets, window, facts_of)]
+    """Refuse a window for which objects of values say too little: `_untimed`, `_unplaced`."""
+    return [*_untimed(where, sets, window), *_unplaced(where, sets, window, facts_of)]
 
 
-def unplaced(
+def _unplaced(
     where: TopicPartition,
     sets: Sequence[FileSet],
     window: Window,
     facts_of: Callable[[FileSet], Facts | None],
 ) -> list[KbackupError]:
-    """Refuse to cut an object of values at an offset when its rows do not know theirs.
-
-    They are counted from the first one.  That is right where no offset was left out: not in a
-    partition that is spread over directories, nor where compaction, an aborted transaction or a
-    tombstone left a hole.
-
-    Args:
-        where: Their partition.
-        sets: Its objects.
-        window: What is asked for.
-        facts_of: What is known of the records of a set.
-    """
+    """Refuse to cut an object of values at an offset when its rows do not know theirs."""
+    # they are counted from the first one, which is wrong where one was left out: in a partition
+    # spread over directories, by compaction, an aborted transaction or a tombstone
     values = [files for files in sets if not files.is_whole]
     is_spread = len({files.encoded_partition for files in values}) > 1
     for files in values:

@@ -38,20 +38,8 @@ from kbackup.spark.settings import NotBegun, R, Task
 from kbackup.stores import Store
 
 
-class VisitPlanner:
-    """Makes the plans of all visits, and remembers what the cluster has allowed.
-
-    Args:
-        settings: The configuration.
-        world: The cluster and the time.
-        store: Where the backup is, opened.
-        account: Takes objects that are missing and left out.
-        remarks: Takes what is odd.
-        set_aside: Takes a topic that cannot be planned, and why.
-
-    Attributes:
-        unplanned: The topics of the latest visit that could not be planned.
-    """
+class _VisitPlanner:
+    """Makes the plans of all visits, and remembers what the cluster has allowed."""
 
     def __init__(
         self,
@@ -76,20 +64,7 @@ class VisitPlanner:
         beside: Collection[str],
         shares: Shares | None,
     ) -> RestorePlan:
-        """Plan a visit.
-
-        Args:
-            cluster: The target.
-            inventory: The objects that are ready.
-            said: What the backup says about itself.
-            only: The topics to plan.
-            beside: Topics that the same run restores, and that are not planned now.
-            shares: Which topics the transforms choose, where they choose one for each record.
-
-        Raises:
-            KbackupError: If the cluster or the store does not answer, or the only topic that the
-                run restores cannot be planned.
-        """
+        """Plan a visit."""
         self.unplanned = set()
         found = self._planned(cluster, inventory, said, only, beside, shares)
         return self._allowed(found, cluster)
@@ -151,13 +126,8 @@ class VisitPlanner:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTasks:
-    """Runs tasks, and hears what they say.
-
-    Attributes:
-        frame: The run's.
-        account: Takes in how far partitions are.
-    """
+class _KeptTasks:
+    """Runs tasks, and hears what they say."""
 
     frame: RunContext
     account: RestoreProgress
@@ -172,11 +142,7 @@ class KeptTasks:
     def reports(
         self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
     ) -> list[R]:
-        """Run *task* over *units* and return the reports of all of them.
-
-        Raises:
-            SparkError: If a task has not begun.
-        """
+        """Run *task* over *units* and return the reports of all of them."""
         found = self.run(task, units, **manner)
         for each in found:
             if isinstance(each, NotBegun):
@@ -228,8 +194,8 @@ class Following:
         self._reached = dict[TopicPartition, int | None]()
         self._success: float | None = None
         self._visits = self._turns = 0
-        self._tasks = KeptTasks(frame, account)
-        self._planner = VisitPlanner(
+        self._tasks = _KeptTasks(frame, account)
+        self._planner = _VisitPlanner(
             settings, world, store, account, self._remarks, self._set_aside
         )
         self._routes: FollowedRoutes | None = None

@@ -511,11 +511,8 @@ class _TopicPlanner:
         )
 
     def _beginnings(self) -> tuple[RestoreUnit, ...]:
-        """Return the beginnings to commit before any record is written, where targets are shared.
-
-        They are those of all partitions, with objects or without: one that gets its first object
-        later has a position then.
-        """
+        """Return what is to be committed before any record, where partitions share targets."""
+        # of all of them: one that gets its first object later has a position then
         if self._of.map.is_same or not self._units:
             return ()
         planned = {unit.source: replace(unit, sets=()) for unit in self._units}

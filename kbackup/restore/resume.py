@@ -300,11 +300,7 @@ def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str,
 
 
 def _ended(known: Mapping[str, Facts | None], offset: int) -> set[str]:
-    """Return the sets that end below *offset*.
-
-    The last one is read again if no checksum vouches for what it says of its end.  The others are
-    followed by one that begins below *offset* too, so theirs can hardly be wrong.
-    """
+    """Return the sets that end below *offset*."""
     ended = {key for key, said in known.items() if said is not None and said.last_offset < offset}
     for key, said in list(known.items())[-1:]:
         if said is not None and not said.sha256:
@@ -365,12 +361,9 @@ def _gained(
     offset: int,
     total: int,
 ) -> KbackupError | None:
-    """Refuse a backup that holds more records below the position than were restored from it.
-
-    Objects that overlap, or reach beyond it, count for what they have there at least.  Those of
-    one cut, in several directories, count in full: a sink that was at work when this restore began
-    may have stored one of them only since.
-    """
+    """Refuse a backup that holds more records below the position than were restored from it."""
+    # objects that overlap, or reach beyond it, count for what they have there at least; those of
+    # one cut in full: a sink at work then may have stored one of them only since
     least, other = 0, 0
     highest: tuple[Hashable, int] = (None, 0)  # which cut reaches furthest; the others to *other*
     for cut, said in known:

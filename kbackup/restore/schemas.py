@@ -34,14 +34,8 @@ from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSchema:
-    """A schema to register.
-
-    Attributes:
-        key: The object that holds it.
-        kept: The schema.
-        subjects: The subjects to register it under, with its version in the source.
-    """
+class _PlannedSchema:
+    """A schema to register."""
 
     key: str
     kept: KeptSchema
@@ -49,19 +43,11 @@ class PlannedSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaPlan:
-    """What a restore registers.
-
-    Attributes:
-        where: The registry's name.
-        schemas: What, in the order of their subjects' versions.
-        lacking: What records name and the backup does not have.
-        without: Topics of which the backup has no schema.
-        importing: Subjects that are in mode IMPORT before anything is done.
-    """
+class _SchemaPlan:
+    """What a restore registers."""
 
     where: str = ""
-    schemas: tuple[PlannedSchema, ...] = ()
+    schemas: tuple[_PlannedSchema, ...] = ()
     lacking: tuple[SchemaUse, ...] = ()
     without: tuple[str, ...] = ()
     importing: tuple[str, ...] = ()
@@ -91,7 +77,7 @@ class SchemaPlan:
         return lacking + without + importing
 
 
-NOTHING: Final = SchemaPlan()
+NOTHING: Final = _SchemaPlan()
 """Records keep the ids that they have."""
 
 
@@ -116,16 +102,8 @@ def subjects(kept: KeptSchema, target: str) -> dict[str, int]:
     return {f"{target}-{use.part}": min(kept.versions.values())}
 
 
-def check_plan(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
-    """Ask what can be asked before anything is changed.
-
-    Returns:
-        The subjects whose own mode is `IMPORT`.
-
-    Raises:
-        RefusedError: If something will be refused.
-        RegistryError: If the registry does not answer.
-    """
+def _check_plan(registry: Registry, found: _SchemaPlan) -> tuple[str, ...]:
+    """Ask what can be asked before anything is changed."""
     registry.schema(0)  # nobody's id: whether it answers, and its user may read
     names = {name for each in found.schemas for name in each.subjects}
     modes = {"the registry": registry.mode()}
@@ -152,7 +130,7 @@ def check_plan(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
     return tuple(name for name in sorted(names) if modes.get(name) == IMPORT)
 
 
-def two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
+def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
     """Return the error of a backup in which one id means several schemas."""
     return RefusedError(
         f"{use} names several schemas in this backup",
@@ -163,14 +141,14 @@ def two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
 
 
 @dataclass(slots=True)
-class Registering:
+class _Registering:
     """Registers schemas in one registry."""
 
     registry: Registry
     _imports: dict[str, bool] = field(default_factory=dict)
     _known: dict[str, RegisteredSchema] = field(default_factory=dict)  # by digest in the source
 
-    def id_of(self, each: PlannedSchema) -> int:
+    def id_of(self, each: _PlannedSchema) -> int:
         """Register a schema under its subjects; return its id."""
         schema = self._placed(each.kept.schema)
         ids = [
@@ -204,10 +182,8 @@ class Registering:
         return self.registry.register(subject, schema)
 
     def _may_import(self, subject: str) -> bool:
-        """Whether ids can be chosen under *subject*: the registry has modes, and it is new.
-
-        Or someone else has set its mode, or a run that was killed: then nothing else can be done.
-        """
+        """Whether ids can be chosen under *subject*: the registry has modes, and it is new."""
+        # where someone else, or a run that was killed, has set its mode, nothing else can be done
         if subject not in self._imports:
             self._imports[subject] = self.registry.mode() is not None and (
                 not self.registry.versions_of(subject) or self.registry.mode(subject) == IMPORT
@@ -217,14 +193,7 @@ class Registering:
     def _imported(
         self, subject: str, schema: RegisteredSchema, old: int, version: int
     ) -> int | None:
-        """Register a schema under its old id; the subject's mode is as before at the end.
-
-        Returns:
-            The id; None if the registry refuses.
-
-        Raises:
-            RegistryError: If the mode is not as before.
-        """
+        """Register a schema under its old id; the subject's mode is as before at the end."""
         try:
             before = self.registry.mode(subject)
         except RegistryError:
@@ -255,13 +224,8 @@ _READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class SchemasPlanned:
-    """What is to be registered.
-
-    Attributes:
-        registry: Where, as people know it.
-        schemas: What the summary says of each.
-    """
+class _SchemasPlanned:
+    """What is to be registered."""
 
     registry: str
     schemas: Sequence[Mapping[str, Any]]
@@ -330,21 +294,21 @@ class TargetSchemas:
         for (use, key), each in zip(new, loaded, strict=True):
             _, first = kept.setdefault(use, (key, each))
             if first.schema.meaning != each.schema.meaning:
-                raise two_meanings(use, index.keys[use])
+                raise _two_meanings(use, index.keys[use])
         planned = [
-            PlannedSchema(key, each, subjects(each, targets[each.use.topic]))
+            _PlannedSchema(key, each, subjects(each, targets[each.use.topic]))
             for use, (key, each) in kept.items()
             if self._done.isdisjoint(index.keys[use])
         ]
         planned.sort(key=lambda each: (max(each.subjects.values()), each.kept.use))
-        found = SchemaPlan(
+        found = _SchemaPlan(
             self._registry.name,
             tuple(planned),
             tuple(sorted(index.unknown | set(index.missing))),
             tuple(sorted(targets.keys() - {use.topic for use in index.keys})),
         )
         if planned or not self._done:  # a registry that is away holds up nothing but new schemas
-            found = replace(found, importing=check_plan(connect(self._registry), found))
+            found = replace(found, importing=_check_plan(connect(self._registry), found))
         self._facts |= {each.kept.use: _fact(each, None) for each in planned}
         self._planned = found
 
@@ -357,7 +321,7 @@ class TargetSchemas:
                 self._tell(self._summary.warn(code, text))
         if planned.schemas:
             facts = [self._facts[each.kept.use] for each in planned.schemas]
-            self._tell(SchemasPlanned(planned.where, facts))
+            self._tell(_SchemasPlanned(planned.where, facts))
             self._keep_facts()
 
     def register(self) -> None:
@@ -369,7 +333,7 @@ class TargetSchemas:
         found = self._planned
         if self._registry is None or not found.schemas:
             return
-        registering = Registering(connect(self._registry))
+        registering = _Registering(connect(self._registry))
         for each in found.schemas:
             use, new = each.kept.use, registering.id_of(each)
             self.ids.setdefault(use.topic, {}).setdefault(use.part, {})[use.id] = new
@@ -381,7 +345,7 @@ class TargetSchemas:
         self._summary.facts["schemas"] = list(self._facts.values())
 
 
-def _fact(each: PlannedSchema, new_id: int | None) -> dict[str, Any]:
+def _fact(each: _PlannedSchema, new_id: int | None) -> dict[str, Any]:
     """Return what the summary says of a schema; *new_id* is None until it is registered."""
     use = each.kept.use
     return {

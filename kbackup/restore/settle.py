@@ -102,11 +102,8 @@ def settled_changes(original: Mapping[str, str], current: Mapping[str, str]) -> 
     return Changes(config, removed, left, before)
 
 
-def deletes_older_than(original: Mapping[str, str]) -> int | None:
-    """Return the age in ms at which the original's settings delete records; None for never.
-
-    Where it does not say, the cluster's default does, which is not known here.
-    """
+def _deletes_older_than(original: Mapping[str, str]) -> int | None:
+    """Return the age in ms at which the original's settings delete records; None for never."""
     if "delete" not in original.get("cleanup.policy", "delete"):
         return None
     age = int(original.get("retention.ms", -1))
@@ -114,14 +111,8 @@ def deletes_older_than(original: Mapping[str, str]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """One restored topic.
-
-    Attributes:
-        source: The topic that was backed up.
-        target: Its copy.
-        changes: What the copy lacks.
-    """
+class _Settled:
+    """One restored topic."""
 
     source: str
     target: str
@@ -199,7 +190,7 @@ def settle(
         summary.facts["settled"].append(one.target)
 
 
-def _found(settings: Settings, cluster: Cluster, said: BackupState) -> Iterator[Settled]:
+def _found(settings: Settings, cluster: Cluster, said: BackupState) -> Iterator[_Settled]:
     names = select(said.topics, settings.topics, settings.topics_regex)
     targets = {name: rename(name, settings.renames) for name in names}
     there = set(cluster.topic_names())
@@ -234,24 +225,24 @@ def _found(settings: Settings, cluster: Cluster, said: BackupState) -> Iterator[
         now = TopicIdentity(cluster.cluster_id, topics[target].topic_id)
         if target == name and not entry.identity.conflicts(now):
             continue  # the original itself, not one that was restored in its place
-        yield Settled(name, target, settled_changes(entry.config, configs[target]))
+        yield _Settled(name, target, settled_changes(entry.config, configs[target]))
 
 
-def _shown(one: Settled) -> Iterator[SettingChanged]:
+def _shown(one: _Settled) -> Iterator[SettingChanged]:
     removed = dict.fromkeys(one.changes.removed, None)
     wanted: dict[str, str | None] = {**one.changes.config, **removed}
     for name, value in wanted.items():
         yield SettingChanged(one.target, one.source, name, one.changes.before.get(name), value)
 
 
-def _eaten(one: Settled, said: BackupState, clock: Clock) -> str | None:
+def _eaten(one: _Settled, said: BackupState, clock: Clock) -> str | None:
     """Return that records are older than what the topic is about to keep."""
     if "retention.ms" in one.changes.removed:
         return (
             f"{one.target}: retention.ms goes back to this cluster's default, which may delete "
             "restored records"
         )
-    age = deletes_older_than(said.topics[one.source].config)
+    age = _deletes_older_than(said.topics[one.source].config)
     if age is None or "retention.ms" not in one.changes.config:
         return None
     ledger = said.ledgers.get(one.source)

@@ -410,14 +410,8 @@ def unseen(written: Iterable[Written]) -> Iterator[KbackupError]:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetCount:
-    """What `count` found in one target partition.
-
-    Attributes:
-        target: The partition.
-        records: Records between the ends before and after the run; 0 where they were not counted.
-        failure: Why they were not counted; None if they were.
-    """
+class _TargetCount:
+    """What `count` found in one target partition."""
 
     target: TopicPartition
     records: int = 0
@@ -425,30 +419,30 @@ class TargetCount:
 
 
 def counts(
-    reports: Iterable[TargetCount | NotBegun],
+    reports: Iterable[_TargetCount | NotBegun],
 ) -> tuple[dict[TopicPartition, int], list[Issue]]:
     """Return how many records `count` found in each partition, and why others were not counted."""
     found, failures = dict[TopicPartition, int](), list[Issue]()
     for report in reports:
         if report.failure is not None:
             failures.append(report.failure)
-        elif isinstance(report, TargetCount):
+        elif isinstance(report, _TargetCount):
             found[report.target] = report.records
     return found, failures
 
 
 def count(
     kafka: Connection, group: str, written: Sequence[Written], line: Line
-) -> Iterator[TargetCount]:
+) -> Iterator[_TargetCount]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
     reader = kafka.reader(group)
     try:
         for entry in written:
             try:
                 batches = reader.read(entry.target, entry.span)
-                report = TargetCount(entry.target, sum(len(batch) for batch in batches))
+                report = _TargetCount(entry.target, sum(len(batch) for batch in batches))
             except KbackupError as error:
-                report = TargetCount(entry.target, failure=error.issue())
+                report = _TargetCount(entry.target, failure=error.issue())
             yield report
             if line.is_stopped():
                 return

@@ -477,16 +477,7 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What the units of a task share.
-
-    Attributes:
-        job: The run's settings.
-        store: Where the backup is.
-        line: To the driver.
-        pace: How fast the task may write; None for no limit.
-        outage: Whether no broker answers.
-        taken: The writers that another restore has taken over.
-    """
+    """What the units of a task share."""
 
     job: RestoreJob
     store: Store
@@ -496,11 +487,9 @@ class _Task:
     taken: dict[Fence, TakenOverError] = field(default_factory=dict)
 
     def alone(self, unit: RestoreUnit) -> Report | None:
-        """Restore a unit by a writer of its own; None where the run was stopped before.
-
-        Where another restore has taken over a writer, it is at work on all partitions of that one:
-        to open another would take over from it in turn.
-        """
+        """Restore a unit by a writer of its own; None where the run was stopped before."""
+        # who has taken over a writer is at work on all of its partitions: to open another one
+        # would take over from it in turn
         if self.line.is_stopped():
             return None
         if (taken := self.taken.get(self._fence(unit))) is not None:
@@ -516,11 +505,9 @@ class _Task:
         return work.report
 
     def together(self, units: Sequence[RestoreUnit]) -> list[Report]:
-        """Restore units by one writer, and those alone that have kept others from being committed.
-
-        Where positions are no part of a transaction, writing is slowed down, or dead letters are to
-        be written before a position is committed, nothing is to wait for others.
-        """
+        """Restore units by one writer, and each alone that keeps others from being committed."""
+        # nothing waits for others where positions are no part of a transaction, writing is slowed
+        # down, or dead letters come before a position
         job = self.job
         waits = job.exactly_once and self.pace is None and job.error_topic is None
         safe = self._joint(units) if waits and len(units) > 1 else {}
@@ -529,11 +516,7 @@ class _Task:
         return [*safe.values(), *again]
 
     def _joint(self, units: Sequence[RestoreUnit]) -> dict[TopicPartition, Report]:
-        """Restore units in joint transactions, as far as nothing is in the way.
-
-        Returns:
-            What became of those that are settled, by target.
-        """
+        """Restore units in joint transactions, as far as nothing is in the way."""
         if self.line.is_stopped():
             return {}
         try:

@@ -55,14 +55,8 @@ _VIEWS: Final = {View.KEY: "key", View.VALUE: "value"}
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What transforms have made of some records.
-
-    Attributes:
-        batch: ``records.SCHEMA``: those that are to be written.
-        bad: Those that could not be converted or changed, offsets rising.
-        filtered: How many a transform has left out.
-    """
+class _Changed:
+    """What transforms have made of some records."""
 
     batch: pa.RecordBatch
     bad: tuple[BadRecord, ...] = ()
@@ -70,13 +64,8 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
-    """Which topics transforms have chosen for some records.
-
-    Attributes:
-        runs: Timestamps, offsets and topics, a row of each for a record.
-        bad: The records that could not be converted or changed.
-    """
+class _Routed:
+    """Which topics transforms have chosen for some records."""
 
     runs: tuple[tuple[pa.Int64Array, pa.Int64Array, pa.StringArray], ...]
     bad: tuple[BadRecord, ...] = ()
@@ -114,7 +103,7 @@ class Transforming:
             view: each for view, each in self._converters.items() if _VIEWS[view] in changes
         }
 
-    def __call__(self, batch: pa.RecordBatch) -> Changed:
+    def __call__(self, batch: pa.RecordBatch) -> _Changed:
         """Return what becomes of *batch*.
 
         Raises:
@@ -129,13 +118,13 @@ class Transforming:
                 bad += each.bad
                 filtered += len(each.filtered)
         whole = pa.Table.from_batches(made, batch.schema).combine_chunks().to_batches()
-        return Changed(
+        return _Changed(
             whole[0] if whole else batch.slice(0, 0),
             tuple(sorted(bad, key=lambda at: at.offset)),
             filtered,
         )
 
-    def routed(self, batch: pa.RecordBatch) -> Routed:
+    def routed(self, batch: pa.RecordBatch) -> _Routed:
         """Return which topics are chosen for *batch*; nothing is converted back.
 
         Raises:
@@ -147,7 +136,7 @@ class Transforming:
              each.records.topics.cast(pa.string()))
             for each in found
         )  # fmt: skip
-        return Routed(runs, tuple(one for each in found for one in each.bad))
+        return _Routed(runs, tuple(one for each in found for one in each.bad))
 
     def _transformed(self, batch: pa.RecordBatch) -> Iterator[Transformed]:
         columns = {

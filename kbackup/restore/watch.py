@@ -307,14 +307,7 @@ def stamps(found: Catalog, said: BackupState) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one partition.
-
-    Attributes:
-        seen: What stands for each set that was read, as it was then.
-        shares: Where its records go.
-        bad_records: Records without a topic that are counted, as long as none has one.
-        bad_objects: Objects that cannot be read, likewise.
-    """
+    """What is known of one partition."""
 
     seen: dict[str, str] = field(default_factory=dict)
     shares: dict[str, RoutedRecords] = field(default_factory=dict)
