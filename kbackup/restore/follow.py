@@ -9,14 +9,14 @@ or is refused is set aside and tried again later, while the rest goes on.
 import functools
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import Final
 
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import Issue, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
-from kbackup.events import Event, Planned, Progress, from_json
+from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
@@ -24,7 +24,7 @@ from kbackup.restore import target, transaction
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
-from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Subject, tell_start
+from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Subject, Tasks, tell_start
 from kbackup.restore.routing import Shares, Surveyed, survey
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
@@ -33,8 +33,6 @@ from kbackup.runs import known, wiring
 from kbackup.runs.context import Environment, RunContext
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.engine import TaskOptions
-from kbackup.spark.settings import NotBegun, R, Task
 from kbackup.stores import Store
 
 
@@ -125,38 +123,6 @@ class _VisitPlanner:
         return replace(plan, topics=topics)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptTasks:
-    """Runs tasks, and hears what they say."""
-
-    frame: RunContext
-    account: RestoreProgress
-
-    def run(
-        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
-    ) -> list[R | NotBegun]:
-        """Run *task* over *units* and return all reports: `RunContext.tasks`."""
-        manner["keeps"] = True
-        return self.frame.tasks(task, units, self._hear, **manner)
-
-    def reports(
-        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
-    ) -> list[R]:
-        """Run *task* over *units* and return the reports of all of them."""
-        found = self.run(task, units, **manner)
-        for each in found:
-            if isinstance(each, NotBegun):
-                raise SparkError(each.failure.what, each.failure.why)
-        return [each for each in found if not isinstance(each, NotBegun)]
-
-    def _hear(self, event: Event) -> None:
-        said = from_json(event)
-        if isinstance(said, Progress):
-            said = self.account.progress(said)
-        if said is not None:
-            self.frame.tell(said)
-
-
 OVERDUE_S: Final = 600.0
 """How long an object may wait to become whole until the restore no longer counts as complete."""
 
@@ -194,7 +160,7 @@ class Following:
         self._reached = dict[TopicPartition, int | None]()
         self._success: float | None = None
         self._visits = self._turns = 0
-        self._tasks = _KeptTasks(frame, account)
+        self._tasks = Tasks(frame, account, keeps=True)
         self._planner = _VisitPlanner(
             settings, world, store, account, self._remarks, self._set_aside
         )
@@ -437,17 +403,13 @@ class Following:
         """Compare what stands in the targets with what this visit has written there."""
         exactly_once = self._settings.exactly_once
         written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        doubtful = [entry for entry in written if entry.is_seen and not entry.is_plain]
-        errors = list(target.unseen(written))
-        if not doubtful and not errors:
-            return
         task = functools.partial(target.count, self._world.kafka, plan.group)
-        counted, failures = target.counts(self._tasks.run(task, doubtful) if doubtful else ())
-        errors += target.differences(doubtful, counted, exactly_once=exactly_once)
+        counts = functools.partial(self._tasks.run, task)
+        found = target.audit(written, counts, exactly_once=exactly_once)
         with self._account.lock:
-            for failure in [*failures, *(error.issue() for error in errors)]:
-                place = failure.place.get("topic"), failure.place.get("partition")
-                self._summary.standing["audit", *place] = failure
+            for issue in found.issues:
+                place = issue.place.get("topic"), issue.place.get("partition")
+                self._summary.standing["audit", *place] = issue
 
     # what is set aside
 

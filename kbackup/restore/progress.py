@@ -8,13 +8,13 @@ what it has left out when it ends, so a run that is killed may have left out mor
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, Self, TextIO
+from typing import Any, Final, Self, TextIO, Unpack
 
 from kbackup.config import Settings
-from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError
+from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError, SparkError
 from kbackup.events import (
     Event,
     Progress,
@@ -23,6 +23,7 @@ from kbackup.events import (
     Tell,
     TopicPlanned,
     Warned,
+    from_json,
     to_json,
 )
 from kbackup.kafka import Cluster
@@ -32,8 +33,11 @@ from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs import wiring
+from kbackup.runs.context import RunContext
 from kbackup.runs.position import NOTHING, Done
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
+from kbackup.spark.engine import TaskOptions
+from kbackup.spark.settings import NotBegun, R, Task
 
 
 class SkipList:
@@ -420,3 +424,47 @@ def tell_start(
     own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
     started = Started(summary.run, "restore", topics, group, settings.url, settings.topics_dir, own)
     tell(started)
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Runs tasks, and takes in what they say.
+
+    Attributes:
+        frame: The run's.
+        account: Takes in how far partitions are.
+        keeps: The workers are needed again.
+    """
+
+    frame: RunContext
+    account: RestoreProgress
+    keeps: bool = False
+
+    def run(
+        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
+    ) -> list[R | NotBegun]:
+        """Run *task* over *units* and return all reports: `RunContext.tasks`."""
+        if self.keeps:
+            manner["keeps"] = True
+        return self.frame.tasks(task, units, self._hear, **manner)
+
+    def reports(
+        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
+    ) -> list[R]:
+        """Run *task* over *units* and return the reports of all of them.
+
+        Raises:
+            SparkError: If a task has not begun.
+        """
+        found = self.run(task, units, **manner)
+        for each in found:
+            if isinstance(each, NotBegun):
+                raise SparkError(each.failure.what, each.failure.why)
+        return [each for each in found if not isinstance(each, NotBegun)]
+
+    def _hear(self, event: Event) -> None:
+        said = from_json(event)
+        if isinstance(said, Progress):
+            said = self.account.progress(said)
+        if said is not None:
+            self.frame.tell(said)

@@ -8,7 +8,7 @@ from kbackup import errors
 from kbackup.catalog import listing
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import Event, Planned, Progress, Tell, from_json, to_json
+from kbackup.events import Event, Planned, Tell, to_json
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import target, transaction
@@ -17,7 +17,7 @@ from kbackup.restore.follow import Following
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan, confirm
-from kbackup.restore.progress import RestoreProgress, SkipList, skipped, tell_start
+from kbackup.restore.progress import RestoreProgress, SkipList, Tasks, skipped, tell_start
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.restore.routing import Shares, Surveyed, check_archived, survey, to_survey
 from kbackup.restore.schemas import TargetSchemas
@@ -71,6 +71,10 @@ class RestoreRun:
     def __call__(self) -> Event:
         """Run to the end; failures are in the summary, and nothing is raised but usage errors."""
         return self._frame(self, beside=self._skip_list)
+
+    @property
+    def _tasks(self) -> Tasks:
+        return Tasks(self._frame, self._account)
 
     @property
     def locks(self) -> Sequence[str]:
@@ -215,7 +219,7 @@ class RestoreRun:
         if frame.settings.dry_run:  # a plan starts no JVM
             found: Sequence[Surveyed | NotBegun] = list(survey(job, units, Here(frame.stop.event)))
         else:
-            found = frame.tasks(functools.partial(survey, job), units, self._hear, keeps=True)
+            found = self._tasks.run(functools.partial(survey, job), units, keeps=True)
         for each in found:
             if each.failure is not None:
                 raise each.failure.error()
@@ -275,9 +279,9 @@ class RestoreRun:
             return
         job = self._job(plan)
         task = functools.partial(put_back, job)
-        if begun.first and self._has_failed(frame.tasks(task, begun.first, self._hear)):
+        if begun.first and self._has_failed(self._tasks.run(task, begun.first)):
             return
-        reports = frame.begun(frame.tasks(task, begun.units, self._hear, **transaction.manner(job)))
+        reports = frame.begun(self._tasks.run(task, begun.units, **transaction.manner(job)))
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
@@ -323,38 +327,21 @@ class RestoreRun:
             visit=visit,
         )
 
-    def _hear(self, event: Event) -> None:
-        said = from_json(event)
-        if isinstance(said, Progress):
-            said = self._account.progress(said)
-        if said is not None:
-            self._frame.tell(said)
-
     def _audit(
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
     ) -> None:
         exactly_once = self._frame.settings.exactly_once
         written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        doubtful = [entry for entry in written if entry.is_seen and not entry.is_plain]
         if self._frame.stop.is_set():
             self._summary.facts["audit"] = "not made"
             return
-        self._summary.facts["audit"] = "counted" if doubtful else "plain"
-        for error in target.unseen(written):
-            self._summary.fail(error)
-            self._summary.facts["audit"] = "not made"
-        if not doubtful:
-            return
         task = functools.partial(target.count, self._frame.world.kafka, plan.group)
-        counted, failures = target.counts(self._frame.tasks(task, doubtful, self._hear))
-        if len(counted) + len(failures) < len(doubtful):  # the run was stopped meanwhile
-            self._summary.facts["audit"] = "not made"
-        for failure in failures:
-            self._summary.fail(failure)
-        for error in target.differences(doubtful, counted, exactly_once=exactly_once):
-            self._summary.fail(error)
-        if not exactly_once:
-            for where, records in target.repeats(doubtful, counted):
-                text = f"{where}: {errors.counted(records, 'record')} "
-                text += f"{errors.form(records, 'was', 'were')} written again, or by someone else"
-                self._frame.tell(self._summary.warn("repeated", text))
+        counts = functools.partial(self._tasks.run, task)
+        found = target.audit(written, counts, exactly_once=exactly_once)
+        self._summary.facts["audit"] = found.how
+        for issue in found.issues:
+            self._summary.fail(issue)
+        for where, records in found.repeated:
+            text = f"{where}: {errors.counted(records, 'record')} "
+            text += f"{errors.form(records, 'was', 'were')} written again, or by someone else"
+            self._frame.tell(self._summary.warn("repeated", text))

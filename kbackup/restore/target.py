@@ -14,7 +14,7 @@ run moves its end offset by records and commits.  If that does not fit, because 
 killed or someone else writes, the records are counted one by one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -410,7 +410,7 @@ def unseen(written: Iterable[Written]) -> Iterator[KbackupError]:
 
 
 @dataclass(frozen=True, slots=True)
-class _TargetCount:
+class TargetCount:
     """What `count` found in one target partition."""
 
     target: TopicPartition
@@ -418,31 +418,18 @@ class _TargetCount:
     failure: Issue | None = None
 
 
-def counts(
-    reports: Iterable[_TargetCount | NotBegun],
-) -> tuple[dict[TopicPartition, int], list[Issue]]:
-    """Return how many records `count` found in each partition, and why others were not counted."""
-    found, failures = dict[TopicPartition, int](), list[Issue]()
-    for report in reports:
-        if report.failure is not None:
-            failures.append(report.failure)
-        elif isinstance(report, _TargetCount):
-            found[report.target] = report.records
-    return found, failures
-
-
 def count(
     kafka: Connection, group: str, written: Sequence[Written], line: Line
-) -> Iterator[_TargetCount]:
+) -> Iterator[TargetCount]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
     reader = kafka.reader(group)
     try:
         for entry in written:
             try:
                 batches = reader.read(entry.target, entry.span)
-                report = _TargetCount(entry.target, sum(len(batch) for batch in batches))
+                report = TargetCount(entry.target, sum(len(batch) for batch in batches))
             except KbackupError as error:
-                report = _TargetCount(entry.target, failure=error.issue())
+                report = TargetCount(entry.target, failure=error.issue())
             yield report
             if line.is_stopped():
                 return
@@ -484,3 +471,51 @@ def differences(
                 topic=entry.target.topic,
                 partition=entry.target.partition,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What comparing the target with what was written there has come to.
+
+    Attributes:
+        how: ``plain``, ``counted`` or ``not made``.
+        issues: What is not as it was written, or could not be compared.
+        repeated: The partitions that hold more records than were written, and how many.
+    """
+
+    how: str
+    issues: tuple[Issue, ...] = ()
+    repeated: tuple[tuple[TopicPartition, int], ...] = ()
+
+
+def audit(
+    found: Sequence[Written],
+    counts: Callable[[Sequence[Written]], Sequence[TargetCount | NotBegun]],
+    *,
+    exactly_once: bool,
+) -> Audit:
+    """Compare what the target holds with what was written.
+
+    Args:
+        found: What was written, and what the logs hold: `written`.
+        counts: Counts the records of some partitions by `count`, in tasks.
+        exactly_once: Records were written in transactions.
+
+    Raises:
+        SparkError: If tasks cannot run to their ends.
+    """
+    doubtful = [entry for entry in found if entry.is_seen and not entry.is_plain]
+    issues = [error.issue() for error in unseen(found)]
+    reports = counts(doubtful) if doubtful else ()
+    failed = [each.failure for each in reports if each.failure is not None]
+    counted = {
+        each.target: each.records
+        for each in reports
+        if isinstance(each, TargetCount) and each.failure is None
+    }
+    how = "counted" if doubtful else "plain"
+    if issues or len(counted) + len(failed) < len(doubtful):  # or stopped meanwhile
+        how = "not made"
+    wrong = differences(doubtful, counted, exactly_once=exactly_once)
+    repeated = () if exactly_once else tuple(repeats(doubtful, counted))
+    return Audit(how, (*issues, *failed, *(error.issue() for error in wrong)), repeated)

@@ -34,11 +34,11 @@ from kbackup.restore.transaction import (
     Fence,
     Joint,
     JointLine,
-    JointWriter,
     Pace,
     Positions,
     Report,
     Transaction,
+    UnitWriter,
     by_writer,
     fence_of,
     next_limit,
@@ -169,7 +169,7 @@ class RestorePartitionTask:
         self._open = Transaction(NOTHING, place)
         self._tally()
 
-    def run(self, writer: Writer) -> None:
+    def run(self, writer: UnitWriter) -> None:
         """Restore the unit: read and merge its objects, transform records, write and commit them.
 
         Raises:
@@ -207,7 +207,7 @@ class RestorePartitionTask:
 
     # where it begins
 
-    def _resume(self, writer: Writer) -> list[FileSet]:
+    def _resume(self, writer: UnitWriter) -> list[FileSet]:
         """Begin, or continue at the committed position; return the sets that are left.
 
         Spark tries a task again whose worker died.  What that one committed counts as done.  A run
@@ -218,7 +218,7 @@ class RestorePartitionTask:
             RefusedError: If someone else has moved the position since the run was planned, or
                 another Schema Registry is given than before.
         """
-        unit, found = self.unit, writer.position()
+        unit, found = self.unit, writer.position(self.unit.target)
         sets = [*unit.sets]
         if found != unit.committed:
             self._catch_up(writer, found)
@@ -242,7 +242,7 @@ class RestorePartitionTask:
         self.report = replace(self.report, done=self._open.done, committed=place.reached)
         return left
 
-    def _catch_up(self, writer: Writer, found: Position | None) -> None:
+    def _catch_up(self, writer: UnitWriter, found: Position | None) -> None:
         """Continue after what was committed since the run was planned, or refuse a stranger's."""
         done = self._positions.catch_up(writer, found)
         mark = self._positions.mark
@@ -286,7 +286,7 @@ class RestorePartitionTask:
                 duplicates=0 if start else step.duplicates,
             )
 
-    def _stop_if_asked(self, writer: Writer) -> None:
+    def _stop_if_asked(self, writer: UnitWriter) -> None:
         if self.line.is_stopped():
             self._commit(writer)
             offset = self._open.place.reached
@@ -329,7 +329,7 @@ class RestorePartitionTask:
 
     # what is left out
 
-    def _leave_out(self, writer: Writer, found: Filtered) -> None:
+    def _leave_out(self, writer: UnitWriter, found: Filtered) -> None:
         """Count and name the records that are not written; raise the error that ends a restore."""
         self._count(**found.counts)
         for error, records in found.left:
@@ -358,7 +358,7 @@ class RestorePartitionTask:
         )
 
     def _fail(
-        self, writer: Writer, files: FileSet, error: KbackupError, unread: int | None
+        self, writer: UnitWriter, files: FileSet, error: KbackupError, unread: int | None
     ) -> None:
         """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
         self._commit(writer)  # what was good until here is safe
@@ -386,7 +386,7 @@ class RestorePartitionTask:
 
     # what is written
 
-    def _wait(self, writer: Writer, batch: pa.RecordBatch) -> None:
+    def _wait(self, writer: UnitWriter, batch: pa.RecordBatch) -> None:
         """Wait until records may be written; no transaction waits for long."""
         if self.pace is not None and len(batch):
             is_open = monotonic() - self._open.begun + self.pace.due_s() >= OPEN_S
@@ -396,7 +396,7 @@ class RestorePartitionTask:
         if not self._open.records:
             self._open.begun = monotonic()
 
-    def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
+    def _send(self, writer: UnitWriter, batch: pa.RecordBatch) -> int:
         """Send records to their partitions; return how many timestamps were changed."""
         if not len(batch):
             return 0
@@ -408,7 +408,7 @@ class RestorePartitionTask:
             self._open.send(at, len(part))
         return zeros
 
-    def _commit(self, writer: Writer) -> None:
+    def _commit(self, writer: UnitWriter) -> None:
         """Make all that was written safe, and begin anew."""
         opened = self._open
         if opened.records or opened.place.reached != self.report.committed:
@@ -423,7 +423,7 @@ class RestorePartitionTask:
         self._open = Transaction(opened.done, opened.place, passed=passed)
         self._tell_progress()
 
-    def _commit_marks(self, writer: Writer) -> None:
+    def _commit_marks(self, writer: UnitWriter) -> None:
         if self.letters is not None:
             self.letters.flush()
         self._positions.commit(writer)
@@ -532,7 +532,7 @@ class _Task:
                     break
                 work = RestorePartitionTask(self.job, unit, self.store, JointLine(joint, self.line))
                 try:
-                    work.run(JointWriter(joint, unit.target))
+                    work.run(joint)
                 except KbackupError as error:
                     if joint.is_dirty:
                         raise

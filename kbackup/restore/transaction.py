@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from kbackup.errors import RefusedError
 from kbackup.events import Plain
-from kbackup.kafka import NO_OTHERS, Position, Writer
+from kbackup.kafka import Position, Writer
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
@@ -67,6 +67,29 @@ def dealt_by_writer(
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
 
 
+class UnitWriter(Protocol):
+    """What a unit needs of a `Writer`: its own, or what it shares with others."""
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Size of the largest record that is taken."""
+        ...
+
+    def position(self, where: TopicPartition) -> Position | None:
+        """Return the group's committed position."""
+        ...
+
+    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
+        """Send records in order; return how many timestamps were changed."""
+        ...
+
+    def commit(
+        self, position: Position, others: Mapping[TopicPartition, Position], where: TopicPartition
+    ) -> None:
+        """Have what was written become visible with a position, and with others."""
+        ...
+
+
 class Joint:
     """What several units have written by one writer, and what they would commit.
 
@@ -90,6 +113,11 @@ class Joint:
         self._ended: dict[TopicPartition, Report] = {}
         self.settled: dict[TopicPartition, Report] = {}
         self._bytes, self._begun = 0, 0.0
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Size of the largest record that the writer takes."""
+        return self.writer.record_bytes_max
 
     @property
     def is_full(self) -> bool:
@@ -132,13 +160,15 @@ class Joint:
         self._bytes += batch.nbytes
         return self.writer.write(batch, where)
 
-    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
+    def commit(
+        self, position: Position, others: Mapping[TopicPartition, Position], where: TopicPartition
+    ) -> None:
         """Take in what a unit commits; it waits no longer where it is enough already.
 
         Raises:
             KafkaError: If the cluster refused; nothing of it is visible.
         """
-        self._positions |= positions
+        self._positions |= {where: position, **others}
         self.is_dirty = False
         if self.is_full:
             self.settle()
@@ -173,51 +203,6 @@ class Joint:
         self.settled |= self._ended
         self._positions, self._events, self._ended = {}, [], {}
         self._written, self._bytes = set(), 0
-
-
-@dataclass(slots=True)
-class JointWriter:
-    """One unit's writer: a `Writer` whose commits wait in the joint transaction."""
-
-    joint: Joint
-    target: TopicPartition
-    record_bytes_max: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.record_bytes_max = self.joint.writer.record_bytes_max
-
-    def position(self, where: TopicPartition | None = None) -> Position | None:
-        """Return the group's committed position, as it was when all units had begun."""
-        return self.joint.position(where or self.target)
-
-    def positions(
-        self, wheres: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Position | None]:
-        """Return committed positions, as they were when all units had begun."""
-        return {where: self.joint.position(where) for where in wheres}
-
-    def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
-        """Send the records of *batch* in order."""
-        return self.joint.write(batch, where or self.target)
-
-    def commit(
-        self,
-        position: Position,
-        others: Mapping[TopicPartition, Position] = NO_OTHERS,
-        where: TopicPartition | None = None,
-    ) -> None:
-        """Have everything written so far become visible when the joint transaction does."""
-        self.joint.commit({where or self.target: position, **others})
-
-    def flush(self) -> None:
-        """Wait until the cluster has acknowledged everything written."""
-        self.joint.writer.flush()
-
-    def abort(self) -> None:
-        """Leave it to whoever has the joint transaction."""
-
-    def close(self) -> None:
-        """Leave it to whoever has the joint transaction."""
 
 
 class JointLine(Line):
@@ -357,7 +342,7 @@ class Positions:
         """
         check_ids(self.mark, self._ids)
 
-    def catch_up(self, writer: Writer, found: Position | None) -> Done:
+    def catch_up(self, writer: UnitWriter, found: Position | None) -> Done:
         """Take what was committed since the run was planned.
 
         Args:
@@ -413,14 +398,15 @@ class Positions:
             bookmark = CommitMetadata(mark, self._job.committer, done)
             self._lanes[at] = replace(lane, bookmark=bookmark)
 
-    def commit(self, writer: Writer) -> None:
+    def commit(self, writer: UnitWriter) -> None:
         """Have the cluster keep them, with what was written.
 
         Raises:
             KafkaError: If it refused.
         """
         positions = {at: lane.position() for at, lane in self._lanes.items()}
-        writer.commit(positions.pop(self._unit.target), positions)
+        where = self._unit.target
+        writer.commit(positions.pop(where), positions, where)
 
     @property
     def _home(self) -> CommitMetadata[Mark]:
