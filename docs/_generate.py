@@ -26,8 +26,8 @@ import click
 from kbackup import config
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
-from kbackup.config import Property, clients, known
-from kbackup.config.issues import REFUSALS
+from kbackup.config import Property, known
+from kbackup.config.known import REFUSALS
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
 from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
@@ -139,8 +139,8 @@ def _property_lines(found: Property) -> Iterator[str]:
     kind = "one of " + ", ".join(f"`{c}`" for c in found.choices) if found.choices else found.type
     default = shown_value(found.default)
     stated = f"{kind}; default " + (f"`{default}`" if default else "none")
-    if found.option is not None and found.option.for_values is not None:
-        stated += f", in the connectors' layout `{found.option.for_values}`"
+    if found.for_values is not None:
+        stated += f", in the connectors' layout `{found.for_values}`"
     yield stated
     if found.example:
         yield f"example `{found.example}`"
@@ -167,16 +167,16 @@ def without_effect() -> Iterator[str]:
 
 def kafka_clients() -> Iterator[str]:
     """Yield how the names of Kafka's Java clients are taken."""
-    pairs = ", ".join(f"`{old}` is `{new}`" for old, new in sorted(clients.RENAMED.items()))
+    pairs = ", ".join(f"`{old}` is `{new}`" for old, new in sorted(known.RENAMED.items()))
     yield f"Passed on under another name: {pairs}.\n"
-    yield f"Without effect: {', '.join(f'`{name}`' for name in sorted(clients.WITHOUT_EFFECT))}.\n"
+    yield f"Without effect: {', '.join(f'`{name}`' for name in sorted(known.WITHOUT_EFFECT))}.\n"
     yield (
         "Refused, because the promises rest on them: "
-        + ", ".join(f"`{name}`" for name in sorted(clients.OWNED))
+        + ", ".join(f"`{name}`" for name in sorted(known.OWNED))
         + ".\n"
     )
     yield "Refused, because librdkafka spells them otherwise:\n"
-    for name, (why, do) in clients.REFUSED.items():
+    for name, (why, do) in known.REFUSED.items():
         yield f"- `{name}`: {why}. Instead: {do}."
     yield ""
 

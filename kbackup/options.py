@@ -1,30 +1,30 @@
-"""One option of a plugin: name, type, default, check and help, declared once.
+"""One property: name, type, default, check and help, declared once.
 
 From a declaration follow the property in files (``parquet.codec``), the environment variable
 (``KBACKUP_PARQUET_CODEC``), the command-line option (``--parquet-codec``), the reference page and
-the check.  The functions below make one of each type::
+the check.  The functions below make one of each type, for the tool's own settings
+(`kbackup.config.settings`) and for the options of plugins alike::
 
     CODEC = words("parquet.codec", "Compression inside Parquet files.", ("none", "zstd"), "zstd")
     OPTIONS = (CODEC,)
 
-and the plugin reads it from the mapping it is given: ``CODEC.of(options)``.
+A plugin reads it from the mapping it is given: ``CODEC.of(options)``.  `kbackup.plugins` says how a
+package announces its declarations.
 
-`kbackup.plugins` says how a package announces its declarations.
-
-A plugin declares them among its options, so that a file that relies on one is refused (exit 2)
-instead of being carried out differently::
+What a plugin cannot do, it declares among its options, so that a file that relies on it is refused
+(exit 2) instead of being carried out differently::
 
     INDENT = Unsupported("json.indent.output", true, "it spreads JSON over lines, and ...")
     OPTIONS = (CODEC, INDENT)
 
 Only values that would change what is written or read are refused; the others are accepted without
-effect.  The functions below recognize such values.
+effect.  The last functions here recognize such values.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import urlsplit
 
 from kbackup.errors import ConfigurationError
@@ -47,6 +47,17 @@ def read_boolean(value: object) -> bool:
     if answer is None:
         raise ValueError("expected true or false")
     return answer
+
+
+def read_switch(value: object) -> bool:
+    """Return true or false, of these words or of ``1``, ``yes``, ``on`` and their opposites.
+
+    Raises:
+        ValueError: If it is none of them.
+    """
+    known = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": False, "": False}
+    answer = known.get(str(value).strip().lower())
+    return read_boolean(value) if answer is None else answer
 
 
 def read_integer(value: object) -> int:
@@ -103,6 +114,8 @@ def names_host(url: str) -> bool:
 
 T = TypeVar("T")
 
+Commands = Literal["sink", "restore", "both"] | frozenset[str]
+
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
@@ -121,7 +134,9 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option(Generic[T]):
-    """One option, as its plugin declares it.
+    """One property, as it is declared.
+
+    As an attribute of a class of settings it is the value that its instance was given.
 
     Attributes:
         name: The property, such as ``partition.field.name``.  A converter's stands without its
@@ -133,7 +148,7 @@ class Option(Generic[T]):
         read: Turns text, or a value of its type, into the value.  Its ``ValueError`` says what
             was expected.
         commands: Which side uses it: "sink", "restore" (with all commands that read a backup),
-            or "both".
+            or "both"; for the tool's own, the commands themselves.
         choices: The words it may be; empty where any value of its type will do.
         example: A value for the reference.
         is_required: A run that uses the plugin needs it.
@@ -143,6 +158,11 @@ class Option(Generic[T]):
         aliases: Other names that files may use.
         mistaken: Wrong names that people have used: a warning about one suggests this option.
         short: Other spellings of the command-line option, such as ``--region``.
+        off: The command-line option that turns it off, such as ``--once`` for ``--follow``.
+        is_option: Has a command-line option, unless it is a secret.
+        is_property: May be set in a file; options about output may not.
+        is_repeated: The command-line option may be given several times.
+        is_count: The command-line option counts, as ``-vv`` does.
         is_place: A store's only: after ``NAME://``, the store's name, the value is the URL of a
             backup, so that ``store.url`` need not be given.
         is_literal: Dollar signs and brackets have a meaning in its values: nothing in them is a
@@ -161,7 +181,7 @@ class Option(Generic[T]):
     type: str
     default: T
     read: Callable[[Any], T] = field(repr=False)
-    commands: Literal["sink", "restore", "both"] = "both"
+    commands: Commands = "both"
     choices: tuple[str, ...] = ()
     example: str = ""
     is_required: bool = False
@@ -169,6 +189,11 @@ class Option(Generic[T]):
     aliases: tuple[str, ...] = ()
     mistaken: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
+    off: str | None = None
+    is_option: bool = True
+    is_property: bool = True
+    is_repeated: bool = False
+    is_count: bool = False
     is_place: bool = False
     is_literal: bool = False
     for_values: T | None = None
@@ -176,6 +201,23 @@ class Option(Generic[T]):
     needs: tuple[str, ...] = ()
     ignored_without: str = ""
     suspicions: tuple[Suspicion, ...] = ()
+
+    @property
+    def attribute(self) -> str:
+        """The attribute of `kbackup.config.Settings` that holds its value."""
+        return re.sub(r"\W", "_", self.name)
+
+    @overload
+    def __get__(self, instance: None, owner: object) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: object) -> T: ...
+
+    def __get__(self, instance: object | None, owner: object) -> Self | T:
+        """Return the declaration itself, of a class; an instance holds the value."""
+        if instance is None:
+            return self
+        raise AttributeError(f"{owner} holds no value of {self.name}")
 
     def of(self, given: Mapping[str, Any]) -> T:
         """Return the value in *given*, the default where it is absent.
@@ -203,13 +245,18 @@ class Option(Generic[T]):
 class More(TypedDict, total=False):
     """What every function below takes as well: see `Option`."""
 
-    commands: Literal["sink", "restore", "both"]
+    commands: Commands
     example: str
     is_required: bool
     is_secret: bool
     aliases: tuple[str, ...]
     mistaken: tuple[str, ...]
     short: tuple[str, ...]
+    off: str
+    is_option: bool
+    is_property: bool
+    is_repeated: bool
+    is_count: bool
     is_place: bool
     is_literal: bool
     must_fit: bool
@@ -326,6 +373,23 @@ def integer(
     return Option(name=name, help=help, type="integer", default=default, read=read, **more)
 
 
+def optional_integer(
+    name: str,
+    help: str,  # noqa: A002
+    *,
+    ge: int | None = None,
+    le: int | None = None,
+    **more: Unpack[More],
+) -> Option[int | None]:
+    """Declare a whole number that may be absent."""
+    read_number = integer(name, help, 0, ge=ge, le=le).read
+
+    def read(value: object) -> int | None:
+        return None if value is None or not str(value).strip() else read_number(value)
+
+    return Option(name=name, help=help, type="integer", default=None, read=read, **more)
+
+
 def boolean(
     name: str,
     help: str,  # noqa: A002
@@ -334,6 +398,28 @@ def boolean(
 ) -> Option[bool]:
     """Declare true or false, in any case, as Kafka's ``ConfigDef`` reads them."""
     return Option(name=name, help=help, type="boolean", default=default, read=read_boolean, **more)
+
+
+def switch(
+    name: str,
+    help: str,  # noqa: A002
+    default: bool,
+    **more: Unpack[More],
+) -> Option[bool]:
+    """Declare a flag of the command line; as a variable it may be ``1``, ``yes`` or ``on`` too."""
+    return Option(name=name, help=help, type="switch", default=default, read=read_switch, **more)
+
+
+def parsed(
+    name: str,
+    help: str,  # noqa: A002
+    type: str,  # noqa: A002
+    default: Any,
+    read: Callable[[Any], T],
+    **more: Unpack[More],
+) -> Option[T]:
+    """Declare a value of another type, by what reads it."""
+    return Option(name=name, help=help, type=type, default=default, read=read, **more)
 
 
 def duration(
@@ -401,15 +487,14 @@ class Unsupported:
         applies: Whether a value, without surrounding blanks, asks for what the plugin cannot do.
         why: What the property would do, and what the plugin does instead.
         do: What to do about it.
-        commands: Which side would use it: "sink", "restore" (with all commands that read a
-            backup), or "both".
+        commands: Which side would use it: see `Option`.
     """
 
     name: str
     applies: Callable[[str], bool] = field(repr=False)
     why: str
     do: str = "remove it"
-    commands: Literal["sink", "restore", "both"] = "both"
+    commands: Commands = "both"
 
 
 def given(text: str) -> bool:

@@ -32,13 +32,15 @@ property, the variable, the command-line option, the documentation and the check
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, Unsupported
+
+D = TypeVar("D")
 
 SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
@@ -87,76 +89,54 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """An option, and who declares it.
+class Declared(Generic[D]):
+    """What plugins declare, and which.
 
     Attributes:
         seam: The seam of its plugins.
-        plugins: Their names, sorted; several where they share it.
+        plugins: Their names, built-in ones first; several where they share it.
         option: The declaration.
         is_built_in: Whether kbackup's own package declares it.
     """
 
     seam: str
     plugins: tuple[str, ...]
-    option: Option[Any]
+    option: D
     is_built_in: bool
 
 
+def declared() -> tuple[Declared[Option[Any]], ...]:
+    """Return the options of all installed plugins, in the order of their seams and plugins."""
+    return tuple(each for each in _declared() if isinstance(each.option, Option))
+
+
+def refused() -> tuple[Declared[Unsupported], ...]:
+    """Return what all installed plugins declare as unsupported."""
+    return tuple(each for each in _declared() if isinstance(each.option, Unsupported))
+
+
 @cache
-def declared() -> tuple[Declared, ...]:
-    """Return the options of all installed plugins, in the order of their seams and plugins.
+def _declared() -> tuple[Declared[Any], ...]:
+    """Return all declarations, those that plugins share once.
 
     Of a module that cannot be imported there are none: whoever chooses its plugin learns why
     from `options`.
     """
-    found: dict[tuple[str, str], Declared] = {}
+    found: dict[tuple[str, str | Unsupported], Declared[Any]] = {}
     for seam in SEAMS:
         for name in sorted(_points(seam), key=lambda name: (not _is_built_in(seam, name), name)):
-            try:
-                mine = options(seam, name)
-            except ConfigurationError:
-                continue
-            for option in mine:
-                at = (seam, option.name)
-                others = found[at].plugins if at in found else ()
-                first = found[at].option if at in found else option
-                if first == option:
-                    is_built_in = _is_built_in(seam, (*others, name)[0])
-                    found[at] = Declared(seam, (*others, name), option, is_built_in)
-    return tuple(found.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A property that is not supported, and who declares it; see `Declared`."""
-
-    seam: str
-    plugins: tuple[str, ...]
-    property: Unsupported
-    is_built_in: bool
-
-
-@cache
-def refused() -> tuple[Refused, ...]:
-    """Return what all installed plugins declare as unsupported, those that share it together.
-
-    As with `declared`, a module that cannot be imported declares nothing.
-    """
-    found: dict[tuple[str, Unsupported], tuple[str, ...]] = {}
-    for seam in SEAMS:
-        for name in sorted(_points(seam)):
             try:
                 mine = _declarations(seam, name)
             except ConfigurationError:
                 continue
             for each in mine:
-                if isinstance(each, Unsupported):
-                    found[seam, each] = (*found.get((seam, each), ()), name)
-    return tuple(
-        Refused(seam, names, each, any(_is_built_in(seam, name) for name in names))
-        for (seam, each), names in found.items()
-    )
+                at = (seam, each.name if isinstance(each, Option) else each)
+                other = found.get(at)
+                if other is None:
+                    found[at] = Declared(seam, (name,), each, _is_built_in(seam, name))
+                elif other.option == each:  # an option that differs is reported to who chooses it
+                    found[at] = replace(other, plugins=(*other.plugins, name))
+    return tuple(found.values())
 
 
 def options(seam: str, name: str) -> tuple[Option[Any], ...]:

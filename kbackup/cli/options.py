@@ -238,7 +238,7 @@ def seconds(option: str, text: str) -> float:
         raise ConfigurationError(f"{option} {text} is not a duration", str(error)) from error
 
 
-_SWITCHES: Final = frozenset({"json_", "quiet", "summary_file", "log_file"})
+_SWITCHES: Final = frozenset({"json", "quiet", "summary_file", "log_file"})
 """The output options, readable even if the rest of the line makes no sense."""
 
 _RANGE: Final = re.compile(r"is not in the range x>=(\d+)")

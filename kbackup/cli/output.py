@@ -2,7 +2,7 @@
 
 A command tells events as they happen and finishes with a summary::
 
-    output = choose("sink", json=settings.json_, quiet=settings.quiet)
+    output = choose("sink", json=settings.json, quiet=settings.quiet)
     with output:
         summary = run(..., tell=output.tell)
     output.finish(summary)

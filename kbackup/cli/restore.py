@@ -204,7 +204,7 @@ def peek_command(
             key=None if key is None else os.fsencode(key),
             known=known,
         )
-        _print(records, None if settings.json_ else template or _TEMPLATE)
+        _print(records, None if settings.json else template or _TEMPLATE)
         return at.summary.finish()
 
     run("peek", "restore peek", parameters, work)
@@ -337,7 +337,7 @@ def topics_command(
             only_format=at.only_format,
             deep=deep,
             has_map=has_map or page is not None,
-            has_directories=session.settings.json_,
+            has_directories=session.settings.json,
             has_schemas=has_schemas,
             as_of_ms=as_of_ms,
             known=known,
@@ -360,7 +360,7 @@ def topics_command(
 
 
 def _moment(option: str, text: str) -> int:
-    from kbackup.config.parsing import moment  # noqa: PLC0415
+    from kbackup.config.property import moment  # noqa: PLC0415
 
     try:
         return moment(text)
@@ -424,7 +424,7 @@ def query_command(sql: str, form: str, output_file: Path | None, **parameters: A
     """
 
     def work(session: Session) -> Event:
-        return _query(session, sql, "json" if session.settings.json_ else form, output_file)
+        return _query(session, sql, "json" if session.settings.json else form, output_file)
 
     run("query", "restore query", parameters, work)
 

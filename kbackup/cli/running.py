@@ -123,13 +123,13 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
     settings = loaded.settings
     shown = output.choose(
         words,
-        json=settings.json_,
+        json=settings.json,
         quiet=settings.quiet,
         verbose=settings.verbose,
         debug=settings.debug,
         no_progress=settings.no_progress,
         progress_seconds=settings.progress_seconds,
-        log_format=settings.log_format,
+        log_format="json" if settings.log_format == "json" else "text",
         log_file=settings.log_file,
         summary_file=settings.summary_file,
         secrets=secrets(loaded),
@@ -208,13 +208,13 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
     try:
         told = _load_printing(parameters).settings
         shown = output.choose(
-            words, json=told.json_, quiet=told.quiet, no_progress=True, log_file=told.log_file,
+            words, json=told.json, quiet=told.quiet, no_progress=True, log_file=told.log_file,
             summary_file=told.summary_file,
         )  # fmt: skip
     except KbackupError:  # that is the error, or a part of it
         given = options.given(parameters)
         shown = output.choose(
-            words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")), no_progress=True
+            words, json=bool(given.get("json")), quiet=bool(given.get("quiet")), no_progress=True
         )
     with suppress(KbackupError), shown:
         pass

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.issues import ConfigIssue, Value, error, warning
-from kbackup.config.parsing import names_store
-from kbackup.config.property import READING, SINK, STATUS
+from kbackup.config.property import READING, SINK, STATUS, names_store
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
 from kbackup.java import joda
@@ -66,9 +65,7 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
     if name in _OWN:
         return (_OWN[name],) if commands & SINK else ()
     found = BY_NAME.get(name)
-    if found is None or found.option is None or not found.commands & commands:
-        return ()
-    return found.option.suspicions
+    return () if found is None or not found.commands & commands else found.suspicions
 
 
 def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:

@@ -1,19 +1,150 @@
-"""All known names: ours, the connectors', Kafka's; and the nearest one to an unknown name.
+"""Names that kbackup does not declare: refused, without effect, or passed on to Kafka's clients.
+
+`nearest` says what an unknown name was probably meant to be.  ``security.protocol``, ``sasl.*``,
+``ssl.*`` and ``kafka.*`` apply to every client; ``consumer.override.*``, ``producer.override.*``
+and ``admin.override.*`` apply to one and take precedence.  Most names of Kafka's Java clients are
+those of librdkafka too; the others are here.  What plugins do not support, they declare
+themselves: see `kbackup.options`.
 
 Sources: kafka-connect-storage-cloud 87eb7d39, ``S3SinkConnectorConfig``;
 kafka-connect-storage-common 9bb1f372; what the source connector's plugin reports about itself;
-``org.apache.kafka.connect.runtime``.
+``org.apache.kafka.connect.runtime``; librdkafka 2.16 CONFIGURATION.md; ``ConsumerConfig``,
+``ProducerConfig``, ``SslConfigs`` and ``SaslConfigs`` of kafka 3.9.
 """
 
 import difflib
 import re
-from functools import cache
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Final, NamedTuple
 
-from kbackup.config.issues import REFUSALS
-from kbackup.config.property import variable
+from kbackup import plugins
+from kbackup.config.issues import ConfigIssue, Value, error
+from kbackup.config.property import PREFIXES, READING, RUNS, SINK, of_side, variable
 from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
 from kbackup.config.transforms import is_transform
+from kbackup.errors import ConfigurationError
+from kbackup.options import Unsupported, given, other_than
+
+_BOTH: Final = SINK | READING
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedProperty(Unsupported):
+    """A property that is refused, in its place.
+
+    Attributes:
+        commands: The commands that use the property.
+        reads_others: Whether the other properties let it have its effect.
+        is_built_in: Whether it comes with kbackup.
+    """
+
+    commands: frozenset[str] = _BOTH
+    reads_others: Callable[[Mapping[str, str]], bool] = lambda _: True
+    is_built_in: bool = True
+
+
+_ROWS: Final = (
+    RefusedProperty(
+        "file.discovery.starting.timestamp",
+        other_than("0", ""),
+        "it would leave objects out by when they were stored, and this version restores all",
+        "remove it, and choose records with --from-time or --from-offset",
+        READING,
+    ),
+    RefusedProperty(
+        "filename.regex",
+        other_than(r"(.+)\+(\d+)\+.+$", ""),
+        "names are parsed by directory.delim and file.delim",
+        "set file.delim, and remove it",
+        READING,
+    ),
+    RefusedProperty(
+        "kafka.api.key",
+        given,
+        "only a managed connector has such a key",
+        "set security.protocol=SASL_SSL, sasl.mechanism=PLAIN, sasl.username and sasl.password",
+    ),
+    RefusedProperty(
+        "kafka.api.secret",
+        given,
+        "only a managed connector has such a secret",
+        "set sasl.password",
+    ),
+)
+
+_COMMANDS: Final = {"converters": RUNS}
+"""The commands that refuse what a plugin does not support, by seam; the others: all."""
+
+_CHOOSE: Final = {
+    "formats": "format.class",
+    "partitioners": "partitioner.class",
+    "extractors": "timestamp.extractor",
+    "stores": "store.url",
+}
+"""The property that names a seam's plugin; a converter's is the prefix of its own."""
+
+
+def _of_plugins() -> Iterator[RefusedProperty]:
+    """Yield a row for each property that an installed plugin declares as unsupported."""
+    for found in plugins.refused():
+        one = found.option
+        commands = of_side(_COMMANDS.get(found.seam, _BOTH), one.commands)
+        for prefix in PREFIXES.get(found.seam, ("",)):
+            chooses = _CHOOSE.get(found.seam, prefix.removesuffix("."))
+            yield RefusedProperty(
+                prefix + one.name,
+                one.applies,
+                one.why,
+                one.do,
+                commands,
+                partial(_is_chosen, found, chooses),
+                found.is_built_in,
+            )
+
+
+def _is_chosen(
+    found: plugins.Declared[Unsupported], chooses: str, given: Mapping[str, str]
+) -> bool:
+    """Whether the property has its effect: no other plugin is named."""
+    named = given.get(chooses) or BY_NAME[chooses].default
+    if not named or (found.seam == "formats" and found.option.commands == "restore"):
+        return True  # a worker's converter; and the objects themselves say what reads them
+    if found.seam == "stores":
+        return named.partition("://")[0] in found.plugins
+    try:
+        return plugins.by_class_name(found.seam, named) in found.plugins
+    except ConfigurationError:
+        return False  # refused by its own name
+
+
+def _stores_headers(given: Mapping[str, str]) -> bool:
+    return given.get("store.kafka.headers", "").lower() == "true"
+
+
+def _other_header_text(text: str) -> bool:
+    return text.rpartition(".")[2] not in ("", "StringConverter")
+
+
+_HEADERS: Final = RefusedProperty(
+    "header.converter",
+    _other_header_text,
+    "files of headers hold the values' text as it is, as with StringConverter; "
+    "SimpleHeaderConverter parses the text and writes it anew, 1.50 as 1.5 and 007 as 7, others "
+    "write base64 or JSON",
+    "set it to org.apache.kafka.connect.storage.StringConverter, or store.kafka.headers=false",
+    SINK,
+    _stores_headers,
+)
+
+REFUSALS: Final = (*_ROWS, _HEADERS, *_of_plugins())
+
+
+def refusals_of(name: str) -> tuple[RefusedProperty, ...]:
+    """Return the rows for property *name*, one for each reason."""
+    return tuple(refusal for refusal in REFUSALS if refusal.name == name)
+
 
 NO_EFFECT: Final = frozenset(
     """
@@ -64,11 +195,7 @@ FROM_LIFE: Final = {
     "rotate.scheduled.interval.ms": "rotate.schedule.interval.ms",
     "schemas.enable": "value.converter.schemas.enable",
     "format": "format.class",
-    **{
-        mistake: found.name
-        for found in PROPERTIES
-        for mistake in (() if found.option is None else found.option.mistaken)
-    },
+    **{mistake: found.name for found in PROPERTIES for mistake in found.mistaken},
 }
 """Names that people have used, to the ones that they meant."""
 
@@ -127,3 +254,172 @@ def nearest_variable(text: str) -> tuple[str, str]:
     """Return why the variable *text* has no effect and what to do."""
     found = difflib.get_close_matches(text[:_SUGGESTIONS_MAX], _by_variable(), 1, 0.0)
     return "no such variable; it has no effect", f"the nearest known one is {found[0]}"
+
+
+CLIENTS: Final = ("consumer", "producer", "admin")
+
+RENAMED: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "max.request.size": "message.max.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+    "sasl.mechanism": "sasl.mechanisms",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+"""The same thing under another name."""
+
+WITHOUT_EFFECT: Final = frozenset(
+    """
+    max.poll.records default.api.timeout.ms max.block.ms buffer.memory interceptor.classes
+    key.deserializer value.deserializer key.serializer value.serializer partitioner.class
+    exclude.internal.topics metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms auto.include.jmx.reporter ssl.protocol ssl.enabled.protocols
+    ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm
+    ssl.secure.random.implementation ssl.engine.factory.class sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+    sasl.login.refresh.window.jitter partition.assignment.strategy client.dns.lookup
+    """.split()  # noqa: SIM905 - words read better so
+)
+"""Settings of the Java clients' internals."""
+
+OWNED: Final = frozenset(
+    """
+    enable.auto.commit enable.auto.offset.store enable.partition.eof group.instance.id
+    transactional.id enable.idempotence acks isolation.level check.crcs plugin.library.paths
+    error_cb stats_cb throttle_cb oauth_cb on_delivery delivery.report.only.error
+    """.split()  # noqa: SIM905 - words read better so
+)
+"""Properties that kbackup's promises depend on; only kbackup sets them."""
+
+_PEM: Final = "librdkafka reads PEM files, not Java key stores"
+REFUSED: Final = {
+    "ssl.truststore.location": (
+        _PEM,
+        "keytool -exportcert -rfc -keystore FILE -alias ALIAS > ca.pem; ssl.ca.location=ca.pem",
+    ),
+    "ssl.truststore.password": (_PEM, "a PEM file has none: remove it and set ssl.ca.location"),
+    "ssl.truststore.type": (_PEM, "remove it, set ssl.ca.location"),
+    "ssl.keystore.type": (
+        "librdkafka reads PKCS#12 and PEM",
+        "keytool -importkeystore -deststoretype pkcs12, then ssl.keystore.location",
+    ),
+    "sasl.client.callback.handler.class": ("a Java class cannot be loaded", "remove it"),
+    "sasl.login.callback.handler.class": ("a Java class cannot be loaded", "remove it"),
+    "sasl.login.class": ("a Java class cannot be loaded", "remove it"),
+    "security.providers": ("a Java class cannot be loaded", "remove it"),
+}
+"""What librdkafka spells so differently that the operator must act."""
+_HARMLESS: Final = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM",)}
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_JAAS_OPTION: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))")
+_LOGIN_MODULE: Final = re.compile(r"\s*([\w.]+)\s+(?:required|requisite|sufficient|optional)\b")
+
+
+class ClientProperties(NamedTuple):
+    """Properties of librdkafka for each client, and names that have no effect."""
+
+    properties: dict[str, dict[str, str]]
+    issues: list[ConfigIssue]
+    without_effect: list[str]
+
+
+_OURS: Final = ("kafka.client", "kafka.timeout")
+"""kbackup's own properties that begin like a client's."""
+
+
+def is_client_property(name: str) -> bool:
+    """Whether *name* is passed on to Kafka's clients."""
+    return name == "security.protocol" or (name.startswith(CLIENT_PREFIXES) and name not in _OURS)
+
+
+def translate(given: Mapping[str, Value]) -> ClientProperties:
+    """Return the properties for librdkafka.
+
+    Args:
+        given: The properties for which `is_client_property` holds.
+    """
+    found = ClientProperties({client: {} for client in CLIENTS}, [], [])
+    for name, value in sorted(given.items(), key=lambda item: (_rank(item[0]), item[0])):
+        java, clients = _target(name)
+        try:
+            for theirs, text in _translated(java, value):
+                for client in clients:
+                    found.properties[client][theirs] = text
+        except ConfigurationError as problem:
+            found.issues.append(error("kafka_client", name, value, problem.why, problem.do))
+        else:
+            if java in WITHOUT_EFFECT:
+                found.without_effect.append(name)
+    return found
+
+
+def _rank(name: str) -> int:
+    """Rank plain names before ``kafka.`` and that before a single client's; the last counts."""
+    return 2 if ".override." in name else int(name.startswith("kafka."))
+
+
+def _target(name: str) -> tuple[str, tuple[str, ...]]:
+    for client in CLIENTS:
+        prefix = f"{client}.override."
+        if name.startswith(prefix):
+            return name.removeprefix(prefix), (client,)
+    return name.removeprefix("kafka."), CLIENTS
+
+
+def _translated(java: str, value: Value) -> Iterator[tuple[str, str]]:
+    text = value.text
+    if not text and java != "ssl.endpoint.identification.algorithm":
+        return
+    if java in REFUSED and text not in _HARMLESS.get(java, ()):
+        why, do = REFUSED[java]
+        raise ConfigurationError(java, why, do)
+    if java in OWNED:
+        raise ConfigurationError(
+            java, "kbackup sets it itself; its guarantees depend on it", "remove it"
+        )
+    if java in ("sasl.mechanism", "sasl.mechanisms"):
+        yield "sasl.mechanisms", _one_of(MECHANISMS, text)
+    elif java == "security.protocol":
+        yield java, _one_of(PROTOCOLS, text)
+    elif java == "sasl.jaas.config":
+        yield from _jaas(text)
+    elif java == "ssl.endpoint.identification.algorithm":
+        yield java, text or "none"
+    elif java not in WITHOUT_EFFECT and java not in REFUSED:
+        yield RENAMED.get(java, java), text
+
+
+def _one_of(words: tuple[str, ...], text: str) -> str:
+    if text.upper() not in words:
+        raise ConfigurationError(text, f"expected one of {', '.join(words)}", "correct it")
+    return text.upper()
+
+
+def _jaas(text: str) -> Iterator[tuple[str, str]]:
+    """Extract user and password from a ``sasl.jaas.config`` for PLAIN or SCRAM."""
+    module = _LOGIN_MODULE.match(text)
+    simple = module[1].rpartition(".")[2] if module is not None else ""
+    if simple not in ("PlainLoginModule", "ScramLoginModule"):
+        raise ConfigurationError(
+            "sasl.jaas.config",
+            "only PlainLoginModule and ScramLoginModule are supported",
+            "use librdkafka's properties, such as sasl.kerberos.principal and sasl.kerberos.keytab",
+        )
+    options = {
+        match[1]: match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2])
+        for match in _JAAS_OPTION.finditer(text)
+    }
+    if not {"username", "password"} <= options.keys():
+        raise ConfigurationError(
+            "sasl.jaas.config",
+            "it has no username and password",
+            "or set sasl.username, sasl.password",
+        )
+    yield "sasl.username", options["username"]
+    yield "sasl.password", options["password"]

@@ -1,36 +1,33 @@
-"""Judge what was given, and turn it into `Settings`, errors and warnings."""
+"""Check what was given, and turn it into `Settings`, errors and warnings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import ValidationError
-
 from kbackup import plugins
-from kbackup.config import checks, clients, known, plugin_options, selection, sources, transforms
+from kbackup.config import checks, known, selection, sources, transforms
 from kbackup.config.issues import (
     DEFAULT,
     ConfigIssue,
     Origin,
-    RefusedProperty,
     Value,
     error,
     masked,
-    refusals_of,
     short,
     to_error,
     warning,
 )
+from kbackup.config.known import RefusedProperty, refusals_of
 from kbackup.config.layout import CONNECTORS_EXTRACTOR
-from kbackup.config.parsing import names_store
-from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS
+from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS, names_store
 from kbackup.config.selection import NamedPlugins
-from kbackup.config.settings import BY_NAME, PLACES, PROPERTIES, Settings, by_attribute, shown_value
+from kbackup.config.settings import BY_NAME, OWN, PLACES, PROPERTIES, Settings, shown_value
 from kbackup.naming.renaming import Rename, rename
 from kbackup.options import read_names
 from kbackup.plugins import Step
 
+_OWN_NAMES: Final = frozenset(found.name for found in OWN)
 _NEAREST_MAX: Final = 50
 """The most unknown names for which the nearest name is looked up: each costs milliseconds."""
 _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
@@ -70,11 +67,11 @@ def _connector(given: Mapping[str, Value]) -> str | None:
 
 
 class ConfigValidator:
-    """One configuration while it is being judged.
+    """One configuration while it is checked.
 
     Attributes:
         given: What was given, by property.
-        doubts: What was found so far.
+        issues: What was found so far.
         used: Names that become settings.
 
     Args:
@@ -87,21 +84,21 @@ class ConfigValidator:
         self.command = command
         self.connector = _connector(self.given)
         self.sides = _sides(command, self.connector)
-        self.doubts = list(merged.doubts)
+        self.issues = list(merged.issues)
         self.used: list[str] = []
         self.without_effect: list[str] = []
         self.is_complete = merged.is_complete
 
-    def judge(self) -> Settings:
-        """Return the settings; `doubts` holds their errors and warnings."""
-        self.doubts += checks.blanks(self.given)
-        bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
+    def validate(self) -> Settings:
+        """Return the settings; `issues` holds their errors and warnings."""
+        self.issues += checks.blanks(self.given)
+        bad = {issue.name for issue in self.issues if issue.level == "error"}
         self._sort(bad)
         self._excuse()
-        unreadable = list(plugin_options.check(self.used, self.given))
-        self.doubts += unreadable
-        bad |= {doubt.name for doubt in unreadable}
-        usable = plugin_options.usable(self.used, self.given, bad)
+        unreadable = list(selection.refused_values(self.used, self.given))
+        self.issues += unreadable
+        bad |= {issue.name for issue in unreadable}
+        usable = selection.usable(self.used, self.given, bad)
         writes = "sink" in self.sides
         named = self.given.get("connector.class")
         found = selection.resolve_plugins(
@@ -110,37 +107,37 @@ class ConfigValidator:
             converts=not self.sides.isdisjoint(CONVERTING),
             connector=None if named is None else named.text,
         )
-        self._take(found.doubts, found.without_effect)
+        self._take(found.issues, found.without_effect)
         values: dict[str, Any] = {
             BY_NAME[name].attribute: value.value
             for name, value in usable.items()
-            if name in BY_NAME and BY_NAME[name].option is None and name not in found.without_effect
+            if name in _OWN_NAMES and name not in found.without_effect
         }
         self._derive(values, usable, found)
         for attribute, default in found.defaults.items():
             values.setdefault(attribute, default)
         if self.is_complete:
-            is_known = "format.class" not in {*self.given} & {doubt.name for doubt in self.doubts}
+            is_known = "format.class" not in {*self.given} & {issue.name for issue in self.issues}
             self._requirements(
                 cuts_by_number=is_known and found.view == "value" and not found.defaults
             )
         if writes:  # before a partitioner is tried, which would refuse a time zone once more
-            self.doubts += checks.zones_of(self.given)
+            self.issues += checks.zones_of(self.given)
         options = self._options(values | found.found, usable)
-        self.doubts += checks.suspicions(self.given, self.sides, self.without_effect)
+        self.issues += checks.suspicions(self.given, self.sides, self.without_effect)
         if self.sides & READING:
             mode = usable.get("mode")
             name = None if mode is None else mode.text
-            self.doubts += checks.generic(self.given, name, holds_records=found.holds_records)
+            self.issues += checks.generic(self.given, name, holds_records=found.holds_records)
         if "restore" in self.sides:
-            self.doubts += checks.parse_errors(self.given)
+            self.issues += checks.parse_errors(self.given)
         if "sink" in self.sides:
-            self.doubts += checks.dead_letters(self.given)
-            self.doubts += checks.header_text(self.given)
-        kafka = clients.translate(
-            {name: value for name, value in usable.items() if clients.is_client_property(name)}
+            self.issues += checks.dead_letters(self.given)
+            self.issues += checks.header_text(self.given)
+        kafka = known.translate(
+            {name: value for name, value in usable.items() if known.is_client_property(name)}
         )
-        self._take(kafka.doubts, kafka.without_effect)
+        self._take(kafka.issues, kafka.without_effect)
         renames = self._renames(usable)
         steps = self._steps(usable, found)
         self._route_topics(values)
@@ -158,7 +155,7 @@ class ConfigValidator:
         if self.sides.isdisjoint(SETTLING | SINK):
             return ()
         renaming = transforms.renaming_of(usable)
-        self.doubts += renaming.doubts
+        self.issues += renaming.issues
         return renaming.steps
 
     def _route_topics(self, values: dict[str, Any]) -> None:
@@ -188,12 +185,12 @@ class ConfigValidator:
             steps = transforms.steps(usable, transforms.FilesWritten(found.view, has_keys))
         else:
             return ()
-        said = {(doubt.level, doubt.name) for doubt in self.doubts}  # by `_renames`
-        self.doubts += [one for one in steps.doubts if (one.level, one.name) not in said]
+        said = {(issue.level, issue.name) for issue in self.issues}  # by `_renames`
+        self.issues += [one for one in steps.issues if (one.level, one.name) not in said]
         return steps.steps
 
-    def _take(self, doubts: Iterable[ConfigIssue], without_effect: Iterable[str]) -> None:
-        self.doubts += doubts
+    def _take(self, issues: Iterable[ConfigIssue], without_effect: Iterable[str]) -> None:
+        self.issues += issues
         self.without_effect += without_effect
 
     def _sort(self, bad: set[str]) -> None:
@@ -203,7 +200,7 @@ class ConfigValidator:
             rows = refusals_of(name)
             refusal = next((row for row in rows if self._is_refused(row, name, value, bad)), None)
             if refusal is not None:
-                self.doubts.append(error("unsupported", name, value, refusal.why, refusal.do))
+                self.issues.append(error("unsupported", name, value, refusal.why, refusal.do))
                 bad.add(name)
             elif self._is_used(name, value):
                 self.used.append(name)
@@ -216,7 +213,7 @@ class ConfigValidator:
                     why, do = known.nearest(name)
                 what = f"{short(name)} ({value.origin})"
                 origin = str(value.origin)
-                self.doubts.append(
+                self.issues.append(
                     ConfigIssue("warning", "unknown_name", name, origin, what, why, do)
                 )
 
@@ -236,24 +233,24 @@ class ConfigValidator:
             return bool(found.commands & self.sides) or not found.is_property
         if transforms.is_transform(name):
             return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
-        return clients.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
+        return known.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
 
     def _options(self, settings: dict[str, Any], usable: Mapping[str, Value]) -> dict[str, Any]:
         """Return what was given for the options of the chosen plugins; note what has no effect."""
         reads = self.sides != SINK
-        idle = set(plugin_options.idle(self.used, settings, reads=reads))
+        idle = set(selection.idle(self.used, settings, reads=reads))
         self.without_effect += [name for name in self.used if name in idle]
-        values = plugin_options.values(
+        values = selection.option_values(
             {name: value for name, value in usable.items() if name not in idle}
         )
         if self.is_complete:
-            lacks = list(plugin_options.missing(settings, self.given, self.sides))
-            self.doubts += lacks
-            is_sound = not any(doubt.level == "error" for doubt in self.doubts)
+            lacks = list(selection.missing(settings, self.given, self.sides))
+            self.issues += lacks
+            is_sound = not any(issue.level == "error" for issue in self.issues)
             if is_sound and "sink" in self.sides:
-                self.doubts += plugin_options.unusable(settings, values)
+                self.issues += selection.unusable(settings, values)
             if is_sound and reads:
-                self.doubts += plugin_options.unreadable(values)
+                self.issues += selection.unreadable(values)
         return values
 
     def _derive(
@@ -270,7 +267,7 @@ class ConfigValidator:
             elif interval.text.isdecimal() and self._is_timeless(usable, found):
                 why = "the default partitioner uses no time: ignored, as in the connector"
                 do = "set rotate.bytes, or full records, or remove it"
-                self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
+                self.issues.append(warning("ignored", "rotate.interval.ms", interval, why, do))
                 values["rotate_interval_ms"] = -1
         schedule = usable.get("rotate.schedule.interval.ms")
         if schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
@@ -288,7 +285,7 @@ class ConfigValidator:
             why = f"not given, so the connector's {CONNECTORS_EXTRACTOR} applies: directories show "
             why += "when a record was backed up"
             do = "set timestamp.extractor=Record to file by the records' own time"
-            self.doubts.append(warning("assumed", "timestamp.extractor", None, why, do))
+            self.issues.append(warning("assumed", "timestamp.extractor", None, why, do))
         values.setdefault("rotate_file_on_partition_change", True)
 
     def _is_timeless(self, usable: Mapping[str, Value], found: NamedPlugins) -> bool:
@@ -319,52 +316,49 @@ class ConfigValidator:
             elsewhere = frozenset({"bootstrap.servers"})
             if self.connector is None:
                 elsewhere |= {"topics", *(found.name for found in PLACES)}
-        self.doubts += checks.requirements(
+        self.issues += checks.requirements(
             needed, self.given, cuts_by_number=cuts_by_number, elsewhere=elsewhere
         )
 
     def _excuse(self) -> None:
         """Let placeholders be that nobody filled in, where the value is not read."""
         unread = {*self.without_effect}
-        unread |= {doubt.name for doubt in self.doubts if doubt.code == "unknown_name"}
-        self.doubts = [
-            replace(doubt, level="warning")
-            if doubt.code == "placeholder" and doubt.name in unread
-            else doubt
-            for doubt in self.doubts
+        unread |= {issue.name for issue in self.issues if issue.code == "unknown_name"}
+        self.issues = [
+            replace(issue, level="warning")
+            if issue.code == "placeholder" and issue.name in unread
+            else issue
+            for issue in self.issues
         ]
 
     def _say_without_effect(self) -> None:
         self._excuse()
-        refused = {doubt.name for doubt in self.doubts if doubt.level == "error"}
+        refused = {issue.name for issue in self.issues if issue.level == "error"}
         idle = [name for name in dict.fromkeys(self.without_effect) if name not in refused]
         for belongs in _FAMILIES:
             if any(map(belongs, refused)):
                 idle = [name for name in idle if not belongs(name)]
-        told = {found.name for found in PLACES} & {doubt.name for doubt in self.doubts}
+        told = {found.name for found in PLACES} & {issue.name for issue in self.issues}
         unsaid = [name for name in idle if name not in told]
         if unsaid and self.command in ("sink", "restore", "config"):  # the others are read-only
             names = ", ".join(unsaid)
             why = "accepted, but without effect here"
-            self.doubts.append(ConfigIssue("warning", "no_effect", names, "", names, why))
+            self.issues.append(ConfigIssue("warning", "no_effect", names, "", names, why))
         self.used = [name for name in self.used if name not in idle]
 
     def _settings(self, values: dict[str, Any], **more: Any) -> Settings:
         """Return the settings; each invalid value is replaced by its default and reported."""
-        try:
-            return Settings.model_validate(values | more)
-        except ValidationError as problem:
-            for detail in problem.errors(include_url=False, include_input=False):
-                attribute = str(detail["loc"][0])
-                values.pop(attribute, None)
-                name = by_attribute()[attribute].name
-                why = (
-                    detail["msg"]
-                    .removeprefix("Value error, ")
-                    .replace("Input should be", "expected")
-                )
-                self.doubts.append(error("value", name, self.given.get(name), why, "correct it"))
-            return Settings.model_validate(values | more)
+        for found in OWN:
+            if found.attribute in values:
+                try:
+                    found.read(values[found.attribute])
+                except ValueError as problem:
+                    del values[found.attribute]
+                    value = self.given.get(found.name)
+                    self.issues.append(
+                        error("value", found.name, value, str(problem), "correct it")
+                    )
+        return Settings(**values, **more)
 
 
 Command = Literal[
@@ -439,16 +433,16 @@ def load(
     Raises:
         ConfigurationError: It names every error with its origin; ``place["errors"]`` lists them.
     """
-    judged = ConfigValidator(sources.merge(options, files, environ, extra), command)
-    settings = judged.judge()
-    errors = [doubt for doubt in judged.doubts if doubt.level == "error"]
+    validator = ConfigValidator(sources.merge(options, files, environ, extra), command)
+    settings = validator.validate()
+    errors = [issue for issue in validator.issues if issue.level == "error"]
     if errors:
         raise to_error(errors)
     return Loaded(
         settings,
-        {name: judged.given[name].origin for name in judged.used},
-        tuple(judged.doubts),
-        {name: judged.given[name].text for name in judged.used if name not in BY_NAME},
+        {name: validator.given[name].origin for name in validator.used},
+        tuple(validator.issues),
+        {name: validator.given[name].text for name in validator.used if name not in BY_NAME},
     )
 
 
@@ -459,6 +453,6 @@ def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfigIssue
     an option could supply, such as ``bootstrap.servers``, which no connector's file has, is a
     warning.
     """
-    judged = ConfigValidator(sources.merge({}, files, environ, ()), "config")
-    judged.judge()
-    return sorted(judged.doubts, key=lambda doubt: doubt.level != "error")
+    validator = ConfigValidator(sources.merge({}, files, environ, ()), "config")
+    validator.validate()
+    return sorted(validator.issues, key=lambda issue: issue.level != "error")

@@ -1,19 +1,26 @@
-"""One declaration each: a property, its option, its variable and its documentation.
+"""Properties in their place: who uses each, under which heading, and how text becomes its value.
 
-A group of settings is a `Group` class, and a setting is a field made by `declare`; everything else
-about a property follows from these two.
+`kbackup.options` makes declarations.  Here are the commands that they name, the readers of the
+tool's own types, and `Property`: a declaration with the commands, heading and plugins it belongs
+to.  A reader accepts text as well as the value itself, because the command line passes both; its
+``ValueError`` says what was expected.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final, Literal, get_args, get_origin
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.fields import FieldInfo
-
-from kbackup.config.parsing import Kind
-from kbackup.options import Option
+from kbackup import plugins
+from kbackup.errors import ConfigurationError, IllegalTopicNameError
+from kbackup.java.regex import PatternError, translate
+from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, check_topic, expressions
+from kbackup.naming.expressions import Expression
+from kbackup.naming.name_template import NameTemplate
+from kbackup.naming.places import Place
+from kbackup.options import Commands, Option, names_host, read_integer, read_names
 from kbackup.plugins import Declared
 
 SINK: Final = frozenset({"sink"})
@@ -38,71 +45,23 @@ ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """What a declaration states besides type, default, bounds and help.
+class Property(Option[Any]):
+    """One setting as it appears on the command line, in files and in the documentation.
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
             "query", "thaw", "status", "settle", "prune", "doctor", "config".
-        short: Other spellings of its option, such as ``-k``.
-        off: The option that turns it off, such as ``--once`` for ``--follow``.
-        aliases: Other names that files may use.
-        example: A value for the documentation.
-        is_secret: Never shown, and no option: that would show in ``ps``.
-        is_option: Has an option.
-        is_property: May be set in a file; options about output may not.
-        is_repeated: The option may be given several times.
-        is_count: The option counts, as ``-vv`` does.
-        is_literal: Dollar signs and brackets have a meaning in its values and are not unresolved
-            placeholders.
-    """
-
-    commands: frozenset[str] = frozenset()
-    short: tuple[str, ...] = ()
-    off: str | None = None
-    aliases: tuple[str, ...] = ()
-    example: str = ""
-    is_secret: bool = False
-    is_option: bool = True
-    is_property: bool = True
-    is_repeated: bool = False
-    is_count: bool = False
-    is_literal: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Property(Declaration):
-    """One setting as it appears on the command line, in files and in the documentation.
-
-    Attributes:
-        name: As a property, such as ``flush.size``.
-        attribute: As an attribute of `Settings`, such as ``flush_size``.
-        type: A word for its type, such as ``integer``, ``list`` or ``duration``.
-        default: The value if nothing is given; None if there is none.
-        help: One sentence.
         group: Its heading.
-        choices: The allowed values, empty if any value of its type is allowed.
-        plugins: The seam and the names of the plugins that declare it; empty if it is
-            kbackup's own.
-        option: Their declaration, None if it is kbackup's own.
+        declared: What its plugins declare; None if it is the tool's own.
+        plugins: The seam and the names of the plugins that declare it.
         is_built_in: Whether it comes with kbackup.
     """
 
-    name: str
-    attribute: str
-    type: str
-    default: Any
-    help: str
+    commands: frozenset[str]
     group: str
-    choices: tuple[str, ...] = ()
+    declared: Option[Any] | None = None
     plugins: tuple[tuple[str, str], ...] = ()
-    option: Option[Any] | None = None
     is_built_in: bool = True
-
-    @property
-    def is_place(self) -> bool:
-        """Whether its value locates the backup, without ``store.url``."""
-        return self.option is not None and self.option.is_place
 
     def url(self, value: Any) -> str:
         """Return the URL of the backup whose place is *value*."""
@@ -135,7 +94,7 @@ def variable(name: str) -> str:
     return "KBACKUP_" + name.upper().replace(".", "_")
 
 
-class Group(BaseModel):
+class Group:
     """Settings under one heading.
 
     Attributes:
@@ -143,73 +102,23 @@ class Group(BaseModel):
         commands: The commands that use the group's settings, unless a setting names others.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        defer_build=True,  # saves --help 30 ms
-    )
     title: ClassVar[str]
     commands: ClassVar[frozenset[str]]
 
 
-def declare(
-    default: Any,
-    help_text: str,
-    *,
-    commands: frozenset[str] | None = None,
-    ge: int | None = None,
-    le: int | None = None,
-    min_length: int | None = None,
-    is_secret: bool = False,
-    is_option: bool = True,
-    **more: Any,
-) -> Any:
-    """Return a field of a `Group`; *more* is what `Declaration` takes."""
-    declaration = Declaration(
-        commands=commands or frozenset(),
-        is_secret=is_secret,
-        is_option=is_option and not is_secret,
-        **more,
-    )
-    return Field(
-        default,
-        description=help_text,
-        repr=not (is_secret or more.get("is_repeated")),  # pairs may hold secrets
-        ge=ge,
-        le=le,
-        min_length=min_length,
-        json_schema_extra={"declaration": declaration},  # type: ignore[dict-item]
-    )
-
-
 def properties(group: type[Group]) -> Iterator[Property]:
     """Yield the properties that *group* declares, in its order."""
-    for attribute in group.__annotations__:
-        field = group.model_fields.get(attribute)
-        if field is not None:
-            yield _property(group, attribute, field)
+    for option in vars(group).values():
+        if isinstance(option, Option):
+            commands = of_side(group.commands, option.commands)
+            yield _placed(option, commands=commands, group=group.title)
 
 
-def _property(group: type[Group], attribute: str, field: FieldInfo) -> Property:
-    extra: Any = field.json_schema_extra
-    declaration: Declaration = extra["declaration"]
-    stated = {item.name: getattr(declaration, item.name) for item in fields(declaration)}
-    is_literal = get_origin(field.annotation) is Literal
-    return Property(
-        **stated | {"commands": declaration.commands or group.commands},
-        name=attribute.removesuffix("_").replace("_", "."),
-        attribute=attribute,
-        type=next(item.word for item in field.metadata if isinstance(item, Kind)),
-        default=field.get_default(call_default_factory=True),
-        help=field.description or "",
-        group=group.title,
-        choices=tuple(map(str, get_args(field.annotation))) if is_literal else (),
-    )
+def _placed(option: Option[Any], **place: Any) -> Property:
+    stated = {item.name: getattr(option, item.name) for item in fields(option)}
+    is_option = option.is_option and not option.is_secret  # it would show in `ps`
+    return Property(**stated | {"is_option": is_option} | place)
 
-
-_HEADINGS: Final = {"converters": "Converters"}
-"""Headings of plugins' options, by seam; a store's is its name, the others are under "Layout"."""
 
 _SINK_AND_RESTORE: Final = {
     "formats": ALL - STATUS,
@@ -224,33 +133,250 @@ PREFIXES: Final = {"converters": ("key.converter.", "value.converter.")}
 """Prefixes of the names of plugins' options, by seam."""
 
 
-def of_plugins(declared: Declared) -> Iterator[Property]:
+def of_side(both: frozenset[str], side: Commands) -> frozenset[str]:
+    """Return those of the commands *both* that are of a *side*, as declarations name it."""
+    if isinstance(side, frozenset):
+        return side
+    return {"sink": both & SINK, "restore": both - SINK, "both": both}[side]
+
+
+def of_plugins(declared: Declared[Option[Any]]) -> Iterator[Property]:
     """Yield the properties of an option that plugins declare, one for each prefix of their seam."""
-    option = declared.option
-    both = _SINK_AND_RESTORE[declared.seam]
-    commands = {"sink": both & SINK, "restore": both - SINK, "both": both}[option.commands]
-    for prefix in PREFIXES.get(declared.seam, ("",)):
-        name = prefix + option.name
-        yield Property(
-            commands=commands,
-            short=option.short,
+    option, seam = declared.option, declared.seam
+    headings = {"converters": "Converters", "stores": declared.plugins[0].upper()}
+    for prefix in PREFIXES.get(seam, ("",)):
+        yield _placed(
+            option,
+            name=prefix + option.name,
             aliases=tuple(prefix + alias for alias in option.aliases),
-            example=option.example,
-            is_secret=option.is_secret,
-            is_option=not option.is_secret,
-            is_literal=option.is_literal,
-            name=name,
-            attribute=re.sub(r"\W", "_", name),
-            type=option.type,
-            default=option.default,
-            help=option.help,
-            group=(
-                declared.plugins[0].upper()
-                if declared.seam == "stores"
-                else _HEADINGS.get(declared.seam, "Layout")
-            ),
-            choices=option.choices,
-            plugins=tuple((declared.seam, plugin) for plugin in declared.plugins),
-            option=option,
+            commands=of_side(_SINK_AND_RESTORE[seam], option.commands),
+            group=headings.get(seam, "Layout"),
+            declared=option,
+            plugins=tuple((seam, plugin) for plugin in declared.plugins),
             is_built_in=declared.is_built_in,
         )
+
+
+PARTITIONS_MAX: Final = 200_000
+"""The most partitions that one ``--partitions`` may name: more than a cluster can hold."""
+
+PORT_MAX: Final = 65_535
+
+KAFKA_STRING_MAX: Final = 32_767
+"""The most bytes of a string in Kafka's protocol, whose length is a signed 16-bit number."""
+
+_SERVER: Final = re.compile(
+    r"(?:[A-Za-z_]+://)?"
+    r"(?:(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]@=]+)(?::(\d{1,5}))?"
+    r"|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)",
+    re.ASCII,
+)
+"""``host``, ``host:port``, ``[v6]:port`` or a bare v6 address, perhaps after ``PROTOCOL://``."""
+_NEXT_PAIR: Final = re.compile(r",(?=\s*[\w.-]+=)")
+
+
+def _optional(value: Any) -> Any:
+    """Only blanks means "not set", as for the connectors."""
+    if isinstance(value, str):
+        return value.strip() or None
+    return value
+
+
+def read_limit(value: object) -> int:
+    """Read a number from 1 on, or -1 for the default."""
+    number = read_integer(value)
+    if number == 0 or number < -1:
+        raise ValueError("expected 1 or more, or -1 for the default")
+    if number >= 2**31:
+        raise ValueError(f"expected at most {2**31 - 1}")
+    return number
+
+
+def moment(text: str) -> int:
+    """Return the milliseconds since the epoch of a time in RFC 3339, a date, or a number of them.
+
+    A time without a zone, and a date, which is its midnight, are UTC.
+
+    Raises:
+        ValueError: If the text is none of these.
+    """
+    if re.fullmatch(r"-?\d{12,}", text.strip(), re.ASCII):
+        return int(text)
+    if re.fullmatch(r"-?\d{9,}", text.strip(), re.ASCII):  # of 1970 or 1972 as milliseconds
+        raise ValueError("this looks like seconds; expected milliseconds since 1970, or a date")
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ValueError(
+            "expected a time such as 2026-11-21T02:00:00Z, a date, or milliseconds since 1970"
+        ) from error
+    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def read_moment(value: Any) -> int | None:
+    """Read milliseconds since the epoch: see `moment`."""
+    found = _optional(value)
+    return moment(found) if isinstance(found, str) else found
+
+
+def read_topics(value: object) -> tuple[str, ...]:
+    """Read names that Kafka allows for topics."""
+    names = read_names(value)
+    for name in names:
+        try:
+            check_topic(name)
+        except IllegalTopicNameError as error:
+            raise ValueError(str(error)) from error
+    return names
+
+
+def read_pairs(value: Any) -> dict[str, str]:
+    """Read ``K=V``, repeated, or separated by commas that a further ``K=`` follows."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    parts: Iterable[str] = [value] if isinstance(value, str) else value
+    pairs: dict[str, str] = {}
+    for pair in (piece for part in parts for piece in _NEXT_PAIR.split(part) if piece.strip()):
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise ValueError("expected NAME=VALUE")
+        pairs[name.strip()] = text.strip()
+    return pairs
+
+
+def read_partitions(value: Any) -> tuple[int, ...] | None:
+    """Read ``0,3-5`` as the partitions it names, sorted."""
+    if value is None or isinstance(value, tuple):
+        return value
+    text = str(value)
+    found: set[int] = set()
+    if text.strip() and not read_names(text):
+        raise ValueError("expected partitions such as 0,3-5")
+    for part in read_names(text):
+        match = re.fullmatch(r"(\d{1,10})(?:\s*-\s*(\d{1,10}))?", part, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last > PARTITION_MAX:
+            raise ValueError("expected partitions such as 0,3-5")
+        if len(found) + last - first >= PARTITIONS_MAX:
+            raise ValueError(f"expected at most {PARTITIONS_MAX} partitions")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found)) or None
+
+
+def read_servers(value: Any) -> str | None:
+    """Read a list of brokers as the client reads it; a misspelt one would cost a long lookup."""
+    text: str | None = _optional(value)
+    if text is None:
+        return None
+    servers = read_names(text)
+    matches = [_SERVER.fullmatch(server) for server in servers]
+    if not servers or not all(found and 0 < int(found[1] or 9092) <= PORT_MAX for found in matches):
+        raise ValueError("expected HOST:PORT, separated by commas")
+    return text
+
+
+def read_registry_urls(value: object) -> tuple[str, ...]:
+    """Read the URLs of one Schema Registry."""
+    urls = read_names(value)
+    if not all(map(names_host, urls)):
+        raise ValueError("each URL must begin with http:// or https:// and name a host")
+    if any("@" in urlsplit(url).netloc for url in urls):
+        raise ValueError(
+            "credentials do not belong in a URL: set schema.registry.basic.auth.user.info instead"
+        )
+    return urls
+
+
+def check_folder(text: str) -> None:
+    """Refuse what is not folders within those of a topic, with slashes between them."""
+    if {"", ".", ".."} & set(text.split("/")) or not text.isprintable():
+        raise ValueError("expected a plain folder, such as tombstone")
+    if len(text.encode()) > DIRECTORY_BYTES_MAX:
+        raise ValueError(f"expected at most {DIRECTORY_BYTES_MAX} bytes")
+
+
+def check_not_empty(text: str) -> None:
+    """Refuse text of which nothing is left."""
+    if not text:
+        raise ValueError("expected at least one character")
+
+
+def check_group(text: str) -> None:
+    """Refuse the name of a consumer group that Kafka's protocol has no room for."""
+    if len(text.encode()) > KAFKA_STRING_MAX:
+        raise ValueError(f"expected at most {KAFKA_STRING_MAX} bytes, which is Kafka's limit")
+
+
+def names_store(url: str) -> bool:
+    """Whether *url*, a ``store.url``, names a store itself, not an S3-compatible server."""
+    scheme, separator, _ = url.partition("://")
+    return separator != "" and scheme not in ("http", "https")
+
+
+def read_store_url(value: Any) -> str | None:
+    """Read the URL of a store, or of an S3-compatible server."""
+    text: str | None = _optional(value)
+    if text is None:
+        return None
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        raise ValueError("write the scheme: http://HOST:PORT, https://HOST or file:///FOLDER")
+    if names_store(text):
+        try:
+            store = plugins.load("stores", scheme)
+        except ConfigurationError as error:
+            why = f"expected http:// or https://, or the URL of a store: {error.why}"
+            raise ValueError(why) from error
+        store.check_url(text)
+        return text
+    parts = urlsplit(text)
+    if parts.username is not None or parts.password is not None:
+        secrets = [each.option.name for each in plugins.declared() if each.option.is_secret]
+        raise ValueError(f"credentials do not belong in a URL: set {', '.join(secrets)} instead")
+    _ = parts.port  # raises ValueError if it is not a number
+    if not parts.hostname:
+        raise ValueError("it has no host")
+    if parts.query or parts.fragment:
+        raise ValueError("a server's URL has no query and no fragment")
+    return text.rstrip("/")
+
+
+def read_pattern(value: Any) -> str | None:
+    """Read a Java regular expression."""
+    text: str | None = _optional(value)
+    if text is not None:
+        try:
+            translate(text)
+        except PatternError as error:
+            raise ValueError(f"not a Java regular expression: {error}") from error
+    return text
+
+
+def read_template(value: Any) -> str | None:
+    """Read a template of objects' names."""
+    text: str | None = _optional(value)
+    if text is not None:
+        try:
+            NameTemplate.read(text)
+        except ValueError as error:
+            raise ValueError(f"names could not be read back: {error}") from error
+    return text
+
+
+def read_places(value: Any) -> tuple[Place, ...]:
+    """Read ``TOPIC:PARTITION:OFFSET,...``, as `restore verify` prints it."""
+    if isinstance(value, tuple) and all(isinstance(one, Place) for one in value):
+        return value
+    names: Iterable[str] = read_names((value,) if isinstance(value, str) else value)
+    if isinstance(value, str) and not names:
+        names = [value]  # of nothing, such as a variable that is not set, no run is to be made
+    try:
+        return tuple(Place.parse(text) for text in names)
+    except ValueError:
+        raise ValueError("expected TOPIC:PARTITION:OFFSET, separated by commas") from None
+
+
+def read_expressions(value: Any) -> tuple[Expression, ...]:
+    """Read the entries of ``topic.regex.list``."""
+    return value if isinstance(value, tuple) else expressions.read(str(value))

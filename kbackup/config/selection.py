@@ -1,19 +1,22 @@
-"""The plugins that a configuration selects by name: layout, format, converters, partitioner.
+"""The plugins that a configuration selects by name, and what it gives for their options.
 
 ``format.class`` selects the connectors' layout, its absence full records.  Names of plugins that
-are not installed, and combinations that are impossible, are refused by name.
+are not installed, and combinations that are impossible, are refused by name.  Who declares options,
+and how, `kbackup.plugins` says.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
 from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
-from kbackup.config.settings import BY_NAME, shown_value
+from kbackup.config.property import PREFIXES, Property, names_store
+from kbackup.config.settings import BY_NAME, PLACES, Settings, shown_value
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
+from kbackup.options import check_needs
 
 _DO: Final = "choose one of them, or install the package that provides it"
 
@@ -27,14 +30,14 @@ class NamedPlugins:
         found: Attributes of `Settings` to their values.
         defaults: Attributes of `Settings` whose defaults are others in the layout of the format;
             empty where it has no layout of its own.
-        doubts: Errors and warnings.
+        issues: Errors and warnings.
         without_effect: Names that do nothing in this layout.
     """
 
     view: str
     found: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
-    doubts: list[ConfigIssue] = field(default_factory=list)
+    issues: list[ConfigIssue] = field(default_factory=list)
     without_effect: list[str] = field(default_factory=list)
 
     @property
@@ -52,7 +55,7 @@ class NamedPlugins:
             self.found[name.replace(".", "_")] = plugins.by_class_name(seam, value.text)
         except ConfigurationError as problem:
             why = f"this version does not have it; {problem.why}"
-            self.doubts.append(error("unsupported", name, value, why, _DO))
+            self.issues.append(error("unsupported", name, value, why, _DO))
 
 
 def form_of(name: str | None) -> Any:
@@ -93,7 +96,7 @@ def resolve_converters(named: NamedPlugins, given: Mapping[str, Value], *, write
         option.is_required and f"key.converter.{option.name}" not in given
         for option in plugins.options("converters", key)
     )
-    if writes or lacks or any(doubt.level == "error" for doubt in trial.doubts):
+    if writes or lacks or any(issue.level == "error" for issue in trial.issues):
         named.without_effect += [name for name in given if name.startswith("key.converter")]
     else:
         named.found |= trial.found
@@ -122,12 +125,12 @@ def _converter(
             says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
             why = f"not given, so the worker's converter was used; {found}{says} is assumed"
             do = f"set {name} to the worker's converter"
-            named.doubts.append(warning("assumed", name, None, why, do))
+            named.issues.append(warning("assumed", name, None, why, do))
     if found is not None and form is not None and not _go_together(found, form):
         fit = _that_go_with(form, _PARTS[part])
         why = f"this version writes {format_name} files of: {', '.join(fit)}"
         do = f"set {name}={fit[0]}" if fit else f"choose another {_format_of(name)}"
-        named.doubts.append(error("combination", name, value, why, do))
+        named.issues.append(error("combination", name, value, why, do))
     properties: dict[str, Any] = {}
     if found is not None:
         converter = plugins.load("converters", found)
@@ -143,12 +146,12 @@ def _converter(
                 and isinstance(opened, plugins.MayBeSchemaless)
                 and opened.is_schemaless
             ):
-                named.doubts.append(_schemaless(name, format_name, value))
+                named.issues.append(_schemaless(name, format_name, value))
         except ConfigurationError as problem:
             place = f"{name}.{problem.place.get('property', '')}".removesuffix(".")
             why = f"{problem.what}; {problem.why}" if problem.why else problem.what
-            doubt = error("unsupported", place, given.get(place), why, problem.do)
-            named.doubts.append(doubt)
+            issue = error("unsupported", place, given.get(place), why, problem.do)
+            named.issues.append(issue)
     named.found[f"{part}_converter_properties"] = properties
 
 
@@ -172,7 +175,7 @@ def _that_go_with(form: Any, view: View) -> list[str]:
 def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> dict[str, Any]:
     """Return what was given for the options of *converter*, by their names without *prefix*."""
     mine = {
-        name: BY_NAME[name].option
+        name: BY_NAME[name].declared
         for name in given
         if name.startswith(prefix)
         and name in BY_NAME
@@ -236,7 +239,7 @@ def resolve_plugins(
     if is_connector and "format.class" not in given and "format_class" not in named.found:
         why = "a connector's configuration needs it"
         do = "add format.class; for full records leave out connector.class"
-        named.doubts.append(error("incomplete", "format.class", None, why, do))
+        named.issues.append(error("incomplete", "format.class", None, why, do))
     named.take("formats", "format.class", given)
     named.take("formats", "only.format", given)
     named.take("partitioners", "partitioner.class", given)
@@ -249,7 +252,7 @@ def resolve_plugins(
         if converts:
             resolve_converters(named, given, writes=writes)
     if writes:
-        named.doubts += _misfits(named, given)
+        named.issues += _misfits(named, given)
     return named
 
 
@@ -278,19 +281,19 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
         )
         why = f"it applies to format.class={dated} only"
         do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
-        named.doubts.append(error("combination", _TEMPLATE, template, why, do))
+        named.issues.append(error("combination", _TEMPLATE, template, why, do))
     for part in _SIDES if own else ():
         if is_true(given, f"store.kafka.{part}"):
             why = f"format.class={name} has no place for {part}"
             do = f"set it to false; to keep {part} choose full records"
             side = f"store.kafka.{part}"
-            named.doubts.append(error("combination", side, given[side], why, do))
+            named.issues.append(error("combination", side, given[side], why, do))
     wanted, asked = own.get(_PARTITIONER), named.found.get(_PARTITIONER)
     value = given.get("partitioner.class")
     if asked is not None and wanted is not None and asked != wanted:
         why = f"the objects of format.class={name} have names of their own"
-        doubt = error("combination", "partitioner.class", value, why, "remove it")
-        named.doubts.append(doubt)
+        issue = error("combination", "partitioner.class", value, why, "remove it")
+        named.issues.append(issue)
     if asked is not None and wanted is None:
         mine = [
             plugin.name
@@ -300,7 +303,7 @@ def _own_settings(named: NamedPlugins, given: Mapping[str, Value]) -> None:
         if mine:
             why = f"it applies to format.class={' or '.join(mine)} only"
             do = f"set format.class={mine[0]}, or choose another partitioner"
-            named.doubts.append(error("combination", "partitioner.class", value, why, do))
+            named.issues.append(error("combination", "partitioner.class", value, why, do))
 
 
 def _full_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
@@ -309,10 +312,10 @@ def _full_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
     if form is not None and View.RECORD not in form.traits.views:
         why = "it cannot hold full records"
         do = "leave out format.class, or choose --view value"
-        named.doubts.append(error("unsupported", "format.class", value, why, do))
+        named.issues.append(error("unsupported", "format.class", value, why, do))
     elif form is not None and form.traits.reads_only:
         do = "leave out format.class"
-        named.doubts.append(error("unsupported", "format.class", value, "it is only read", do))
+        named.issues.append(error("unsupported", "format.class", value, "it is only read", do))
     named.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
 
 
@@ -323,26 +326,26 @@ def _values(
     is_only_read = form is not None and form.traits.reads_only
     if writes and is_only_read:
         do = f"choose {that_hold(View.VALUE)}"
-        doubt = error("unsupported", "format.class", given["format.class"], "it is only read", do)
-        named.doubts.append(doubt)
+        issue = error("unsupported", "format.class", given["format.class"], "it is only read", do)
+        named.issues.append(issue)
     elif is_only_read or form is None:
         pass  # whatever reads it knows what it holds
     elif View.VALUE not in form.traits.views and (writes or is_connector):
         why = "this version supports it for full records only"
         do = f"leave out format.class for full records, or choose {that_hold(View.VALUE)}"
-        named.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
+        named.issues.append(error("unsupported", "format.class", given["format.class"], why, do))
     nulls = given.get("behavior.on.null.values")
     has_tombstones = nulls is not None and nulls.text.lower() == "write"
     if writes and has_tombstones and not is_true(given, "store.kafka.keys"):
         why = "of a tombstone there is nothing but its key to store"
         do = "set store.kafka.keys=true, or leave out format.class: full records keep tombstones"
-        named.doubts.append(error("combination", "behavior.on.null.values", nulls, why, do))
+        named.issues.append(error("combination", "behavior.on.null.values", nulls, why, do))
     for part in _SIDES:
         name = f"{part}.format.class"
         if is_true(given, f"store.kafka.{part}"):
             named.take("formats", name, given)
             if writes:
-                named.doubts += _side_format(named, given, part, name)
+                named.issues += _side_format(named, given, part, name)
         elif name in given:
             named.without_effect.append(name)
 
@@ -367,7 +370,7 @@ def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[Config
     """
     for name, value in given.items():
         found = BY_NAME.get(name)
-        option = None if found is None else found.option
+        option = None if found is None else found.declared
         if found is None or option is None or not option.must_fit:
             continue
         if option.read(value.value) == option.default:
@@ -377,3 +380,176 @@ def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[Config
             if form is not None and ("formats", form) not in found.plugins:
                 why = f"{attribute.replace('_', '.')} is {form}, which does not have it"
                 yield error("combination", name, value, why, f"set it to {option.default}")
+
+
+_CHOICES: Final = (
+    ("formats", "format_class"),
+    ("formats", "keys_format_class"),
+    ("formats", "headers_format_class"),
+    ("partitioners", "partitioner_class"),
+    ("extractors", "timestamp_extractor"),
+    ("converters", "key_converter"),
+    ("converters", "value_converter"),
+)
+"""Seams, and the settings that name their plugins."""
+
+_NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
+
+
+_NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in _CHOICES)
+"""The properties that name plugins."""
+
+
+def usable(
+    names: Iterable[str], given: Mapping[str, Value], bad: Container[str]
+) -> dict[str, Value]:
+    """Return what was given for *names*, without the *bad* ones; an empty name is not given."""
+    return {
+        name: given[name]
+        for name in names
+        if name not in bad and (name not in _NAMING or given[name].text)
+    }
+
+
+def refused_values(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+    """Yield an error for each value that its option refuses."""
+    for name in names:
+        found = BY_NAME.get(name)
+        if found is not None and found.declared is not None:
+            try:
+                found.read(given[name].value)
+            except ValueError as problem:
+                yield error("value", name, given[name], str(problem), "correct it")
+
+
+def option_values(given: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the value of each option in *given*, of the option's type."""
+    found = (
+        (name, value, BY_NAME[name].declared) for name, value in given.items() if name in BY_NAME
+    )
+    return {name: option.read(value.value) for name, value, option in found if option is not None}
+
+
+def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> Iterator[str]:
+    """Yield the options among *names* none of whose plugins is chosen.
+
+    Args:
+        names: Properties.
+        settings: What chooses plugins, by attribute of `Settings`.
+        reads: Whether a backup is read: what no setting names follows from its objects then.
+    """
+    wanted = chosen(settings)
+    for name in names:
+        found = BY_NAME.get(name)
+        if found is None or found.declared is None:
+            continue
+        if not any(
+            _is_chosen(found, seam, plugin, wanted, reads=reads) for seam, plugin in found.plugins
+        ):
+            yield name
+
+
+def missing(
+    settings: Mapping[str, Any], given: Mapping[str, Value], sides: frozenset[str]
+) -> Iterator[ConfigIssue]:
+    """Yield what the chosen plugins need and was not given, and options they cannot declare.
+
+    An option that is ignored for want of another one is a warning.
+    """
+    for attribute, (seam, plugin) in chosen(settings).items():
+        try:
+            options = plugins.options(seam, plugin)
+        except ConfigurationError as problem:
+            yield error("plugin", "", None, f"{problem.what}: {problem.why}", problem.do)
+            continue
+        prefix = f"{attribute.replace('_', '.')}." if seam in PREFIXES else ""
+        for option in options:
+            found = BY_NAME[prefix + option.name]
+            if found.declared != option:
+                why = f"{plugin} declares it differently from another plugin, or from kbackup"
+                yield error("plugin", found.name, None, why, "uninstall one of the two")
+            elif option.is_required and found.name not in given and found.commands & sides:
+                why = f"it is not given, and {plugin} needs it"
+                yield error("missing", found.name, None, why, f"set it: {option.help}")
+        texts = {
+            option.name: given[prefix + option.name].text or None
+            for option in options
+            if prefix + option.name in given
+        }
+        try:
+            check_needs(options, texts)
+        except ConfigurationError as problem:
+            name = prefix + str(problem.place["property"])
+            yield error("missing", name, None, problem.why, problem.do)
+        for option in options:
+            other = option.ignored_without
+            if other and texts.get(option.name) is not None and texts.get(other) is None:
+                name = prefix + option.name
+                why = f"it is ignored, as by the connectors, because {prefix}{other} is not set"
+                yield warning("no_effect", name, given[name], why, "set both, or neither")
+
+
+def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
+    """Yield what the chosen store and partitioner cannot be configured with."""
+    yield from _unusable_by("stores", chosen(settings)["store_url"][1], options)
+    _, name = chosen(settings)["partitioner_class"]
+    if not plugins.options("partitioners", name):
+        return
+    shared = {
+        "directory.delim": settings.get("directory_delim") or "/",
+        "timezone": settings.get("timezone"),
+    }
+    try:
+        plugins.load("partitioners", name)().configure({**options, **shared})
+    except ConfigurationError as problem:
+        named = str(problem.place.get("property", "partitioner.class"))
+        yield error("unsupported", named, None, problem.why or problem.what, problem.do)
+
+
+def unreadable(options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
+    """Yield options with which a format reads nothing: objects say themselves what reads them."""
+    for found in plugins.installed("formats"):
+        declared = plugins.options("formats", found.name)
+        if any(option.name in options for option in declared):
+            yield from _unusable_by("formats", found.name, options)
+
+
+def _unusable_by(seam: str, name: str, options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
+    try:
+        found = plugins.load(seam, name)
+        if isinstance(found, plugins.ChecksOptions):
+            found.check_options(options)
+    except ConfigurationError as problem:
+        named = str(problem.place.get("property", _NAMED_BY[seam]))
+        yield error("combination", named, None, problem.why or problem.what, problem.do)
+
+
+def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return seam and plugin by the setting that names it, a default where nothing does."""
+    found = {}
+    for seam, attribute in _CHOICES:
+        name = settings.get(attribute) or getattr(Settings, attribute).default
+        if name is not None:
+            found[attribute] = (seam, name)
+    url = settings.get("store_url") or ""
+    scheme = url.partition("://")[0]
+    is_there = any(scheme == each.name for each in plugins.installed("stores"))
+    is_chosen = is_there and names_store(url)  # what nobody has is refused as store.url
+    found["store_url"] = ("stores", scheme) if is_chosen else PLACES[0].plugins[0]
+    return found
+
+
+def _is_chosen(
+    found: Property,
+    seam: str,
+    plugin: str,
+    chosen: Mapping[str, tuple[str, str]],
+    *,
+    reads: bool,
+) -> bool:
+    if seam == "formats" and reads:
+        return True
+    if seam in PREFIXES:
+        attribute = found.name.partition(".converter.")[0] + "_converter"
+        return (seam, plugin) == chosen.get(attribute, (seam, plugin) if reads else None)
+    return (seam, plugin) in chosen.values()

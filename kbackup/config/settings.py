@@ -1,17 +1,22 @@
 """`Settings`: every value a run needs, checked once, then frozen; and the list of properties."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final
-
-from pydantic import Field, SkipValidation
+from typing import Any, Final, NoReturn, Self
 
 from kbackup import plugins
-from kbackup.config.connection import Kafka, SchemaRegistry, Store
 from kbackup.config.layout import LayoutSettings, RotationSettings, Safety, Tolerance
-from kbackup.config.parsing import names_store
-from kbackup.config.property import Group, Property, of_plugins, properties
-from kbackup.config.running import FollowSettings, Generic, OutputSettings, Restore, RunSettings
+from kbackup.config.property import Group, Property, names_store, of_plugins, properties
+from kbackup.config.running import (
+    FollowSettings,
+    Generic,
+    Kafka,
+    OutputSettings,
+    Restore,
+    RunSettings,
+    SchemaRegistry,
+    Store,
+)
 from kbackup.naming.renaming import Rename
 from kbackup.plugins import Step
 
@@ -52,16 +57,56 @@ class Settings(
 
     ``format_class``, ``keys_format_class``, ``headers_format_class``, ``key_converter``,
     ``value_converter`` and ``partitioner_class`` hold names that `kbackup.plugins` knows.
+
+    Args:
+        given: Values by attribute, as text or of their types; what is not given has its default.
+
+    Raises:
+        ValueError: For a value that its property refuses.
+        TypeError: For an attribute that there is not.
     """
 
-    plugin_options: dict[str, Any] = Field({}, repr=False)
-    renames: SkipValidation[tuple[Rename, ...]] = ()
-    transforms: SkipValidation[tuple[Step, ...]] = ()
-    key_converter_properties: dict[str, Any] = Field({}, repr=False)
-    value_converter_properties: dict[str, Any] = Field({}, repr=False)
-    kafka_consumer: dict[str, str] = Field({}, repr=False)
-    kafka_producer: dict[str, str] = Field({}, repr=False)
-    kafka_admin: dict[str, str] = Field({}, repr=False)
+    plugin_options: dict[str, Any]
+    renames: tuple[Rename, ...]
+    transforms: tuple[Step, ...]
+    key_converter_properties: dict[str, Any]
+    value_converter_properties: dict[str, Any]
+    kafka_consumer: dict[str, str]
+    kafka_producer: dict[str, str]
+    kafka_admin: dict[str, str]
+
+    def __init__(self, **given: Any) -> None:
+        values = {name: kind() for name, kind in _DERIVED.items()}
+        for found in OWN:
+            name = found.attribute
+            values[name] = found.read(given[name]) if name in given else found.default
+        unknown = given.keys() - values.keys()
+        if unknown:
+            raise TypeError(f"no such settings: {', '.join(sorted(unknown))}")
+        values |= {name: given[name] for name in _DERIVED if name in given}
+        vars(self).update(values)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"settings are frozen: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Show what is not a default; nothing that may hold a secret."""
+        shown = (
+            f"{found.attribute}={value!r}"
+            for found in OWN
+            if not (found.is_secret or found.is_repeated)
+            and (value := self.value_of(found)) != found.default
+        )
+        return f"Settings({', '.join(shown)})"
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the same settings with other values in place of some."""
+        return type(self)(**vars(self) | changes)
 
     @property
     def url(self) -> str:
@@ -86,9 +131,14 @@ class Settings(
 
     def value_of(self, found: Property) -> Any:
         """Return the value of a property, or its default if nothing was given."""
-        if found.option is None:
+        if found.declared is None:
             return getattr(self, found.attribute)
         return self.plugin_options.get(found.name, found.default)
+
+
+_DERIVED: Final[Mapping[str, type[dict[str, Any]] | type[tuple[Any, ...]]]] = {
+    name: tuple if name in ("renames", "transforms") else dict for name in Settings.__annotations__
+}
 
 
 def _properties() -> Iterator[Property]:
@@ -113,6 +163,9 @@ def _properties() -> Iterator[Property]:
 
 PROPERTIES: Final[tuple[Property, ...]] = tuple(_properties())
 """All declarations, in the order of the documentation."""
+
+OWN: Final = tuple(found for found in PROPERTIES if found.declared is None)
+"""Those of `Settings` itself."""
 
 PLACES: Final = tuple(found for found in PROPERTIES if found.is_place)
 """The properties that locate the backup, without ``store.url``; built-in ones first."""

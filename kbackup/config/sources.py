@@ -149,16 +149,16 @@ class Merged:
 
     Attributes:
         values: For each name the value that counts.
-        doubts: Errors and warnings found on the way.
+        issues: Errors and warnings found on the way.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
-    doubts: list[ConfigIssue] = field(default_factory=list)
+    issues: list[ConfigIssue] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
         """Whether every file could be read."""
-        return all(doubt.code != "file" for doubt in self.doubts)
+        return all(issue.code != "file" for issue in self.issues)
 
 
 def merge(
@@ -188,7 +188,7 @@ def merge(
     for name, given in list(merged.values.items()):
         if not _is_text(given.text):
             why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
-            merged.doubts.append(
+            merged.issues.append(
                 ConfigIssue("error", "value", name, str(given.origin), name, why, do)
             )
         elif given.folder is not None and has_reference(given.text, providers):
@@ -211,7 +211,7 @@ def _add_file(merged: Merged, path: Path) -> None:
     try:
         entries = files.read(path)
     except ConfigurationError as problem:
-        merged.doubts.append(
+        merged.issues.append(
             ConfigIssue("error", "file", "", f"file {path}", problem.what, problem.why, problem.do)
         )
         return
@@ -223,7 +223,7 @@ def _add_file(merged: Merged, path: Path) -> None:
         origin = Origin("file", f"{path}:{entry.line}")
         if name in found and spelled[name] == entry.name:
             why = f"it is set again here, and the last value counts; first: {found[name].origin}"
-            merged.doubts.append(warning("repeated", name, Value(entry.text, origin), why))
+            merged.issues.append(warning("repeated", name, Value(entry.text, origin), why))
         elif name in found and entry.name != name:
             continue  # the name overrides its alias
         spelled[name] = entry.name
@@ -236,7 +236,7 @@ def _add_file(merged: Merged, path: Path) -> None:
         )
     merged.values.update(found)
     if holds_credentials and files.is_open_to_others(path):
-        merged.doubts.append(
+        merged.issues.append(
             ConfigIssue(
                 "warning",
                 "readable_credentials",
@@ -257,7 +257,7 @@ def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
         name = known.name_of_variable(variable)
         if name is None:
             why, do = known.nearest_variable(variable)
-            merged.doubts.append(
+            merged.issues.append(
                 ConfigIssue("warning", "unknown_name", variable, str(origin), variable, why, do)
             )
             continue
@@ -269,7 +269,7 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         name, equals, text = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            merged.doubts.append(
+            merged.issues.append(
                 ConfigIssue("error", "option", "", "option", "-X", "expected -X any.property=value")
             )
             continue
@@ -277,7 +277,7 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         if is_secret(name):
             why = "any user on this machine can read the command line"
             do = "set it in a file or a variable"
-            merged.doubts.append(error("secret", name, Value(text, Origin("option")), why, do))
+            merged.issues.append(error("secret", name, Value(text, Origin("option")), why, do))
             continue
         merged.values[name] = Value(text, Origin("option"))
 
@@ -295,18 +295,18 @@ def _providers(merged: Merged) -> Mapping[str, str]:
         name = f"{_PROVIDERS}.{alias}.class"
         value = given.pop(name, None)
         if value is None:
-            merged.doubts.append(error("missing", name, None, "it is not set", "name its class"))
+            merged.issues.append(error("missing", name, None, "it is not set", "name its class"))
             continue
         try:
             found[alias] = provider_kind(value.text)
         except ValueError as problem:
             do = "write such values as ${env:NAME} or ${file:PATH:key}"
-            merged.doubts.append(error("unsupported", name, value, str(problem), do))
+            merged.issues.append(error("unsupported", name, value, str(problem), do))
     given.pop(_PROVIDERS, None)
     if given:
         names = ", ".join(sorted(given))
         why = "accepted, but without effect here"
-        merged.doubts.append(ConfigIssue("warning", "no_effect", names, "", names, why))
+        merged.issues.append(ConfigIssue("warning", "no_effect", names, "", names, why))
     return found
 
 
@@ -323,7 +323,7 @@ def _resolve(
     except ConfigurationError as problem:
         why = f"{problem.what} cannot be resolved: {problem.why}"
         do = problem.do or "set it, or write the value itself"
-        merged.doubts.append(error("placeholder", name, given, why, do))
+        merged.issues.append(error("placeholder", name, given, why, do))
     else:
         merged.values[name] = Value(text, given.origin)
 
@@ -332,7 +332,7 @@ def _check_left_over(merged: Merged, name: str, given: Value) -> None:
     found = unfilled(name, given.text, is_secret=is_secret(name))
     if found is not None:
         what = "it" if is_secret(name) else short(found)
-        merged.doubts.append(
+        merged.issues.append(
             error(
                 "placeholder",
                 name,

@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     """Transforms in order, with errors and warnings about them."""
 
     steps: tuple[Step, ...]
-    doubts: list[ConfigIssue]
+    issues: list[ConfigIssue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +64,24 @@ def steps(given: Mapping[str, Value], known: FilesWritten) -> Steps:
         given: All that was given.
         known: What is known of the files.
     """
-    doubts = [*_repeated(given), *_unlisted(given)]
+    issues = [*_repeated(given), *_unlisted(given)]
     found = []
     for alias in listed(given):
         try:
-            step = _opened(alias, given, doubts)
+            step = _opened(alias, given, issues)
             _check_reads(step, given, known)
             _check_topic(step, given)
         except _RefusedError as refusal:
             if not _routes(alias, given):  # else `router` says so
-                doubts.append(refusal.doubt)
+                issues.append(refusal.issue)
         else:
             if step.side == "key" and not known.has_keys:
                 why = "keys are not stored, so it would have no effect"
                 name = f"transforms.{alias}.type"
-                doubts.append(warning("no_effect", name, given[name], why))
+                issues.append(warning("no_effect", name, given[name], why))
             else:
                 found.append(step)
-    return Steps(_beyond_routing(found), doubts)
+    return Steps(_beyond_routing(found), issues)
 
 
 def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps:
@@ -91,7 +91,7 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
         given: All that was given; ``rename`` takes the place of each ``RegexRouter``.
         converters: "key" and "value", if a converter is known for them.
     """
-    doubts = [*_repeated(given), *_unlisted(given)]
+    issues = [*_repeated(given), *_unlisted(given)]
     found = []
     for alias in listed(given):
         kind = given.get(f"transforms.{alias}.type")
@@ -99,18 +99,18 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
         if "rename" in given if routes else kind is None and "rename" not in given:
             continue  # it has no effect; or the renaming is made of it, which says what it lacks
         try:
-            step = _opened(alias, given, doubts)
+            step = _opened(alias, given, issues)
         except _RefusedError as refusal:
             if not routes:
-                doubts.append(refusal.doubt)
+                issues.append(refusal.issue)
             continue
         lacks = sorted(step.reads - converters)
         if lacks:
             why = f"it changes the {lacks[0]}, and no converter is set to read it"
             do = f"set {lacks[0]}.converter to the converter that fits what producers write"
-            doubts.append(error("transform", f"transforms.{alias}.type", kind, why, do))
+            issues.append(error("transform", f"transforms.{alias}.type", kind, why, do))
         found.append(step)
-    return Steps(_beyond_routing(found), doubts)
+    return Steps(_beyond_routing(found), issues)
 
 
 def _beyond_routing(found: Sequence[Step]) -> tuple[Step, ...]:
@@ -119,17 +119,17 @@ def _beyond_routing(found: Sequence[Step]) -> tuple[Step, ...]:
 
 
 class _RefusedError(Exception):
-    def __init__(self, doubt: ConfigIssue) -> None:
+    def __init__(self, issue: ConfigIssue) -> None:
         super().__init__()
-        self.doubt = doubt
+        self.issue = issue
 
 
-def _opened(alias: str, given: Mapping[str, Value], doubts: list[ConfigIssue]) -> Step:
+def _opened(alias: str, given: Mapping[str, Value], issues: list[ConfigIssue]) -> Step:
     """Return the transform *alias*, after checking that it can be configured like this."""
     prefix = f"transforms.{alias}."
     plugin, side = _class(f"{prefix}type", given, "transforms", "transform")
-    options = _options("transforms", plugin, prefix, given, doubts, own=_OWN)
-    condition = _condition(prefix, given, doubts)
+    options = _options("transforms", plugin, prefix, given, issues, own=_OWN)
+    condition = _condition(prefix, given, issues)
     try:
         plugins.load("transforms", plugin)().configure(options, side)
     except ConfigurationError as problem:
@@ -138,13 +138,13 @@ def _opened(alias: str, given: Mapping[str, Value], doubts: list[ConfigIssue]) -
 
 
 def _condition(
-    prefix: str, given: Mapping[str, Value], doubts: list[ConfigIssue]
+    prefix: str, given: Mapping[str, Value], issues: list[ConfigIssue]
 ) -> Condition | None:
     named, negate = given.get(f"{prefix}predicate"), given.get(f"{prefix}negate")
     if named is None:
         if negate is not None:
             why = "there is no predicate to negate"
-            doubts.append(warning("no_effect", f"{prefix}negate", negate, why))
+            issues.append(warning("no_effect", f"{prefix}negate", negate, why))
         return None
     alias = named.text
     if alias not in _listed_in(given, "predicates"):
@@ -153,7 +153,7 @@ def _condition(
         raise _RefusedError(error("transform", f"{prefix}predicate", named, why, do))
     own = f"predicates.{alias}."
     plugin, _ = _class(f"{own}type", given, "predicates", "predicate")
-    options = _options("predicates", plugin, own, given, doubts, own=("type",))
+    options = _options("predicates", plugin, own, given, issues, own=("type",))
     try:
         is_negated = read_boolean(negate.value) if negate is not None else False
         plugins.load("predicates", plugin)().configure(options)
@@ -203,7 +203,7 @@ def _options(
     plugin: str,
     prefix: str,
     given: Mapping[str, Value],
-    doubts: list[ConfigIssue],
+    issues: list[ConfigIssue],
     *,
     own: Iterable[str],
 ) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _options(
         if option is None:
             why = f"{plugin} has no such option; it has no effect"
             do = f"its options are {', '.join(each.name for each in declared) or 'none'}"
-            doubts.append(warning("unknown_name", full, value, why, do))
+            issues.append(warning("unknown_name", full, value, why, do))
             continue
         try:
             found[option.name] = option.read(value.value)
@@ -308,7 +308,7 @@ class Renaming(NamedTuple):
     """Steps in order, with errors and warnings about them."""
 
     steps: tuple[Rename, ...]
-    doubts: list[ConfigIssue]
+    issues: list[ConfigIssue]
 
 
 def renaming_of(given: Mapping[str, Value]) -> Renaming:
@@ -324,7 +324,7 @@ def renaming_of(given: Mapping[str, Value]) -> Renaming:
             kind = given.get(f"transforms.{name}.type")
             if kind is not None and is_router(kind):
                 why = "rename takes its place"
-                step.doubts.append(warning("replaced", f"transforms.{name}.type", kind, why))
+                step.issues.append(warning("replaced", f"transforms.{name}.type", kind, why))
         return step
     if regex is not None:
         why = "it selects topics, but rename, which gives the new name, is not set"
@@ -332,7 +332,7 @@ def renaming_of(given: Mapping[str, Value]) -> Renaming:
     parts = [_named(name, given) for name in listed(given)]
     return Renaming(
         tuple(step for part in parts for step in part.steps),
-        [doubt for part in parts for doubt in part.doubts],
+        [issue for part in parts for issue in part.issues],
     )
 
 

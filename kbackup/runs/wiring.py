@@ -9,8 +9,8 @@ from kbackup import formats, plugins
 from kbackup.catalog.reading import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
-from kbackup.config.plugin_options import chosen
 from kbackup.config.running import GENERIC
+from kbackup.config.selection import chosen
 from kbackup.config.settings import BY_NAME
 from kbackup.connect.registry import URL, RegistrySettings, settings_of
 from kbackup.errors import ConfigurationError
@@ -103,7 +103,7 @@ def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
 
 def _modules(settings: Settings) -> tuple[str, ...]:
     """Return the modules of kbackup's own plugins that the tasks of a run will most likely use."""
-    names = chosen(dict(settings))
+    names = chosen(vars(settings))
     names.setdefault("format_class", ("formats", RECORD_FORMAT))
     found = (plugins.module(seam, name) for seam, name in names.values())
     return tuple(dict.fromkeys(name for name in found if name is not None))
@@ -156,11 +156,8 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
 
 def _defaults_for_values() -> dict[str, Any]:
     """Return the formats' options that have another default in the connectors' layout."""
-    declared = ((name, found.option) for name, found in BY_NAME.items())
     return {
-        name: option.for_values
-        for name, option in declared
-        if option is not None and option.for_values is not None
+        name: found.for_values for name, found in BY_NAME.items() if found.for_values is not None
     }
 
 

@@ -11,6 +11,17 @@ from tests.contract.product import ROOT, plugins
 _KNOWN: Final = {
     # as an operator writes them, without a prefix
     "config/known.py": {"schemas.enable"},
+    # kbackup's own registry, whose properties have the names that converters give theirs
+    "config/running.py": {
+        f"schema.registry.{name}"
+        for name in (
+            "url",
+            "ssl.ca.location",
+            "ssl.certificate.location",
+            "ssl.key.location",
+            "ssl.key.password",
+        )
+    },
     "testing/faults.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""
@@ -19,13 +30,13 @@ _KNOWN_PLUGINS: Final = {
     # the defaults are kbackup's choice, not a plugin's
     "config/layout.py": {"avro", "parquet", "wallclock"},
     # Connect's converters of headers, which are no plugins here
-    "config/issues.py": {"StringConverter"},
+    "config/known.py": {"StringConverter"},
     # topics get their other names before anything is planned
     "config/transforms.py": {"RegexRouter", "regex_router"},
     # an encoding of values, which converters and formats share
     "connect/avro_walk.py": {"avro"},
     # how an answer is written, which is no file of a backup
-    "cli/query.py": {"csv", "parquet"},
+    "cli/restore.py": {"csv", "parquet"},
     "inspect/query.py": {"parquet"},
 }
 """The plugins that are named elsewhere, and why they may be."""
@@ -43,7 +54,7 @@ _HOMES: Final = (*plugins.SEAMS, *plugins.CHAINED, "connect/registry")
 def names() -> set[str]:
     """Return the properties and aliases that built-in plugins declare, supported or not."""
     declared = [found.option for found in plugins.declared() if found.is_built_in]
-    refused = {found.property.name for found in plugins.refused() if found.is_built_in}
+    refused = {found.option.name for found in plugins.refused() if found.is_built_in}
     options = {name for option in declared for name in (option.name, *option.aliases)}
     return {name for name in options | refused if "." in name}
 

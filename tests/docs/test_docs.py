@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from kbackup.catalog import merging, reading
 from kbackup.cli import root
-from kbackup.config.issues import REFUSALS
+from kbackup.config.known import REFUSALS
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES

@@ -374,4 +374,4 @@ class Stage:
 def _load(command: Command, extra: tuple[str, ...], **given: Any) -> Settings:
     """The same options make the same settings, which nobody changes."""
     settings = load(command, options=given, files=(), environ={}, extra=extra).settings
-    return settings.model_copy(update={"kafka_admin": {"sasl.password": CANARY}})
+    return settings.replace(kafka_admin={"sasl.password": CANARY})

@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 
 def settings(bucket: str | None = "lake", **more: Any) -> Settings:
     given = {} if bucket is None else {"s3.bucket.name": bucket}
-    return Settings.model_validate({"plugin_options": given, "group": "nightly", **more})
+    return Settings(plugin_options=given, **{"group": "nightly", **more})
 
 
 def levels(checks: Iterable[Check]) -> dict[str, str]:

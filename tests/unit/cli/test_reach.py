@@ -109,7 +109,7 @@ def test_each_property_is_reachable_as_option_variable_and_property(found: Prope
     secret is never an option.
     """
     value = sample(found)
-    needs = () if found.option is None else found.option.needs
+    needs = found.needs
     environ = {
         found.variable: value,
         **{BY_NAME[name].variable: sample(BY_NAME[name]) for name in needs},

@@ -68,7 +68,7 @@ def test_what_is_probably_not_meant_is_said_once(
     """
     loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
-    found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
+    found = [(issue.code, issue.name) for issue in loaded.warnings if issue.code != "no_effect"]
     assert [(code, name)] == found
 
 
@@ -79,7 +79,7 @@ def test_what_has_no_effect_is_not_suspected_of_another(write: Write) -> None:
     loaded = load("sink", write(SINK + "path.format=YYYY/DD"), bootstrap_servers="h:1")
 
     assert [("no_effect", "path.format")] == [
-        (doubt.code, doubt.name.rpartition(", ")[2]) for doubt in loaded.warnings
+        (issue.code, issue.name.rpartition(", ")[2]) for issue in loaded.warnings
     ]
 
 
@@ -112,7 +112,7 @@ def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
     """
     loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
-    assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
+    assert [] == [issue for issue in loaded.warnings if issue.code != "no_effect"]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
     Only the root error is reported, not its consequences.
     """
     given = {line.partition("=")[0] for line in text.splitlines()}
-    doubts = config.check([write(SINK + text)], {})
+    issues = config.check([write(SINK + text)], {})
 
-    named = {name for doubt in doubts for name in doubt.name.split(", ")}
+    named = {name for issue in issues for name in issue.name.split(", ")}
     assert 1 == len(given & named)
 
 
@@ -163,9 +163,9 @@ def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> Non
     """
     What is missing because of it is not missed, and an empty value is none.
     """
-    found = [doubt for doubt in config.check([write(SINK + text)], {}) if doubt.level == "error"]
+    found = [issue for issue in config.check([write(SINK + text)], {}) if issue.level == "error"]
 
-    assert [name] == [doubt.name for doubt in found]
+    assert [name] == [issue.name for issue in found]
 
 
 def test_pad_width_zero_acts_as_one(write: Write) -> None:
@@ -228,7 +228,7 @@ def test_a_topic_that_nothing_can_be_written_to_is_doubted(
     """
     A topic for what cannot be read is checked before the restore, and not when it is needed.
     """
-    doubts = config.check([write(f"s3.bucket.name=b\ntopics=orders\n{text}")], {})
+    issues = config.check([write(f"s3.bucket.name=b\ntopics=orders\n{text}")], {})
 
-    found = [doubt.code for doubt in doubts if doubt.name == "parse.error.topic.prefix"]
+    found = [issue.code for issue in issues if issue.name == "parse.error.topic.prefix"]
     assert ([] if expected is None else [expected]) == found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.config import clients
+from kbackup.config import known
 from kbackup.config.issues import Origin, Value
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -55,9 +55,9 @@ def test_a_java_property_is_said_in_librdkafkas_words(
     """
     A connector's client settings work unchanged.
     """
-    found = clients.translate({name: Value(text, Origin("option"))})
+    found = known.translate({name: Value(text, Origin("option"))})
 
-    assert [] == found.doubts
+    assert [] == found.issues
     assert expected == found.properties["consumer"]
 
 
@@ -81,18 +81,18 @@ def test_what_cannot_be_said_is_refused_with_a_way_out(name: str, text: str, say
     """
     No client setting is dropped in silence.
     """
-    [doubt] = clients.translate({name: Value(text, Origin("option"))}).doubts
+    [issue] = known.translate({name: Value(text, Origin("option"))}).issues
 
-    assert "error" == doubt.level
-    assert name == doubt.name
-    assert says in doubt.do
+    assert "error" == issue.level
+    assert name == issue.name
+    assert says in issue.do
 
 
 def test_the_nearer_name_wins() -> None:
     """
     The more specific prefix wins: one client's, then kafka., then the plain name.
     """
-    found = clients.translate(
+    found = known.translate(
         {
             name: Value(text, Origin("option"))
             for name, text in {
@@ -112,7 +112,7 @@ def test_user_and_password_stand_before_a_jaas_config() -> None:
     """
     An explicit user name and password win over a JAAS configuration.
     """
-    found = clients.translate(
+    found = known.translate(
         {
             "sasl.username": Value("plain", Origin("option")),
             "sasl.jaas.config": Value(f"{PLAIN} required username=u password=p;", Origin("option")),
@@ -128,7 +128,7 @@ def test_what_has_no_effect_is_named() -> None:
     """
     name = "consumer.override.max.poll.records"
 
-    assert [name] == clients.translate({name: Value("5", Origin("option"))}).without_effect
+    assert [name] == known.translate({name: Value("5", Origin("option"))}).without_effect
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_only_kafkas_properties_go_to_its_clients(name: str, expected: bool) -> 
     """
     kbackup's own properties are not passed to the client.
     """
-    assert expected == clients.is_client_property(name)
+    assert expected == known.is_client_property(name)

@@ -1,111 +1,112 @@
 """Text to values."""
 
-from typing import Annotated, Any, Literal
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
-from kbackup.config import parsing
+from kbackup.config.property import moment
+from kbackup.config.settings import BY_NAME
 
-CHOICE = Annotated[Literal["fail", "ignore"], *parsing.Word]
-EXACT = Annotated[Literal["none", "gzip"], *parsing.ExactWord]
+FOLDER = "tombstone.encoded.partition"
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "expected"),
+    ("name", "value", "expected"),
     [
-        pytest.param(parsing.Text, " a b ", "a b", id="text is trimmed"),
-        pytest.param(parsing.OptionalText, "  ", None, id="blank is not given"),
-        pytest.param(parsing.Untrimmed, " \t", " \t", id="untrimmed"),
-        pytest.param(CHOICE, " IGNORE", "ignore", id="any case"),
-        pytest.param(EXACT, " gzip", "gzip", id="exact case"),
-        pytest.param(parsing.Boolean, "True", True, id="boolean in any case"),
-        pytest.param(parsing.Boolean, False, False, id="boolean as it is"),
-        pytest.param(parsing.Switch, "1", True, id="switch"),
-        pytest.param(parsing.Switch, "", False, id="empty switch"),
-        pytest.param(parsing.Integer, " +3 ", 3, id="integer"),
-        pytest.param(parsing.Integer, "-1", -1, id="negative"),
-        pytest.param(parsing.OptionalInteger, "", None, id="no integer"),
-        pytest.param(parsing.Duration, "10s", 10.0, id="seconds"),
-        pytest.param(parsing.Duration, "500ms", 0.5, id="milliseconds"),
-        pytest.param(parsing.Duration, "1.5 h", 5400.0, id="hours"),
-        pytest.param(parsing.Duration, "7", 7.0, id="no unit"),
-        pytest.param(parsing.Topics, "a, b,,", ("a", "b"), id="list"),
-        pytest.param(parsing.Topics, ("a,b", "c"), ("a", "b", "c"), id="repeated option"),
-        pytest.param(parsing.Topics, "", (), id="empty list"),
-        pytest.param(parsing.Pairs, "a=1,b=2,3,c=", {"a": "1", "b": "2,3", "c": ""}, id="pairs"),
-        pytest.param(parsing.Pairs, ("a=1", "b=x=y"), {"a": "1", "b": "x=y"}, id="repeated"),
-        pytest.param(parsing.Partitions, "5,0-2, 1", (0, 1, 2, 5), id="partitions"),
-        pytest.param(parsing.Partitions, "", None, id="no partitions"),
-        pytest.param(parsing.StoreUrl, "http://h:9000/", "http://h:9000", id="slash at the end"),
-        pytest.param(parsing.StoreUrl, "file:///a/b", "file:///a/b", id="folder"),
-        pytest.param(parsing.StoreUrl, "", None, id="no URL"),
-        pytest.param(parsing.Servers, " a:1, b ", "a:1, b", id="servers, one at Kafka's port"),
-        pytest.param(parsing.Servers, "SASL_SSL://a.b:9", "SASL_SSL://a.b:9", id="protocol"),
-        pytest.param(parsing.Servers, "[::1]:9,fe80::1", "[::1]:9,fe80::1", id="version 6"),
-        pytest.param(parsing.Servers, "[fe80::1%eth0]:9", "[fe80::1%eth0]:9", id="interface"),
-        pytest.param(parsing.Servers, " ", None, id="no servers"),
-        pytest.param(parsing.ConsumerGroup, "g" * 32767, "g" * 32767, id="longest group"),
-        pytest.param(parsing.JavaPattern, "prod\\..*+", "prod\\..*+", id="Java's possessive"),
+        pytest.param("topics.dir", " a b ", "a b", id="text is trimmed"),
+        pytest.param("format.class", "  ", None, id="blank is not given"),
+        pytest.param("rename", " \t", " \t", id="untrimmed"),
+        pytest.param("behavior.on.error", " IGNORE", "ignore", id="any case"),
+        pytest.param("schema.compatibility", " FULL", "FULL", id="exact case"),
+        pytest.param("store.kafka.keys", "True", True, id="boolean in any case"),
+        pytest.param("store.kafka.keys", False, False, id="boolean as it is"),
+        pytest.param("follow", "1", True, id="switch"),
+        pytest.param("follow", "", False, id="empty switch"),
+        pytest.param("flush.size", " +3 ", 3, id="integer"),
+        pytest.param("flush.size", "-1", -1, id="negative"),
+        pytest.param("from.offset", "", None, id="no integer"),
+        pytest.param("stop.timeout", "10s", 10.0, id="seconds"),
+        pytest.param("stop.timeout", "500ms", 0.5, id="milliseconds"),
+        pytest.param("stop.timeout", "1.5 h", 5400.0, id="hours"),
+        pytest.param("stop.timeout", "7", 7.0, id="no unit"),
+        pytest.param("topics", "a, b,,", ("a", "b"), id="list"),
+        pytest.param("topics", ("a,b", "c"), ("a", "b", "c"), id="repeated option"),
+        pytest.param("topics", "", (), id="empty list"),
+        pytest.param("topic.config", "a=1,b=2,3,c=", {"a": "1", "b": "2,3", "c": ""}, id="pairs"),
+        pytest.param("topic.config", ("a=1", "b=x=y"), {"a": "1", "b": "x=y"}, id="repeated"),
+        pytest.param("partitions", "5,0-2, 1", (0, 1, 2, 5), id="partitions"),
+        pytest.param("partitions", "", None, id="no partitions"),
+        pytest.param("store.url", "http://h:9000/", "http://h:9000", id="slash at the end"),
+        pytest.param("store.url", "file:///a/b", "file:///a/b", id="folder"),
+        pytest.param("store.url", "", None, id="no URL"),
+        pytest.param("bootstrap.servers", " a:1, b ", "a:1, b", id="servers, one at Kafka's port"),
+        pytest.param("bootstrap.servers", "SASL_SSL://a.b:9", "SASL_SSL://a.b:9", id="protocol"),
+        pytest.param("bootstrap.servers", "[::1]:9,fe80::1", "[::1]:9,fe80::1", id="version 6"),
+        pytest.param("bootstrap.servers", "[fe80::1%eth0]:9", "[fe80::1%eth0]:9", id="interface"),
+        pytest.param("bootstrap.servers", " ", None, id="no servers"),
+        pytest.param("group", "g" * 32767, "g" * 32767, id="longest group"),
+        pytest.param("topics.regex", "prod\\..*+", "prod\\..*+", id="Java's possessive"),
     ],
 )
-def test_text_becomes_a_value(kind: Any, value: object, expected: object) -> None:
+def test_text_becomes_a_value(name: str, value: object, expected: object) -> None:
     """
     What is typed means what an operator would expect of it.
     """
-    assert expected == TypeAdapter(kind).validate_python(value)
+    assert expected == BY_NAME[name].read(value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "says"),
+    ("name", "value", "says"),
     [
-        pytest.param(CHOICE, "skip", "'fail' or 'ignore'", id="no such word"),
-        pytest.param(EXACT, "GZIP", "'none' or 'gzip'", id="the connector wants small letters"),
-        pytest.param(parsing.Boolean, "yes", "true or false", id="yes is no boolean"),
-        pytest.param(parsing.Switch, "maybe", "true or false", id="no switch"),
-        pytest.param(parsing.Integer, "1.0", "whole number", id="fraction"),
-        pytest.param(parsing.Integer, "1_000", "whole number", id="underscore"),
-        pytest.param(parsing.Integer, "9" * 5000, "whole number", id="thousands of digits"),
-        pytest.param(parsing.Integer, "", "whole number", id="empty"),
-        pytest.param(parsing.Duration, "-1s", "duration", id="negative duration"),
-        pytest.param(parsing.Duration, "soon", "duration", id="no duration"),
-        pytest.param(parsing.Topics, "a b", "legal topic name", id="blank in a topic"),
-        pytest.param(parsing.Topics, "..", "legal topic name", id="dots"),
-        pytest.param(parsing.Pairs, "a", "NAME=VALUE", id="no pair"),
-        pytest.param(parsing.Partitions, "3-1", "0,3-5", id="backwards"),
-        pytest.param(parsing.Partitions, "-1", "0,3-5", id="negative partition"),
-        pytest.param(parsing.Partitions, "0-2147483647", "at most", id="all there could be"),
-        pytest.param(parsing.Partitions, "9999999999", "0,3-5", id="past Kafka's"),
-        pytest.param(parsing.StoreUrl, "minio.local", "scheme", id="no scheme"),
-        pytest.param(parsing.StoreUrl, "127.0.0.1:9000", "scheme", id="host and port"),
-        pytest.param(parsing.StoreUrl, "s3://b", "http://", id="another scheme"),
-        pytest.param(parsing.StoreUrl, "file://a", "full path", id="relative folder"),
-        pytest.param(parsing.StoreUrl, "file:///", "full path", id="the root"),
-        pytest.param(parsing.StoreUrl, "http://a:b@h", "credentials", id="credentials"),
-        pytest.param(parsing.StoreUrl, "http://h:port", "[Pp]ort", id="no port"),
-        pytest.param(parsing.StoreUrl, "http://", "host", id="no host"),
-        pytest.param(parsing.StoreUrl, "http://[::1", "IPv6", id="half an address"),
-        pytest.param(parsing.Servers, "a b:9092", "HOST:PORT", id="blank in a host"),
-        pytest.param(parsing.Servers, "a:9092:1x", "HOST:PORT", id="two ports"),
-        pytest.param(parsing.Servers, "a:99999", "HOST:PORT", id="no such port"),
-        pytest.param(parsing.Servers, ",,", "HOST:PORT", id="commas alone"),
-        pytest.param(parsing.Servers, "a:", "HOST:PORT", id="empty port"),
-        pytest.param(parsing.Servers, "http://a/b", "HOST:PORT", id="a web page"),
-        pytest.param(parsing.ConsumerGroup, "é" * 16384, "32767 bytes", id="a group too long"),
-        pytest.param(parsing.JavaPattern, "(", "regular expression", id="no pattern"),
-        pytest.param(parsing.Directory, "a/../b", "expected a plain folder", id="up"),
-        pytest.param(parsing.Directory, "a//b", "expected a plain folder", id="no segment"),
-        pytest.param(parsing.Directory, "d" * 513, "expected at most 512 bytes", id="long"),
+        pytest.param("behavior.on.error", "skip", "'ignore' or 'log'", id="no such word"),
+        pytest.param("schema.compatibility", "full", "or 'FULL'", id="capitals are wanted"),
+        pytest.param("store.kafka.keys", "yes", "true or false", id="yes is no boolean"),
+        pytest.param("follow", "maybe", "true or false", id="no switch"),
+        pytest.param("flush.size", "1.0", "whole number", id="fraction"),
+        pytest.param("flush.size", "1_000", "whole number", id="underscore"),
+        pytest.param("flush.size", "9" * 5000, "whole number", id="thousands of digits"),
+        pytest.param("flush.size", "", "whole number", id="empty"),
+        pytest.param("stop.timeout", "-1s", "duration", id="negative duration"),
+        pytest.param("stop.timeout", "soon", "duration", id="no duration"),
+        pytest.param("topics", "a b", "legal topic name", id="blank in a topic"),
+        pytest.param("topics", "..", "legal topic name", id="dots"),
+        pytest.param("topic.config", "a", "NAME=VALUE", id="no pair"),
+        pytest.param("partitions", "3-1", "0,3-5", id="backwards"),
+        pytest.param("partitions", "-1", "0,3-5", id="negative partition"),
+        pytest.param("partitions", "0-2147483647", "at most", id="all there could be"),
+        pytest.param("partitions", "9999999999", "0,3-5", id="past Kafka's"),
+        pytest.param("store.url", "minio.local", "scheme", id="no scheme"),
+        pytest.param("store.url", "127.0.0.1:9000", "scheme", id="host and port"),
+        pytest.param("store.url", "s3://b", "http://", id="another scheme"),
+        pytest.param("store.url", "file://a", "full path", id="relative folder"),
+        pytest.param("store.url", "file:///", "full path", id="the root"),
+        pytest.param("store.url", "http://a:b@h", "credentials", id="credentials"),
+        pytest.param("store.url", "http://h:port", "[Pp]ort", id="no port"),
+        pytest.param("store.url", "http://", "host", id="no host"),
+        pytest.param("store.url", "http://[::1", "IPv6", id="half an address"),
+        pytest.param("bootstrap.servers", "a b:9092", "HOST:PORT", id="blank in a host"),
+        pytest.param("bootstrap.servers", "a:9092:1x", "HOST:PORT", id="two ports"),
+        pytest.param("bootstrap.servers", "a:99999", "HOST:PORT", id="no such port"),
+        pytest.param("bootstrap.servers", ",,", "HOST:PORT", id="commas alone"),
+        pytest.param("bootstrap.servers", "a:", "HOST:PORT", id="empty port"),
+        pytest.param("bootstrap.servers", "http://a/b", "HOST:PORT", id="a web page"),
+        pytest.param("group", "é" * 16384, "32767 bytes", id="a group too long"),
+        pytest.param("topics.regex", "(", "regular expression", id="no pattern"),
+        pytest.param(FOLDER, "a/../b", "expected a plain folder", id="up"),
+        pytest.param(
+            "tombstone.encoded.partition", "a//b", "expected a plain folder", id="no segment"
+        ),
+        pytest.param(
+            "tombstone.encoded.partition", "d" * 513, "expected at most 512 bytes", id="long"
+        ),
     ],
 )
-def test_what_cannot_be_read_says_what_was_expected(kind: Any, value: object, says: str) -> None:
+def test_what_cannot_be_read_says_what_was_expected(name: str, value: object, says: str) -> None:
     """
     An error about a value says what was expected.
     """
-    with pytest.raises(ValidationError, match=says):
-        TypeAdapter(kind).validate_python(value)
+    with pytest.raises(ValueError, match=says):
+        BY_NAME[name].read(value)
 
 
 @given(st.sets(st.integers(0, 5000), min_size=1))
@@ -116,4 +117,39 @@ def test_partitions_are_those_named(partitions: set[int]) -> None:
     """
     text = ",".join(map(str, partitions))
 
-    assert tuple(sorted(partitions)) == TypeAdapter(parsing.Partitions).validate_python(text)
+    assert tuple(sorted(partitions)) == BY_NAME["partitions"].read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-11-21T02:00:00Z", 1_795_226_400_000),
+        ("2026-11-21T03:00:00+01:00", 1_795_226_400_000),
+        ("2026-11-21", 1_795_219_200_000),
+        ("1795226400000", 1_795_226_400_000),
+        ("-100000000000", -100_000_000_000),
+    ],
+)
+def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
+    """
+    A time may be a date, a date and time, or milliseconds; without a zone it is UTC.
+    """
+    assert ms == moment(text)
+
+
+@pytest.mark.parametrize("text", ["1795226400", "179522640", "-1795226400"])
+def test_seconds_are_refused(text: str) -> None:
+    """
+    A number that looks like seconds is refused: as milliseconds it would mean January 1970.
+    """
+    with pytest.raises(ValueError, match="looks like seconds"):
+        moment(text)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "12", "2026-13-01"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    """
+    Text that is not a time is refused with an example.
+    """
+    with pytest.raises(ValueError, match="2026-11-21T02:00:00Z"):
+        moment(text)

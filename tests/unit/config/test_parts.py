@@ -26,7 +26,7 @@ def test_a_connectors_partitioner_goes_by_its_clock(write: Write) -> None:
     )
     assert (True, 60_000) == (rule.on_directory_change, rule.span_ms)
     assert "timestamp.extractor" in {
-        doubt.name for doubt in loaded.warnings if doubt.code == "assumed"
+        issue.name for issue in loaded.warnings if issue.code == "assumed"
     }
 
 

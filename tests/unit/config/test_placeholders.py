@@ -129,10 +129,10 @@ def test_a_file_names_its_providers(tmp_path: Path) -> None:
     )
     found = config.check([path], {"REGION": "eu-west-1"})
 
-    errors = [(doubt.code, doubt.name) for doubt in found if doubt.level == "error"]
+    errors = [(issue.code, issue.name) for issue in found if issue.level == "error"]
     assert ("unsupported", "config.providers.vault.class") in errors
     assert ("placeholder", "s3.bucket.name") in errors
-    assert not [doubt for doubt in found if doubt.name in ("s3.region", "config.providers")]
+    assert not [issue for issue in found if issue.name in ("s3.region", "config.providers")]
 
 
 def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
         "format.class=io.confluent.connect.s3.format.json.JsonFormat\ns3.region=$region\n"
     )
 
-    found = [doubt for doubt in config.check([path], {}) if doubt.code == "placeholder"]
+    found = [issue for issue in config.check([path], {}) if issue.code == "placeholder"]
 
     assert {
         ("tasks.max", "warning"), ("path.format", "warning"), ("my.own", "warning"),
         ("s3.region", "error"),
-    } == {(doubt.name, doubt.level) for doubt in found}  # fmt: skip
+    } == {(issue.name, issue.level) for issue in found}  # fmt: skip

@@ -66,7 +66,7 @@ def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
     )
 
     assert ["modulo.directories"] == [
-        doubt.name for doubt in loaded.warnings if doubt.code == "no_effect"
+        issue.name for issue in loaded.warnings if issue.code == "no_effect"
     ]
 
 
@@ -87,10 +87,10 @@ def test_half_a_pair_of_credentials_is_ignored_with_a_warning(
     """
     loaded = load(command, write(f"{SINK}{given}=CANARY\n"), bootstrap_servers="h:1")
 
-    (doubt,) = (doubt for doubt in loaded.warnings if doubt.name == given)
-    assert ("no_effect", "set both, or neither") == (doubt.code, doubt.do)
-    assert f"{lacks} is not set" in doubt.why
-    assert "CANARY" not in str(doubt)
+    (issue,) = (issue for issue in loaded.warnings if issue.name == given)
+    assert ("no_effect", "set both, or neither") == (issue.code, issue.do)
+    assert f"{lacks} is not set" in issue.why
+    assert "CANARY" not in str(issue)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_pair_that_is_blank_is_not_given(write: Write, blank: str) -> None:
     """
     loaded = load("sink", write(f"{SINK}{blank}=\n"), bootstrap_servers="h:1")
 
-    assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
+    assert [] == [issue for issue in loaded.warnings if issue.code != "no_effect"]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_options_of_a_converter_are_given_for_keys_and_values(write: Write) -> N
 
     assert {"schemas.enable": False} == loaded.settings.key_converter_properties
     assert {} == loaded.settings.value_converter_properties
-    [idle] = [doubt.name for doubt in loaded.warnings if doubt.code == "no_effect"]
+    [idle] = [issue.name for issue in loaded.warnings if issue.code == "no_effect"]
     assert {"value.converter.schemas.enable"} == {
         name for name in idle.split(", ") if "converter" in name
     }

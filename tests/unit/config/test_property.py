@@ -7,7 +7,8 @@ import pytest
 from kbackup import config
 from kbackup.config.issues import is_secret
 from kbackup.config.property import ALL, Property
-from kbackup.config.settings import ALIASES, BY_NAME, GROUPS, Settings
+from kbackup.config.settings import ALIASES, BY_NAME, GROUPS, OWN, Settings
+from kbackup.options import Option
 
 EACH = pytest.mark.parametrize("found", config.PROPERTIES, ids=lambda found: found.name)
 
@@ -16,12 +17,12 @@ def test_every_field_of_a_group_is_declared_once() -> None:
     """
     A setting that is not declared would have no option, no variable and no documentation.
     """
-    fields = [
-        name for group in GROUPS for name in group.__annotations__ if name in group.model_fields
+    attributes = [
+        name for group in GROUPS for name, value in vars(group).items() if isinstance(value, Option)
     ]
 
-    assert fields == [found.attribute for found in config.PROPERTIES if found.option is None]
-    assert set(fields) <= set(Settings.model_fields)
+    assert attributes == [found.attribute for found in OWN]
+    assert set(attributes) <= vars(Settings()).keys()
 
 
 def test_no_two_properties_share_an_option_or_a_variable() -> None:
@@ -84,11 +85,9 @@ def test_a_default_is_a_value_it_may_have(found: Property) -> None:
     """
     if found.choices:
         assert found.default in found.choices
-    if found.option is not None:
-        assert found.default == found.option.of({found.option.name: found.default})
-    elif found.default is not None:
-        settings = Settings.model_validate({found.attribute: found.default})
-        assert found.default == getattr(settings, found.attribute)
+    assert found.default == found.of({found.name: found.default})
+    if found.default is not None:
+        assert found.default == found.read(found.default)
 
 
 def test_flags_can_be_switched_off_where_they_are_on() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup import config
-from kbackup.config.issues import REFUSALS, refusals_of
+from kbackup.config.known import REFUSALS, refusals_of
 from tests.support.configurations import JSON, SINK, Write
 
 HARMLESS = {
@@ -101,9 +101,9 @@ def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
     more = "value.converter.schema.registry.url=http://registry:8081\n"
     given = write(f"{text}{more}value.converter.{line}\n")
     name = f"value.converter.{line.partition('=')[0]}"
-    doubts = {doubt.name for doubt in config.check([given], {}) if doubt.level == "error"}
+    issues = {issue.name for issue in config.check([given], {}) if issue.level == "error"}
 
-    assert expected == (name in doubts)
+    assert expected == (name in issues)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
     it is refused in the plugin's own words.
     """
     given = write(f"{SINK}{line}\nmodulo.shuffle=true\n")
-    (doubt,) = (doubt for doubt in config.check([given], {}) if "modulo.shuffle" in doubt.name)
+    (issue,) = (issue for issue in config.check([given], {}) if "modulo.shuffle" in issue.name)
 
-    assert expected == (doubt.level == "error")
-    assert expected == (doubt.why == "directories follow from offsets alone")
+    assert expected == (issue.level == "error")
+    assert expected == (issue.why == "directories follow from offsets alone")
 
 
 @pytest.mark.parametrize(
@@ -147,6 +147,6 @@ def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
     """
     more = f"header.converter=org.apache.kafka.connect.{converter}\nstore.kafka.headers={headers}\n"
     given = write(f"{SINK}{more}headers.format.class={JSON}\n")
-    doubts = {doubt.name for doubt in config.check([given], {}) if doubt.level == "error"}
+    issues = {issue.name for issue in config.check([given], {}) if issue.level == "error"}
 
-    assert expected == ("header.converter" in doubts)
+    assert expected == ("header.converter" in issues)

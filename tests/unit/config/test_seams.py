@@ -125,11 +125,11 @@ def test_a_wrong_pair_names_the_converters_that_would_do(write: Write) -> None:
     The usual converter comes first, and is the one to set.
     """
     base = SINK.partition("value.converter")[0]
-    doubts = config.check([write(f"{base}value.converter=bytes\n")], {})
+    issues = config.check([write(f"{base}value.converter=bytes\n")], {})
 
-    (doubt,) = (doubt for doubt in doubts if doubt.level == "error")
-    assert ("combination", "set value.converter=json") == (doubt.code, doubt.do)
-    named = set(doubt.why.removeprefix("this version writes json files of: ").split(", "))
+    (issue,) = (issue for issue in issues if issue.level == "error")
+    assert ("combination", "set value.converter=json") == (issue.code, issue.do)
+    named = set(issue.why.removeprefix("this version writes json files of: ").split(", "))
     assert (_ALL - {"bytes"}, False) == (named & _ALL, "bytes" in named)
 
 
@@ -181,9 +181,9 @@ def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
     """
     path = write(SINK.partition("value.converter")[0])
 
-    found = [doubt for doubt in config.check([path], {}) if doubt.code == "assumed"]
+    found = [issue for issue in config.check([path], {}) if issue.code == "assumed"]
 
-    assert ["value.converter"] == [doubt.name for doubt in found]
+    assert ["value.converter"] == [issue.name for issue in found]
     assert "schemas.enable=false" in found[0].why
 
 

@@ -96,17 +96,17 @@ def test_a_variable_sets_its_property(tmp_path: Path, variable: str, name: str) 
     merged = _merge(tmp_path, environ={variable: "x", "KBACKUP_CONFIG": "f", "OTHER": "y"})
 
     assert {name: "x"} == {name: value.text for name, value in merged.values.items()}
-    assert [] == merged.doubts
+    assert [] == merged.issues
 
 
 def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
     """
     A misspelled variable is reported with the nearest name.
     """
-    [doubt] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).doubts
+    [issue] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).issues
 
-    assert ("warning", "unknown_name") == (doubt.level, doubt.code)
-    assert "KBACKUP_FLUSH_SIZE" in doubt.do
+    assert ("warning", "unknown_name") == (issue.level, issue.code)
+    assert "KBACKUP_FLUSH_SIZE" in issue.do
 
 
 def test_an_alias_stands_behind_the_name(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_name_twice_is_said(tmp_path: Path) -> None:
     merged = _merge(tmp_path, "topics=a\ntopics=b")
 
     assert "b" == merged.values["topics"].text
-    assert ["repeated"] == [doubt.code for doubt in merged.doubts]
+    assert ["repeated"] == [issue.code for issue in merged.issues]
 
 
 def test_only_a_value_that_counts_is_resolved(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_only_a_value_that_counts_is_resolved(tmp_path: Path) -> None:
         options={"s3_bucket_name": "b", "topics": "t"},
     )
 
-    assert [] == merged.doubts
+    assert [] == merged.issues
     assert "$x" == merged.values["s3.region"].text
 
 
@@ -152,8 +152,8 @@ def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> N
     """
     merged = _merge(tmp_path, extra=(f"{name}=CANARY",))
 
-    assert [("error", "secret")] == [(doubt.level, doubt.code) for doubt in merged.doubts]
-    assert "CANARY" not in repr(merged.doubts)
+    assert [("error", "secret")] == [(issue.level, issue.code) for issue in merged.issues]
+    assert "CANARY" not in repr(merged.issues)
 
 
 def test_an_option_is_not_resolved(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_an_option_is_not_resolved(tmp_path: Path) -> None:
     """
     merged = _merge(tmp_path, options={"s3_region": "${env:HOME}"}, environ={"HOME": "x"})
 
-    assert ["placeholder"] == [doubt.code for doubt in merged.doubts]
+    assert ["placeholder"] == [issue.code for issue in merged.issues]
 
 
 @pytest.mark.parametrize(
@@ -193,17 +193,17 @@ def test_credentials_that_any_user_can_read_are_said(
 
     merged = sources.merge({}, [path], {"A": "x"}, ())
 
-    assert expected == [doubt.code for doubt in merged.doubts]
+    assert expected == [issue.code for issue in merged.issues]
 
 
 def test_minus_x_wants_a_pair(tmp_path: Path) -> None:
     """
     A slip at -X is named, and its text, which may be a secret, is not repeated.
     """
-    [doubt] = _merge(tmp_path, extra=("hunter2",)).doubts
+    [issue] = _merge(tmp_path, extra=("hunter2",)).issues
 
-    assert "error" == doubt.level
-    assert "hunter2" not in doubt.text + doubt.do
+    assert "error" == issue.level
+    assert "hunter2" not in issue.text + issue.do
 
 
 def test_a_value_does_not_show_in_its_repr() -> None:

@@ -53,10 +53,10 @@ def test_a_replaced_chain_is_said() -> None:
     """
     A file's transforms do not vanish in silence behind an option.
     """
-    doubts = transforms.renaming_of(_given(ROUTER | {"rename": "z"})).doubts
+    issues = transforms.renaming_of(_given(ROUTER | {"rename": "z"})).issues
 
     assert [("warning", "transforms.a.type"), ("warning", "transforms.b.type")] == [
-        (doubt.level, doubt.name) for doubt in doubts
+        (issue.level, issue.name) for issue in issues
     ]
 
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_refused_by_name(properties: dict[str, str], name
     """
     found = transforms.renaming_of(_given(properties))
 
-    assert [("error", name)] == [(doubt.level, doubt.name) for doubt in found.doubts]
+    assert [("error", name)] == [(issue.level, issue.name) for issue in found.issues]
 
 
 INSERT = {
@@ -102,7 +102,7 @@ def test_a_sinks_transforms_are_steps_in_their_order() -> None:
     """
     found = steps(_given(INSERT), VALUES)
 
-    assert [] == found.doubts
+    assert [] == found.issues
     assert (
         Step("at", "insert_field", "value", {"timestamp.field": "ts"}),
         Step(
@@ -164,9 +164,9 @@ def test_what_a_sink_cannot_do_is_refused_by_name(
     A record is never stored otherwise than its configuration says.
     """
     found = steps(_given(INSERT | more), VALUES)
-    errors = [doubt for doubt in found.doubts if doubt.level == "error"]
+    errors = [issue for issue in found.issues if issue.level == "error"]
 
-    assert [name] == [doubt.name for doubt in errors]
+    assert [name] == [issue.name for issue in errors]
     assert why in errors[0].why
 
 
@@ -176,8 +176,8 @@ def test_full_records_refuse_what_changes_a_value() -> None:
     """
     found = steps(_given(INSERT), FilesWritten("record", has_keys=True))
 
-    assert ["transforms.at.type", "transforms.text.type"] == [d.name for d in found.doubts]
-    assert all("full records keep their bytes" in doubt.why for doubt in found.doubts)
+    assert ["transforms.at.type", "transforms.text.type"] == [d.name for d in found.issues]
+    assert all("full records keep their bytes" in issue.why for issue in found.issues)
 
 
 def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
@@ -188,7 +188,7 @@ def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
     found = steps(_given(INSERT | {"transforms.at.type": kind}), VALUES)
 
     assert ["text"] == [step.alias for step in found.steps]
-    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.doubts]
+    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
 
 
 def test_a_transform_that_is_not_listed_is_said() -> None:
@@ -197,7 +197,7 @@ def test_a_transform_that_is_not_listed_is_said() -> None:
     """
     found = steps(_given({"transforms.at.type": TYPE}), VALUES)
 
-    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.doubts]
+    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
     assert () == found.steps
 
 
@@ -208,7 +208,7 @@ def test_an_option_that_a_transform_does_not_have_is_said() -> None:
     found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), VALUES)
 
     assert [("warning", "transforms.at.timestamp.feild")] == [
-        (d.level, d.name) for d in found.doubts
+        (d.level, d.name) for d in found.issues
     ]
     assert 2 == len(found.steps)
 
@@ -231,7 +231,7 @@ def test_a_restore_has_the_whole_chain_and_its_renaming() -> None:
     given = _given(MASK)
     found = transforms.restore_steps(given, BOTH)
 
-    assert [] == found.doubts
+    assert [] == found.issues
     assert ["name", "mask"] == [step.alias for step in found.steps]
     assert "copy_of_orders" == rename("orders", transforms.renaming_of(given).steps)
 
@@ -278,8 +278,8 @@ def test_what_a_restore_cannot_do_is_refused_by_name(
     """
     found = transforms.restore_steps(_given(MASK | more), converters)
 
-    assert [name] == [doubt.name for doubt in found.doubts if doubt.level == "error"]
-    assert any(why in doubt.why for doubt in found.doubts)
+    assert [name] == [issue.name for issue in found.issues if issue.level == "error"]
+    assert any(why in issue.why for issue in found.issues)
 
 
 ROUTED_SINK = """
@@ -355,7 +355,7 @@ def test_a_topic_for_each_record_is_chosen_by_a_restore_alone() -> None:
     """
     found = steps(_given(BY_DAY), FilesWritten("value", has_keys=True))
 
-    assert ((), ["transforms.day.type"]) == (found.steps, [each.name for each in found.doubts])
-    assert "give it to the restore" in found.doubts[0].do
+    assert ((), ["transforms.day.type"]) == (found.steps, [each.name for each in found.issues])
+    assert "give it to the restore" in found.issues[0].do
     (step,) = transforms.restore_steps(_given(BY_DAY), frozenset()).steps
     assert ("timestamp_router", True) == (step.plugin, step.chooses_topics)

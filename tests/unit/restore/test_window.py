@@ -6,7 +6,7 @@ import pytest
 from backup_samples import JSON, TIME, Backup, batch
 
 from kbackup import config
-from kbackup.config.parsing import moment
+from kbackup.config.property import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
