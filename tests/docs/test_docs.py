@@ -78,6 +78,46 @@ def test_the_architecture_has_every_room() -> None:
                   if not (CHECKOUT / "kbackup" / each).exists()]  # fmt: skip
 
 
+STEPS = re.findall(
+    r"^\| [\w ]+ \| `([\w/]+[.]py)` \| (`[^|]+`) \|",
+    text(DOCS / "explanation" / "architecture.md"),
+    re.MULTILINE,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "functions"), [*dict.fromkeys(STEPS)])
+def test_each_step_of_a_batch_is_where_the_architecture_says(file: str, functions: str) -> None:
+    """
+    The functions that the walk through a sink and a restore names are in the files that it names.
+    """
+    tree = ast.parse(text(CHECKOUT / "kbackup" / file))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    for dotted in re.findall(r"`([\w.]+)`", functions):
+        owner, _, function = dotted.rpartition(".")
+        body = classes[owner].body if owner else tree.body
+        named = (ast.ClassDef, ast.FunctionDef)
+        assert function in {node.name for node in body if isinstance(node, named)}
+
+
+def test_the_walk_has_all_steps() -> None:
+    """
+    Both directions are walked, so the check of the steps checks something.
+    """
+    assert {"sink/task.py", "restore/task.py"} <= {file for file, _ in STEPS}
+    assert len(STEPS) > 20
+
+
+def test_the_glossary_is_short_and_in_order() -> None:
+    """
+    At most 40 words have a meaning of their own.
+    """
+    terms = re.findall(r"^\| ([a-z ]+) \|", text(REFERENCE / "glossary.md"), re.MULTILINE)[1:]
+
+    assert sorted(terms) == terms
+    assert 25 < len(terms) <= 40
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(CHECKOUT))
 
