@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
+from kbackup.catalog import identity
 from kbackup.config import ConfigIssue, Settings
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
@@ -79,7 +80,7 @@ def _configuration(settings: Settings, doubts: Sequence[ConfigIssue]) -> Iterato
 
 def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
     opened = open_for(settings)
-    backups = None
+    backups, backup = None, wiring.address(settings)
     if isinstance(opened, Check):
         yield opened
     else:
@@ -89,7 +90,9 @@ def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
             yield check
         if readable:
             backups = last_backups(opened, settings, datetime.now(UTC))
-    yield from kafka_checks(settings, backups, datetime.now(UTC))
+            backup = identity.read(opened, wiring.layout(settings), backup.address)
+    group = wiring.group(settings, backup, "sink")
+    yield from kafka_checks(settings, backups, datetime.now(UTC), group)
     yield from registry_checks(settings)
 
 
@@ -208,7 +211,7 @@ def time_span(seconds: float) -> str:
 
 
 def kafka_checks(
-    settings: Settings, backups: Mapping[str, datetime] | None, now: datetime
+    settings: Settings, backups: Mapping[str, datetime] | None, now: datetime, group: str
 ) -> Iterator[Check]:
     """Yield the checks of the cluster.
 
@@ -217,6 +220,7 @@ def kafka_checks(
         backups: For each topic the start of its last successful run; None if run records could
             not be read.
         now: Aware.
+        group: The consumer group of the sink.
     """
     if settings.bootstrap_servers is None:
         do = "name the brokers: -k HOST:PORT"
@@ -236,15 +240,15 @@ def kafka_checks(
         yield _topics(settings, names, topics)
         if is_sink(settings) and topics and _is_chosen(settings):
             name = "permissions"
-            yield _permissions(settings, list(topics))
+            yield _permissions(settings, list(topics), group)
             if settings.errors_tolerance == "all" and letters is not None:
                 name = "dead letters"
                 asked = wiring.kafka_settings(settings).permissions()
                 yield dead_letters(letters, cluster, asked)
             name = "group"
-            yield _group(settings, cluster)
+            yield _group(cluster, group)
             name = "retention"
-            yield from retention_checks(_logs(settings, cluster, topics), backups, now)
+            yield from retention_checks(_logs(settings, cluster, topics, group), backups, now)
     except KbackupError as error:
         yield failed("kafka", name, error)
         return
@@ -293,12 +297,11 @@ def _is_chosen(settings: Settings) -> bool:
     return bool(settings.topics) or settings.topics_regex is not None
 
 
-def _permissions(settings: Settings, names: Sequence[str]) -> Check:
+def _permissions(settings: Settings, names: Sequence[str], group: str) -> Check:
     permissions = wiring.kafka_settings(settings).permissions()
     allowed = permissions.of_topics(names)
     unread = [name for name in names if not {"READ", "DESCRIBE"} <= allowed[name]]
     unset = [name for name in names if "DESCRIBE_CONFIGS" not in allowed[name]]
-    group = wiring.group(settings, "sink")
     denied = [f"topic {name}" for name in unread]
     if "READ" not in permissions.of_group(group):
         denied.append(f"group {group}")
@@ -323,8 +326,7 @@ def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Chec
     return Check("kafka", name, "ok", f"may write to {topic}")
 
 
-def _group(settings: Settings, cluster: Cluster) -> Check:
-    group = wiring.group(settings, "sink")
+def _group(cluster: Cluster, group: str) -> Check:
     members = cluster.members(group)
     if members:
         text = f"{group} has live members, so a run would refuse it: {some(members)}"
@@ -333,7 +335,9 @@ def _group(settings: Settings, cluster: Cluster) -> Check:
     return Check("kafka", "group", "ok", f"{group} has no live members")
 
 
-def _logs(settings: Settings, cluster: Cluster, topics: Mapping[str, Topic]) -> list[LogState]:
+def _logs(
+    settings: Settings, cluster: Cluster, topics: Mapping[str, Topic], group: str
+) -> list[LogState]:
     wanted = settings.partitions
     wheres = [
         TopicPartition(topic.name, partition)
@@ -343,7 +347,7 @@ def _logs(settings: Settings, cluster: Cluster, topics: Mapping[str, Topic]) -> 
     ]
     ends = cluster.ends(wheres)
     spans, now = cluster.spans(wheres), datetime.now(UTC).timestamp()
-    committed = cluster.committed(wiring.group(settings, "sink"), wheres)
+    committed = cluster.committed(group, wheres)
     configs = cluster.topic_config(topics)
     found = []
     for name in topics:

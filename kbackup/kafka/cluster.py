@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -333,8 +334,19 @@ class Cluster:
             )[group],
         )
 
+    def has_group(self, group: str) -> bool:
+        """Whether the group has members or positions."""
+        described = self._described(group)
+        return described is not None and described.state is not ConsumerGroupState.DEAD
+
     def members(self, group: str) -> list[str]:
         """Return the client ids and hosts of the group's live members."""
+        described = self._described(group)
+        members = () if described is None else described.members
+        return [f"{member.client_id} at {member.host}" for member in members]
+
+    def _described(self, group: str) -> Any:
+        """Return what the cluster says of a group, None where it says that there is none."""
 
         def ask() -> Any:
             return self._admin.describe_consumer_groups(
@@ -342,12 +354,11 @@ class Cluster:
             )[group]
 
         try:
-            described = self._of_group(f"describing group {group}", ask)
+            return self._of_group(f"describing group {group}", ask)
         except KafkaError as error:
             if _code(error) != Code.GROUP_ID_NOT_FOUND:
                 raise
-            return []
-        return [f"{member.client_id} at {member.host}" for member in described.members]
+            return None
 
     def topic_config(
         self, names: Iterable[str], *, overridden_only: bool = False

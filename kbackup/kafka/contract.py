@@ -332,6 +332,10 @@ class Cluster(Protocol):
         """Write positions of a group without members, forwards or backwards."""
         ...
 
+    def has_group(self, group: str) -> bool:
+        """Whether the group has members or positions."""
+        ...
+
     def members(self, group: str) -> list[str]:
         """Return the client ids and hosts of the group's live members."""
         ...

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kbackup.clock import rfc3339
-from kbackup.config import Settings
 from kbackup.errors import Issue, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster, check_idle
@@ -29,8 +28,8 @@ from kbackup.restore.routing import Shares, Surveyed, survey
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
 from kbackup.restore.watch import Asides, BucketWatch, FollowedRoutes, Ready, stamps
-from kbackup.runs import known, wiring
-from kbackup.runs.context import Environment, RunContext
+from kbackup.runs import known
+from kbackup.runs.context import RunContext
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
@@ -41,14 +40,14 @@ class _VisitPlanner:
 
     def __init__(
         self,
-        settings: Settings,
-        world: Environment,
+        frame: RunContext,
         store: Store,
         account: RestoreProgress,
         remarks: Remarks,
         set_aside: Callable[[str, Sequence[Issue]], None],
     ) -> None:
-        self._settings, self._world, self._store = settings, world, store
+        self._frame, self._store = frame, store
+        self._settings, self._world = frame.settings, frame.world
         self._account, self._remarks, self._set_aside = account, remarks, set_aside
         self._asked: set[str] = set()
         self.unplanned: set[str] = set()
@@ -78,6 +77,7 @@ class _VisitPlanner:
                 settings=self._settings, cluster=cluster, store=self._store,
                 inventory=inventory, known=said, now_ms=self._world.clock.ms(), only=names,
                 beside=[*beside, *(name for name in only if name not in names)], shares=shares,
+                backup=self._frame.backup, group=self._frame.group,
             )  # fmt: skip
             plan = planner.plan()
             for error in planner.missing:
@@ -102,7 +102,7 @@ class _VisitPlanner:
                 self._set_aside(name, [error.issue()])
         spans = {where: span for plan in plans for where, span in plan.spans.items()}
         topics = tuple(topic for plan in plans for topic in plan.topics)
-        return RestorePlan(topics, wiring.restore_group(self._settings), spans)
+        return RestorePlan(topics, self._frame.group, spans)
 
     def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
         """Return *plan* with what the cluster has against topics it was not asked about yet."""
@@ -161,9 +161,7 @@ class Following:
         self._success: float | None = None
         self._visits = self._turns = 0
         self._tasks = Tasks(frame, account, keeps=True)
-        self._planner = _VisitPlanner(
-            settings, world, store, account, self._remarks, self._set_aside
-        )
+        self._planner = _VisitPlanner(frame, store, account, self._remarks, self._set_aside)
         self._routes: FollowedRoutes | None = None
         if choose_topics(settings.transforms):
             self._routes = FollowedRoutes(settings, store, self._surveyed, account, self._remarks)
@@ -210,7 +208,7 @@ class Following:
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
         if self._turns == 0:
-            tell_start(self._settings, self._summary, cluster, names, self._tell)
+            tell_start(self._frame, cluster, names)
         self._lookout.foreign(found)
         for place in self._asides.gone(names):
             self._take_up(place)
@@ -282,7 +280,7 @@ class Following:
     ) -> None:
         """Plan the topics that are due, and restore what is new in them."""
         clock, settings = self._world.clock, self._settings
-        check_idle(cluster, wiring.restore_group(settings))
+        check_idle(cluster, self._frame.group)
         said = known.read(self._store, self._layout, clock, due)
         for damage in said.all_damage():
             text = [(damage.code, damage.text)]
@@ -369,7 +367,7 @@ class Following:
 
     def _surveyed(self, units: Sequence[RestoreUnit]) -> list[Surveyed]:
         """Read units for the topics of their records; nothing is written."""
-        job = self._job(RestorePlan((), wiring.restore_group(self._settings), {}), 0)
+        job = self._job(RestorePlan((), self._frame.group, {}), 0)
         return self._tasks.reports(functools.partial(survey, job), units)
 
     def _unconfirmed(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.listing import FileSet, frozen
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, RefusedError
@@ -170,6 +171,8 @@ class Planner:
         beside: Topics that the same run restores and that are not planned now: no two of all
             these may be written to one target.
         shares: Which topics the transforms choose, where they choose one for each record.
+        backup: Which backup it is; None for what its address says.
+        group: The consumer group that keeps the positions; None for that of the backup.
 
     Attributes:
         missing: What of the backup is known to be gone, and left out.
@@ -187,12 +190,16 @@ class Planner:
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
         shares: Shares | None = None,
+        backup: BackupIdentity | None = None,
+        group: str | None = None,
     ) -> None:
         self.settings, self.cluster, self.store = settings, cluster, store
         self.inventory, self.known, self.now_ms = inventory, known, now_ms
         self.shares, self._only, self._beside = shares, only, beside
         self.missing: list[KbackupError] = []
-        self._group, self.window = wiring.restore_group(settings), wiring.window(settings)
+        self.backup = backup or wiring.address(settings)
+        self._group = group or wiring.restore_group(settings, self.backup)
+        self.window = wiring.window(settings)
         self.map = PartitionMap(settings.partition_map, self._group)
 
     def plan(self) -> RestorePlan:
@@ -533,6 +540,9 @@ class _TopicPlanner:
             found = CommitMetadata(Mark(self._sources[where], target_id, Span(end, end), place))
         elif found.of.log is None and log is not None:  # an early version did not keep it
             found = replace(found, of=replace(found.of, log=log.span))
+        mine = self._sources[where]  # the backup may have an id by now
+        named = replace(found.of.source, backup=mine.backup, address=mine.address)
+        found = replace(found, of=replace(found.of, source=named))
         return Lane(at, found, self._position(where, at))
 
     # the target as it stands
@@ -566,7 +576,8 @@ class _TopicPlanner:
         settings, how = self._of.settings, self._of.map
         asked = " ".join(filter(None, (wiring.asked(settings), how.name(self._count))))
         identity = self._of.inventory.identity(where)
-        return BackupSource(wiring.backup_id(settings), where, identity, asked)
+        backup = self._of.backup
+        return BackupSource(backup.name, where, identity, asked, backup.address)
 
     def _written(self, where: TopicPartition) -> list[TopicPartition]:
         """Return the partitions that records of a partition of the backup may go to."""

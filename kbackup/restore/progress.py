@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Self, TextIO, Unpack
 
-from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError, SparkError
 from kbackup.events import (
     Event,
@@ -399,16 +398,10 @@ def skipped(key: str, why: str) -> Issue:
     return replace(ObjectKeyError(key, why).issue(), place={"key": key})
 
 
-def tell_start(
-    settings: Settings,
-    summary: Summary,
-    cluster: Cluster,
-    topics: Sequence[str],
-    tell: Tell,
-) -> None:
+def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> None:
     """Say what is going to be restored from where to where, on the screen and in the summary."""
+    settings, summary, group = frame.settings, frame.summary, frame.group
     renames = [[step.regex, step.replacement] for step in settings.renames]
-    group = wiring.restore_group(settings)
     summary.facts |= {
         "group": group,
         "kafka_client": wiring.kafka_way(settings).name,
@@ -423,7 +416,7 @@ def tell_start(
     }
     own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
     started = Started(summary.run, "restore", topics, group, settings.url, settings.topics_dir, own)
-    tell(started)
+    frame.tell(started)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -
                 for where, sets in chosen.items()
             }
         for where, sets in chosen.items():
-            source = BackupSource(wiring.backup_id(settings), where, inventory.identity(where))
+            source = BackupSource("", where, inventory.identity(where))
             bookmark = CommitMetadata(Mark(source, "", None, Cursor(0, 0)))
             lane = Lane(TopicPartition(name, where.partition), bookmark)
             route = Route(routed_from(settings, name))

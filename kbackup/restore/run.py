@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kbackup import errors
 from kbackup.catalog import listing
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import Event, Planned, Tell, to_json
@@ -78,8 +79,12 @@ class RestoreRun:
 
     @property
     def locks(self) -> Sequence[str]:
-        """The group that keeps the positions."""
-        return [wiring.restore_group(self._frame.settings)]
+        """What is restored to where."""
+        return [wiring.restore_lock(self._frame.settings)]
+
+    def group(self, cluster: Cluster, backup: BackupIdentity) -> str:
+        """Return the group that keeps the positions: `target.group`."""
+        return target.group(self._frame.settings, cluster, backup)
 
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be restored.
@@ -154,7 +159,7 @@ class RestoreRun:
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
-        check_idle(cluster, wiring.restore_group(settings))
+        check_idle(cluster, self._frame.group)
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
         read = known.read_if_allowed if settings.no_lock else known.read
         said = read(store, layout, world.clock, settings.topics, settings.topics_regex)
@@ -182,6 +187,8 @@ class RestoreRun:
             known=said,
             now_ms=world.clock.ms(),
             shares=shares,
+            backup=self._frame.backup,
+            group=self._frame.group,
         )
         plan = asked(
             planner.plan(),
@@ -215,7 +222,7 @@ class RestoreRun:
             KbackupError: If a partition could not be read, or the run was asked to stop.
         """
         frame = self._frame
-        job = self._job(RestorePlan((), wiring.restore_group(frame.settings), {}))
+        job = self._job(RestorePlan((), frame.group, {}))
         if frame.settings.dry_run:  # a plan starts no JVM
             found: Sequence[Surveyed | NotBegun] = list(survey(job, units, Here(frame.stop.event)))
         else:
@@ -249,7 +256,7 @@ class RestoreRun:
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]
-        tell_start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
+        tell_start(self._frame, cluster, topics)
         self._summary.facts["plan"] = [to_json(topic.event()) for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kbackup import errors
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.config import Settings
 from kbackup.errors import (
     AuditError,
@@ -31,8 +32,9 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Connection, NewTopic, Permissions, Position, check_idle
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import RestoreUnit
+from kbackup.restore.job import PartitionMap, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
+from kbackup.runs import wiring
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
 from kbackup.spark.channel import Line
@@ -519,3 +521,23 @@ def audit(
     wrong = differences(doubtful, counted, exactly_once=exactly_once)
     repeated = () if exactly_once else tuple(repeats(doubtful, counted))
     return Audit(how, (*issues, *failed, *(error.issue() for error in wrong)), repeated)
+
+
+def group(settings: Settings, cluster: Cluster, backup: BackupIdentity) -> str:
+    """Return the group that keeps the positions of a restore.
+
+    A restore that was begun before the backup had an id continues with the group that it has.
+
+    Raises:
+        KafkaError: If the cluster does not answer.
+    """
+    named = wiring.restore_group(settings, backup)
+    before = wiring.restore_group(settings, BackupIdentity(backup.address))
+    if named == before or _is_begun(named, settings, cluster):
+        return named
+    return before if _is_begun(before, settings, cluster) else named
+
+
+def _is_begun(name: str, settings: Settings, cluster: Cluster) -> bool:
+    """Whether a restore has committed positions; one of any map has one for partition 0."""
+    return cluster.has_group(PartitionMap(settings.partition_map, name).group_of(0))

@@ -9,9 +9,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, Unpack
 
+from kbackup.catalog import identity
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
@@ -228,6 +230,10 @@ class RunCommand(Protocol):
         """What no other run of its kind may work on meanwhile."""
         ...
 
+    def group(self, cluster: Cluster, backup: BackupIdentity) -> str:
+        """Return the consumer group that keeps the run's positions."""
+        ...
+
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Plan and report the plan; with ``--dry-run`` that is all there is."""
         ...
@@ -254,7 +260,7 @@ class RunCommand(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunContext:
     """What every run has.
 
@@ -267,6 +273,8 @@ class RunContext:
         summary: Grows by what happens.
         layout: How objects are named.
         timings: Grows by what Spark takes.
+        backup: Which backup it is; by its address, until the store has been asked.
+        group: The consumer group that keeps the positions; empty until then.
     """
 
     settings: Settings
@@ -277,6 +285,8 @@ class RunContext:
     summary: Summary
     layout: Layout
     timings: Timings
+    backup: BackupIdentity
+    group: str = field(default="", init=False)
 
     @classmethod
     def of(
@@ -285,7 +295,9 @@ class RunContext:
         """Return the frame of a new run of *command*, ``sink`` or ``restore``."""
         run = history.new_run_id(world.clock.now())
         summary = Summary(run, command)
-        return cls(settings, tell, stop, world, run, summary, wiring.layout(settings), Timings())
+        backup = wiring.address(settings)
+        layout = wiring.layout(settings)
+        return cls(settings, tell, stop, world, run, summary, layout, Timings(), backup)
 
     def __call__(
         self, errand: RunCommand, beside: AbstractContextManager[object] | None = None
@@ -309,12 +321,13 @@ class RunContext:
 
     def _through(self, errand: RunCommand, beside: AbstractContextManager[object]) -> None:
         cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
+        self._identify(errand, cluster, store)
         if self.settings.dry_run:
             errand.preview(cluster, store)
             return
         lock = RunLock.for_settings(
-            self.settings, store, self.layout, self.summary.command, errand.locks, self.run,
-            self.stop.event.wait,
+            self.settings, self.backup, store, self.layout, self.summary.command, errand.locks,
+            self.run, self.stop.event.wait,
         )  # fmt: skip
         with beside, lock as held:
             try:
@@ -331,6 +344,15 @@ class RunContext:
         told = from_json(event)
         if told is not None:
             self.tell(told)
+
+    def _identify(self, errand: RunCommand, cluster: Cluster, store: Store) -> None:
+        """Find out which backup it is; a sink gives it an id."""
+        address, now = self.backup.address, self.world.clock.now()
+        if self.summary.command == "sink" and not self.settings.dry_run:
+            self.backup = identity.ensure(store, self.layout, address, now)
+        else:
+            self.backup = identity.read(store, self.layout, address)
+        self.group = errand.group(cluster, self.backup)
 
     def finish(self) -> Event:
         """Return the summary line as it is now."""

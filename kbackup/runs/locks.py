@@ -5,8 +5,8 @@ Two things are held, taken in this order::
     FOLDER/<hash>.lock           a file, held with flock: it is free when its holder is dead
     _kbackup/locks/<hash>        an object, created only if absent and refreshed every minute
 
-The file's hash names the store as this host knows it; the object's does not, since two hosts may
-know one bucket by two endpoints.
+The file's hash names the backup: by its id, or as this host knows its address where it has none.
+The object's does not, since it lies in the backup.
 
 **Whose clock.**  A lock object is stale when nobody refreshed it for `STALE_S`.  Only the store's
 clock counts: the object's time is compared with that of a probe, written just before.  How wrong
@@ -49,6 +49,7 @@ from uuid import uuid4
 import orjson
 
 from kbackup import clock
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -310,7 +311,7 @@ class RunLock:
             layout: Its ``topics_dir`` is part of what is locked.
             purpose: What the run does, such as ``sink``.
             names: What it works on: topics, a pattern, a target; in any order.
-            identity: The store's place as this host knows it.
+            identity: Which backup it is: its id, or its place as this host knows it.
             folder: Of the lock files; None for the user's cache folder.
             timeout_s: How long to wait for another holder, 0 for not at all.
             run: The run's id.
@@ -338,6 +339,7 @@ class RunLock:
     def for_settings(
         cls,
         settings: Settings,
+        backup: BackupIdentity,
         store: Store,
         layout: Layout,
         purpose: str,
@@ -353,7 +355,7 @@ class RunLock:
             layout,
             purpose,
             names,
-            identity=f"{settings.endpoint_url or ''} {settings.url}",
+            identity=backup.name,
             folder=None if settings.lock_dir is None else Path(settings.lock_dir),
             timeout_s=settings.lock_timeout,
             run=run,

@@ -8,7 +8,7 @@ is bounded whatever the backup looks like: keys are kept as digests.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from kbackup.errors import NewerVersionError, ObjectKeyError
@@ -160,6 +160,7 @@ class LastObject:
         again_to: The offset up to which values are stored a second time, because the group was set
             back; None where the offset is not before that.
         size: Of the object, in bytes; None where it was not kept.
+        backup: Id of the backup; empty where it had none.
     """
 
     key: str | None = None
@@ -167,14 +168,16 @@ class LastObject:
     identity: TopicIdentity = UNKNOWN
     again_to: int | None = None
     size: int | None = None
+    backup: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         again = {} if self.again_to is None else {"again": self.again_to}
         size = {} if self.size is None else {"size": self.size}
+        backup = {} if not self.backup else {"backup": self.backup}
         return {
             "key": self.key, "last": self.last_offset, **size, **self.identity.to_metadata(),
-            **again,
+            **again, **backup,
         }  # fmt: skip
 
     @classmethod
@@ -187,13 +190,17 @@ class LastObject:
             UnicodeError: If the key is none.
         """
         identity = TopicIdentity.from_metadata(data)
-        found = cls(data["key"], data["last"], identity, data.get("again"), data.get("size"))
+        found = cls(
+            data["key"], data["last"], identity, data.get("again"), data.get("size"),
+            data.get("backup", ""),
+        )  # fmt: skip
         (found.key or "").encode()  # half of a surrogate pair is no key
         is_sound = (
             isinstance(found.key, str | None)
             and isinstance(found.last_offset, int | None)
             and isinstance(found.again_to, int | None)
             and isinstance(found.size, int | None)
+            and isinstance(found.backup, str)
             and isinstance(identity.cluster_id, str)
             and isinstance(identity.topic_id, str)
         )
@@ -227,16 +234,18 @@ class BackupSource:
     """What a position refers to in the backup.
 
     Attributes:
-        backup: Digest of where the backup is.
+        backup: The backup's id; digest of where it is, if it has none.
         where: The partition that was backed up.
         identity: Which topic that was, as far as its objects say.
         window: Which of its records are restored; empty for all.
+        address: Digest of where the backup is: what positions named before it had an id; not kept.
     """
 
     backup: str
     where: TopicPartition
     identity: TopicIdentity = UNKNOWN
     window: str = ""
+    address: str = field(default="", compare=False)
 
     def conflicts(self, other: "BackupSource") -> bool:
         """Whether this is known to be another source than *other*."""
@@ -244,7 +253,10 @@ class BackupSource:
             return True
         if self.where != other.where or self.identity.conflicts(other.identity):
             return True
-        return bool(self.backup and other.backup) and self.backup != other.backup
+        if not (self.backup and other.backup):
+            return False
+        is_same = other.backup in (self.backup, self.address) or self.backup == other.address
+        return not is_same
 
 
 @dataclass(frozen=True, slots=True)

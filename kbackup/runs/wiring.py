@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from kbackup import formats, plugins
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.reading import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
@@ -268,25 +269,22 @@ def affix(settings: Settings) -> Affix:
     return Affix(kind, settings.directory_delim)
 
 
-def identity(settings: Settings) -> str:
-    """Return the text that tells one backup from another: where it is."""
-    return f"{settings.endpoint_url or ''}|{settings.url}|{settings.topics_dir}"
+def address(settings: Settings) -> BackupIdentity:
+    """Return which backup this is, as far as its address says."""
+    return BackupIdentity(
+        _digest(f"{settings.endpoint_url or ''}|{settings.url}|{settings.topics_dir}")
+    )
 
 
-def backup_id(settings: Settings) -> str:
-    """Return a digest of `identity`."""
-    return _digest(identity(settings))
-
-
-def group(settings: Settings, purpose: str, *more: str) -> str:
+def group(settings: Settings, backup: BackupIdentity, purpose: str, *more: str) -> str:
     """Return the consumer group that keeps the position of *purpose*.
 
-    Without a name of the operator's it follows from where the backup is, so that the next run
+    Without a name of the operator's it follows from which backup this is, so that the next run
     of the same command finds it again.
     """
     if settings.group is not None:
         return settings.group
-    text = "|".join((identity(settings), *more))
+    text = "|".join((backup.name, *more))
     return f"kbackup-{purpose}-{_digest(text)}"
 
 
@@ -311,13 +309,25 @@ def window(settings: Settings) -> Window:
     )
 
 
-def restore_group(settings: Settings) -> str:
+def restore_group(settings: Settings, backup: BackupIdentity) -> str:
     """Return the group of a restore: another renaming, window, transform or map is another."""
+    return group(settings, backup, "restore", *_restored(settings))
+
+
+def restore_lock(settings: Settings) -> str:
+    """Return what no two restores of one backup may work on at once: what one group is for.
+
+    It does not name the backup, whose bucket holds the lock, and which may get an id meanwhile.
+    """
+    return settings.group or "|".join(("restore", *_restored(settings)))
+
+
+def _restored(settings: Settings) -> list[str]:
     steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
     steps += filter(None, [asked(settings)])
     if settings.partition_map != "same":
         steps.append(f"partition-map {settings.partition_map}")
-    return group(settings, "restore", *steps)
+    return steps
 
 
 def asked(settings: Settings) -> str:

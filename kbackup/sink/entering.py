@@ -23,7 +23,7 @@ from kbackup.naming.renaming import UNROUTED, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.context import Environment
+from kbackup.runs.context import RunContext
 from kbackup.runs.known import adopt, listed
 from kbackup.runs.report import Summary
 from kbackup.sink import accounting
@@ -293,8 +293,7 @@ class Newcomers:
     """Takes in matching topics and partitions that are new.
 
     Args:
-        settings: The configuration.
-        world: The cluster, asked by one client as long as it answers, and the time.
+        frame: The run's; its cluster is asked by one client as long as it answers.
         store: Where the backup is.
         opening: Accounts for newcomers, and enters them into the ledger.
         plan: What is backed up already.
@@ -306,11 +305,11 @@ class Newcomers:
     """
 
     def __init__(
-        self, settings: Settings, world: Environment, store: Store, opening: Opening,
-        plan: SinkPlan, looked: float, claim: Claim = no_others,
+        self, frame: RunContext, store: Store, opening: Opening, plan: SinkPlan, looked: float,
+        claim: Claim = no_others,
     ) -> None:  # fmt: skip
         self._claim = claim
-        self._settings, self._world, self._store = settings, world, store
+        self._frame, self._world, self._store = frame, frame.world, store
         self._opening, self._group = opening, plan.group
         self._known = {at.where: at.identity for at in plan.partitions}
         self._cluster: Cluster | None = None
@@ -357,8 +356,8 @@ class Newcomers:
             else:
                 self._cluster.refresh()
             plan = plan_more(
-                self._settings, self._cluster, self._store, self._world.clock, self._known,
-                self._claim,
+                self._frame.settings, self._cluster, self._store, self._world.clock, self._known,
+                self._claim, self._frame.backup,
             )  # fmt: skip
         except KbackupError:
             self._cluster = None  # its client may keep asking a broker that was restarted

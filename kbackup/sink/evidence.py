@@ -53,7 +53,7 @@ UNCONFIRMED: Final = Confirmation()
 
 
 def confirm(
-    store: Store, layout: Layout, where: TopicPartition, position: Position
+    store: Store, layout: Layout, where: TopicPartition, position: Position, backup: str = ""
 ) -> Confirmation:
     """Return what a position says, and whether the bucket agrees and nothing follows.
 
@@ -64,7 +64,8 @@ def confirm(
     if bookmark is None:
         return UNCONFIRMED
     last = bookmark.of
-    if bookmark.at != position.offset:  # moved since, or of a version that did not keep it
+    is_of_another = last.backup and backup and last.backup != backup
+    if is_of_another or bookmark.at != position.offset:  # moved since, or not kept at first
         return Confirmation(identities=(last.identity,))
     is_behind = last.again_to is not None
     found = _following(store, layout, where, position.offset, last.key)
@@ -157,6 +158,7 @@ def gather(
     options: FormatOptions = FormatOptions(),  # noqa: B008  (frozen)
     cut_records: int = 0,
     values: str | None = None,
+    backup: str = "",
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
@@ -177,12 +179,15 @@ def gather(
         cut_records: How many records make a cut, by configuration.
         values: The extension of the objects that are going to be written, where they hold values
             alone.
+        backup: Its id; empty where it has none.
 
     Raises:
         StoreError: If the bucket cannot be asked.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        answers = pool.map(lambda at: confirm(store, layout, *at), committed.items())
+        answers = pool.map(
+            lambda at: confirm(store, layout, at[0], at[1], backup), committed.items()
+        )
         confirmed = dict(zip(committed, answers, strict=True))
         doubtful = [
             where

@@ -53,6 +53,7 @@ class SinkJob:
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
         points: In a dated layout, have the pointer name the index of each file that is stored.
+        backup: Id of the backup; empty where it has none.
     """
 
     run: str
@@ -75,6 +76,7 @@ class SinkJob:
     errors: ErrorPolicy = INTOLERANT
     schemas: SchemaSource = NO_SCHEMAS
     points: bool = True
+    backup: str = ""
 
 
 @dataclass(frozen=True, slots=True)

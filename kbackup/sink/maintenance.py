@@ -14,6 +14,7 @@ from typing import Any, Final
 from kbackup import clock
 from kbackup.catalog import listing
 from kbackup.catalog.claims import sha256_of
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main, order
 from kbackup.catalog.listing import Catalog
@@ -85,6 +86,10 @@ class RepairRun:
         """The topics: no sink may write them meanwhile."""
         return locked(self._frame.settings)
 
+    def group(self, _cluster: Cluster, backup: BackupIdentity) -> str:
+        """Return the sink's group, which a repair leaves alone."""
+        return wiring.group(self._frame.settings, backup, "sink")
+
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be written."""
         found = self._plan(cluster, store)
@@ -134,8 +139,7 @@ class RepairRun:
         frame = self._frame
         if frame.stop.is_set():
             return
-        group = f"{frame.settings.group}-repair-{frame.run}-{number}"
-        job = job_of(frame.settings, frame.world, frame.run, group, schemas.NO_SCHEMAS)
+        job = job_of(frame, f"{frame.group}-repair-{frame.run}-{number}", schemas.NO_SCHEMAS)
         units = [unit for repair in repairs if (unit := repair.at.unit()) is not None]
         errors = replace(job.errors, topic=None)  # the sink has written its dead letters
         job = replace(job, flush_tail=True, points=False, errors=errors)

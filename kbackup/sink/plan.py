@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbackup import partitioners, plugins
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import (
@@ -20,7 +21,7 @@ from kbackup.naming.renaming import Routes, select
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
-from kbackup.runs.context import Environment
+from kbackup.runs.context import RunContext
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import HeldUp
@@ -37,20 +38,17 @@ def locked(settings: Settings) -> list[str]:
     return list(settings.topics) or [settings.topics_regex or ""]
 
 
-def job_of(
-    settings: Settings, world: Environment, run: str, group: str, schemas: SchemaSource
-) -> SinkJob:
+def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
     """Return the job of a run's tasks.
 
     Args:
-        settings: The configuration.
-        world: Where cluster, store and time come from.
-        run: The run's id.
+        frame: The run's.
         group: Keeps the positions.
         schemas: The registries whose schemas are stored.
     """
+    settings, world = frame.settings, frame.world
     return SinkJob(
-        run=run,
+        run=frame.run,
         kafka=world.kafka,
         store=world.store,
         layout=wiring.layout(settings),
@@ -68,6 +66,7 @@ def job_of(
         nulls=wiring.nulls(settings),
         errors=error_policy(settings),
         schemas=schemas,
+        backup=frame.backup.id,
     )
 
 
@@ -108,6 +107,7 @@ class SinkPartitionPlan:
         refusal: Why nothing may be done with it.
         identity: Which topic it is.
         keeps_start: A later run would begin elsewhere if nothing said where this one did.
+        backup: Id of the backup; empty where it has none.
     """
 
     where: TopicPartition
@@ -116,6 +116,7 @@ class SinkPartitionPlan:
     refusal: KbackupError | None = None
     identity: TopicIdentity = UNKNOWN
     keeps_start: bool = False
+    backup: str = ""
 
     @property
     def state(self) -> str:
@@ -190,9 +191,8 @@ class SinkPartitionPlan:
 
     def _empty(self, offset: int, again_to: int | None = None) -> Position:
         """Return a position before which nothing has been stored."""
-        return CommitMetadata(LastObject(identity=self.identity, again_to=again_to)).position(
-            offset
-        )
+        last = LastObject(identity=self.identity, again_to=again_to, backup=self.backup)
+        return CommitMetadata(last).position(offset)
 
     def _counted(self, committed: Position) -> Position | None:
         """Return the group's own position with the object that was found to end there.
@@ -209,8 +209,8 @@ class SinkPartitionPlan:
             return bookmark.position(committed.offset)
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last
-        bookmark = CommitMetadata(LastObject(left.counted[0].key, identity=self.identity))
-        return bookmark.position(committed.offset)
+        last = LastObject(left.counted[0].key, identity=self.identity, backup=self.backup)
+        return CommitMetadata(last).position(committed.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +334,7 @@ def make_plan(
     reached: Mapping[TopicPartition, int] | None = None,
     likely: Callable[[], object] | None = None,
     claim: Claim = no_others,
+    backup: BackupIdentity | None = None,
 ) -> SinkPlan:
     """Plan a run.
 
@@ -346,6 +347,7 @@ def make_plan(
         likely: Called as soon as it looks as if there were something to do.
         claim: Takes the names in the bucket of what is to be backed up; returns those that are
             left to other runs.
+        backup: Which backup it is; None for what its address says.
 
     Raises:
         GroupActiveError: If someone else works with the group.
@@ -371,7 +373,10 @@ def make_plan(
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )
-    return _plan(settings, cluster, store, clock, topics, wheres, reached=reached, likely=likely)
+    return _plan(
+        settings, cluster, store, clock, topics, wheres, backup or wiring.address(settings),
+        reached=reached, likely=likely,
+    )  # fmt: skip
 
 
 def plan_more(
@@ -381,6 +386,7 @@ def plan_more(
     clock: Clock,
     already: Mapping[TopicPartition, TopicIdentity],
     claim: Claim = no_others,
+    backup: BackupIdentity | None = None,
 ) -> SinkPlan:
     """Plan what has appeared since a run began: topics that match now, partitions that were added.
 
@@ -394,6 +400,7 @@ def plan_more(
         clock: The time.
         already: The partitions that the run has planned before.
         claim: As for `make_plan`.
+        backup: As for `make_plan`.
 
     Raises:
         KbackupError: As `make_plan`, but for topics that do not exist: those may have been deleted.
@@ -412,9 +419,12 @@ def plan_more(
         kept = _claimed(settings, fresh, claim)
         new = {name: topic for name, topic in new.items() if name in ids or name in kept}
         wheres = [where for where in wheres if where.topic in new]
+    backup = backup or wiring.address(settings)
     if not wheres:
-        return SinkPlan({}, (), wiring.group(settings, "sink"))
-    plan = _plan(settings, cluster, store, clock, new, wheres, reset="earliest", taken={*ids})
+        return SinkPlan({}, (), wiring.group(settings, backup, "sink"))
+    plan = _plan(
+        settings, cluster, store, clock, new, wheres, backup, reset="earliest", taken={*ids}
+    )
     keeps_start = settings.auto_offset_reset != "earliest"
     return replace(
         plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
@@ -452,6 +462,7 @@ def _plan(
     clock: Clock,
     topics: Mapping[str, Topic],
     wheres: Sequence[TopicPartition],
+    backup: BackupIdentity,
     *,
     reached: Mapping[TopicPartition, int] | None = None,
     reset: str | None = None,
@@ -463,7 +474,7 @@ def _plan(
     if clashes and taken is None:
         raise next(iter(clashes.values()))
     check_keys(settings, [at for at in wheres if at.topic not in clashes])
-    group = wiring.group(settings, "sink")
+    group = wiring.group(settings, backup, "sink")
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
     ends = cluster.ends(wheres)  # first: what is written meanwhile is behind no transaction
@@ -479,7 +490,7 @@ def _plan(
         {stored_as[where]: log for where, log in logs.items()},
         {stored_as[where]: position for where, position in committed.items()}, said,
         options=wiring.format_options(settings), cut_records=settings.flush_size,
-        values=_values(settings),
+        values=_values(settings), backup=backup.id,
     )  # fmt: skip
     now = clock.now().timestamp()
     held_up = {
@@ -506,7 +517,7 @@ def _plan(
     planned = tuple(
         SinkPartitionPlan(where, evidence[where], None, refusals[where.topic])
         if where.topic in refusals
-        else _plan_partition(where, evidence[where], reset, identities[where.topic])
+        else _plan_partition(where, evidence[where], reset, identities[where.topic], backup.id)
         for where in wheres
     )
     return SinkPlan(topics, planned, group, said)
@@ -548,10 +559,10 @@ def _strangers(
 
 
 def _plan_partition(
-    where: TopicPartition, seen: Evidence, reset: str, identity: TopicIdentity
+    where: TopicPartition, seen: Evidence, reset: str, identity: TopicIdentity, backup: str
 ) -> SinkPartitionPlan:
     try:
         start = decide(where, seen, reset=reset)
     except KbackupError as error:
         return SinkPartitionPlan(where, seen, None, error, identity)
-    return SinkPartitionPlan(where, seen, start, identity=identity)
+    return SinkPartitionPlan(where, seen, start, identity=identity, backup=backup)

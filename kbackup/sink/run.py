@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Final
 
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
@@ -81,10 +82,14 @@ class SinkRun:
         """The topics, or the pattern."""
         return locked(self._frame.settings)
 
+    def group(self, _cluster: Cluster, backup: BackupIdentity) -> str:
+        """Return the group that keeps the positions."""
+        return wiring.group(self._frame.settings, backup, "sink")
+
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be done with each topic and partition."""
         frame = self._frame
-        plan = make_plan(frame.settings, cluster, store, frame.world.clock)
+        plan = make_plan(frame.settings, cluster, store, frame.world.clock, backup=frame.backup)
         self._open(store).report(plan, cluster)
         routes = wiring.routes(frame.settings)
         for planned in accounting.plan_topics(plan, frame.layout, routes):
@@ -127,8 +132,9 @@ class SinkRun:
         opening = self._open(store)
         looked = world.clock.now().timestamp()
         plan = make_plan(
-            settings, cluster, store, world.clock, likely=world.run_tasks.begin, claim=self._claim
-        )
+            settings, cluster, store, world.clock, likely=world.run_tasks.begin,
+            claim=self._claim, backup=self._frame.backup,
+        )  # fmt: skip
         opening.report(plan, cluster)
         opening.enter(plan, cluster)
         if (topic := error_policy(settings).topic) is not None:
@@ -139,9 +145,7 @@ class SinkRun:
         self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
         with Periodic("folding the ledger", self._ledger.fold):
             if settings.follow:
-                self._newcomers = Newcomers(
-                    settings, world, store, opening, plan, looked, self._claim
-                )
+                self._newcomers = Newcomers(self._frame, store, opening, plan, looked, self._claim)
                 self._follow(plan, store, self._newcomers)
             else:
                 self._once(plan, cluster, store, opening)
@@ -184,7 +188,7 @@ class SinkRun:
 
     def _job(self, plan: SinkPlan) -> SinkJob:
         frame = self._frame
-        job = job_of(frame.settings, frame.world, frame.run, plan.group, self._schemas)
+        job = job_of(frame, plan.group, self._schemas)
         return replace(job, rule=replace(job.rule, every=self._every))
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
@@ -197,8 +201,9 @@ class SinkRun:
             if not overtaken:
                 return
             plan = make_plan(
-                settings, cluster, store, clock, overtaken, claim=lambda _topics: self._left
-            )
+                settings, cluster, store, clock, overtaken,
+                claim=lambda _topics: self._left, backup=self._frame.backup,
+            )  # fmt: skip
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
                 self._news.odd(at)

@@ -326,7 +326,7 @@ class Placing:
         if ends_with is not None:
             last, done = ends_with, replace(done, last=ends_with.last_offset)
         again_to = self.again.to(next_offset)
-        last = replace(last, identity=self.unit.identity, again_to=again_to)
+        last = replace(last, identity=self.unit.identity, again_to=again_to, backup=self.job.backup)
         bookmark = CommitMetadata(last, self.job.run, done, next_offset)
         position = bookmark.position(next_offset)
         cut = StoredCut(where, rows, position, self.stored_as.topic)

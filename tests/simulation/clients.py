@@ -187,6 +187,10 @@ class SimCluster:
         if positions:
             self._to.call("kafka set positions", act)
 
+    def has_group(self, group: str) -> bool:
+        found: bool = self._to.call("kafka groups", lambda: bool(self._kafka.groups.get(group)))
+        return found
+
     def members(self, group: str) -> list[str]:
         found: list[str] = self._to.call("kafka members", list)
         return found

@@ -55,7 +55,6 @@ from kbackup.runs.locks import holders as lock_holders
 from kbackup.runs.position import BackupSource, CommitMetadata, LastObject, Mark
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import status
-from kbackup.runs.wiring import group as group_of
 from kbackup.runs.wiring import layout as layout_of
 from kbackup.runs.wiring import reading as reading_of
 from kbackup.sink import accounting, evidence, keep, maintenance, start
@@ -139,7 +138,6 @@ __all__ = [
     "deal",
     "decide",
     "encoded",
-    "group_of",
     "layout_of",
     "linked",
     "load",

@@ -29,7 +29,6 @@ from tests.simulation.product import (
     TopicPartition,
     VerifyJob,
     VerifyUnit,
-    group_of,
     layout_of,
     load,
     lock_holders,
@@ -86,6 +85,7 @@ class Stage:
 
     def __init__(self, shape: Shape, *, stop_at_first: bool = True) -> None:
         self.shape = shape
+        self._sink_group = "kbackup-sink"
         self.history: list[Event] = []
         self.violations: list[tuple[int, Violation]] = []
         self.ended: list[Ended] = []
@@ -110,7 +110,7 @@ class Stage:
             self.history.append(Ruled(shape.flush_size, self._every))
         settings = self._settings("sink", topics="alpha", flush_size="1")
         self._layout = layout_of(settings)
-        self._sink_group = group_of(settings, "sink")
+        self._sink_group = str(settings.group)
         self.kafka.sink_groups.add(self._sink_group)
 
     def _check(self, number: int) -> None:
@@ -133,6 +133,7 @@ class Stage:
             "bootstrap_servers": "nowhere:9092",
             "s3_bucket_name": "lake",
             "no_lock": True,
+            **({"group": self._sink_group} if command == "sink" else {}),
             **({} if self.shape.group is None else {"group": self.shape.group}),
             **({"format_class": "bytes"} if self.shape.values_only else {}),
             **options,

@@ -163,6 +163,10 @@ class FakeKafka:
         """Move the group."""
         self.positions_ |= positions
 
+    def has_group(self, _group: str) -> bool:
+        """Whether the group has positions."""
+        return bool(self.positions_)
+
     def members(self, _group: str) -> list[str]:
         """Nobody."""
         return []

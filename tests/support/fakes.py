@@ -62,6 +62,10 @@ class FakeCluster:
         default = {} if overridden_only else {"cleanup.policy": "delete"}
         return {name: {"retention.ms": "-1", **default} for name in names}
 
+    def has_group(self, _group: str) -> bool:
+        """Whether the group has positions."""
+        return bool(self.positions)
+
     def members(self, _group: str) -> list[str]:
         """Nobody."""
         return []

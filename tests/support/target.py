@@ -9,6 +9,7 @@ from backup_samples import Backup
 
 from kbackup import config
 from kbackup.catalog import listing
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import KbackupError
@@ -132,6 +133,10 @@ class FakeTarget:
         """What each partition holds: no transaction stays open."""
         return self.spans(wheres)
 
+    def has_group(self, group: str) -> bool:
+        """Whether the group has positions."""
+        return bool(self.groups.get(group))
+
     def members(self, _group: str) -> list[str]:
         """Nobody."""
         return []
@@ -220,6 +225,7 @@ class Restoring:
         properties: What else its configuration says.
         entries: What the ledger says of each topic.
         pace: How fast it writes.
+        identity: Which backup it is; None for what its address says.
     """
 
     backup: Backup = field(default_factory=Backup)
@@ -227,6 +233,7 @@ class Restoring:
     properties: Mapping[str, str] = field(default_factory=dict)
     entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
     pace: Pace | None = None
+    identity: BackupIdentity | None = None
 
     @property
     def store(self) -> Store:
@@ -265,6 +272,7 @@ class Restoring:
             known=known,
             now_ms=1_700_000_001_000,
             shares=self.shares(settings, inventory),
+            backup=self.identity,
         ).plan()
 
     def shares(self, settings: config.Settings, inventory: Inventory) -> Shares | None:

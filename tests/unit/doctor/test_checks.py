@@ -92,7 +92,7 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
     now = datetime.now(UTC)
 
     auto, python, native = (
-        next(kafka_checks(settings(bootstrap_servers="h:1", kafka_client=wanted), None, now))
+        next(kafka_checks(settings(bootstrap_servers="h:1", kafka_client=wanted), None, now, "g"))
         for wanted in ("auto", "python", "native")
     )
 

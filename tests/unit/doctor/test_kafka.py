@@ -21,7 +21,7 @@ def test_without_brokers_nothing_is_asked_of_kafka() -> None:
     """
     A restore's configuration may leave the cluster to the command line.
     """
-    found = list(examination.kafka_checks(settings(), {}, NOW))
+    found = list(examination.kafka_checks(settings(), {}, NOW, "g"))
 
     assert [("warn", "not checked: no bootstrap.servers")] == [(c.level, c.text) for c in found]
 

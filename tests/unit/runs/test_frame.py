@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup import config
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, KafkaError, StoreError
 from kbackup.events import Event
@@ -38,6 +39,10 @@ class Errand:
     happens: list[str] = field(default_factory=list)
     locked: int = 0
     locks: Sequence[str] = ("orders",)
+
+    def group(self, _cluster: Cluster, _backup: BackupIdentity) -> str:
+        """Any."""
+        return "g"
 
     def preview(self, _cluster: Cluster, _store: Store) -> None:
         """Nothing to plan."""

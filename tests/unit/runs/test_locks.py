@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kbackup import config
+from kbackup.catalog.identity import BackupIdentity
 from kbackup.errors import ConfigurationError, LockedError, StoppedError, StoreError
 from kbackup.naming import Layout
 from kbackup.runs.locks import RunLock, holders
@@ -287,7 +288,9 @@ def test_the_lock_is_as_the_settings_say(
     options = {"store_url": "file:///backup", "topics": "orders", "bootstrap_servers": "broker:1"}
     settings = config.load("sink", options=options, files=[], environ=environ).settings
 
-    with RunLock.for_settings(settings, store, LAYOUT, "sink", ["orders"], "r1"):
+    with RunLock.for_settings(
+        settings, BackupIdentity("here"), store, LAYOUT, "sink", ["orders"], "r1"
+    ):
         found = (bool(lock_keys(store)), (tmp_path / "mine").exists())
 
     assert (locked, locked) == found

@@ -1,0 +1,102 @@
+"""Which backup this is: an id, written once into the bucket, or else where the bucket is.
+
+::
+
+    _kbackup/backup/7f3a90c1.json      {"id": "...", "topics_dir": "topics", "created": "..."}
+
+The name ends with a digest of ``topics.dir``, for several may share the folder.  A copy of a bucket
+has the id too, and so has the same bucket under another address.  Positions name the id: a restore
+goes on from a copy.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import orjson
+
+from kbackup import clock
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from kbackup.naming import Layout
+from kbackup.stores import Store, put_json
+
+_DENIED: Final = 403
+"""The status of an answer that says that this object may not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupIdentity:
+    """Which backup this is.
+
+    Attributes:
+        address: Digest of where it is, as this run reaches it.
+        id: Its own; empty where nobody has written one, as in a bucket of a connector.
+    """
+
+    address: str
+    id: str = ""
+
+    @property
+    def name(self) -> str:
+        """What positions call it: its id, or its address where it has none."""
+        return self.id or self.address
+
+
+def key(layout: Layout) -> str:
+    """Return the key of the object that holds the id."""
+    digest = hashlib.sha256(layout.topics_dir.encode()).hexdigest()[:8]
+    return f"{layout.records_prefix()}backup/{digest}.json"
+
+
+def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
+    """Return which backup this is; one whose id may not be read has none.
+
+    Raises:
+        CorruptObjectError: If there is an id, and it cannot be read.
+        StoreError: If the store does not answer.
+    """
+    found = BackupIdentity(address)
+    try:
+        with store.open(key(layout)) as body:
+            said = orjson.loads(body.read())
+        return replace(found, id=_checked(said))
+    except ObjectNotFoundError:
+        return found
+    except StoreError as error:
+        if error.place.get("status") != _DENIED:
+            raise
+        return found
+    except (ValueError, LookupError, TypeError) as error:
+        raise CorruptObjectError(
+            f"{key(layout)} does not say the id of the backup",
+            str(error),
+            "put it back from a copy of the bucket; without it, this is another backup to groups",
+        ) from error
+
+
+def ensure(store: Store, layout: Layout, address: str, now: datetime) -> BackupIdentity:
+    """Return which backup this is, after giving it an id if it has none; of two givers one wins.
+
+    Raises:
+        CorruptObjectError: If there is an id, and it cannot be read.
+        StoreError: If the store does not answer, or takes no id.
+    """
+    found = read(store, layout, address)
+    if found.id:
+        return found
+    mine = uuid4().hex
+    said = {"id": mine, "topics_dir": layout.topics_dir, "created": clock.rfc3339(now)}
+    if put_json(store, key(layout), said, if_absent=True):
+        return replace(found, id=mine)
+    return read(store, layout, address)
+
+
+def _checked(said: object) -> str:
+    if not isinstance(said, dict):
+        raise TypeError("it is no JSON object")
+    found = said["id"]
+    if not isinstance(found, str) or not found:
+        raise TypeError("its id is no text")
+    return found
