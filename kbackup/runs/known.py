@@ -476,7 +476,7 @@ def _row(
     if facts is None:
         return Entry(
             OBJECT, where.partition, files.start_offset, None, file.key, named(view),
-            bytes=head.size, time=time_ms,
+            bytes=head.size, time=time_ms, first_stored=time_ms,
         )  # fmt: skip
     said = CutFacts.from_metadata(head.metadata)
     cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span

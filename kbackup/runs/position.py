@@ -84,6 +84,9 @@ NOTHING: Final = Done()
 
 _JSON: Final = json.JSONDecoder()
 
+_ROOM: Final = 4096
+"""A broker takes less beside an offset, in bytes."""
+
 
 class Ground(Protocol):
     """What must still be there for a committed offset to mean anything."""
@@ -124,7 +127,11 @@ class CommitMetadata(Generic[Of]):
         """Return the text to commit with the offset; a broker takes 4,096 bytes."""
         at = {} if self.at is None else {"at": self.at}
         data = {**self.of.to_dict(), **at, "run": self.run, "done": self.done.to_dict()}
-        return json.dumps(data, separators=(",", ":"))
+        text = json.dumps(data, separators=(",", ":"))
+        if len(text) >= _ROOM:  # the longest keys of all leave none for what can be done without
+            data.pop("backup", None)
+            text = json.dumps(data, separators=(",", ":"))
+        return text
 
     @classmethod
     def read(
@@ -225,6 +232,9 @@ class LastObject:
         return found if found is not None and found.at in (None, position.offset) else None
 
 
+TRANSLATED_MOST: Final = 16
+"""Rows of translation beside an offset: they take 1 KiB of what a broker takes."""
+
 VERSION: Final = 2
 """Of the text.  Version 1, of kbackup 0.1 before it kept its source, named the object's key."""
 
@@ -305,6 +315,9 @@ class Mark:
             it is in the target; None where it was given no Schema Registry.
         is_all: Whether *total* counts the records of all sets; else of those that hold records of
             the target, where transforms choose a topic for each record.
+        translated: Rows that say which offsets of the target have which of the backup, and are not
+            stored elsewhere yet, `TRANSLATED_MOST` at most.  Nobody writes any so far: those of a
+            later version are kept.
     """
 
     source: BackupSource
@@ -314,6 +327,7 @@ class Mark:
     total: int | None = 0
     ids: tuple[tuple[str, int, int], ...] | None = None
     is_all: bool = True
+    translated: tuple[tuple[int | str, ...], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, but for the offset that is committed."""
@@ -329,6 +343,7 @@ class Mark:
             **({"content": place.content} if place.content else {}),
             **({} if self.ids is None else {"ids": self.ids}),
             **({} if self.is_all else {"all": False}),
+            **({"translated": self.translated} if self.translated else {}),
         }  # fmt: skip
 
     @classmethod
@@ -356,7 +371,8 @@ class Mark:
         if ids is not None:
             ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
         is_all = bool(data.get("all", True))
-        return cls(source, data["target-id"], log, place, data["total"], ids, is_all)
+        rows = tuple(tuple(row) for row in data.get("translated") or ())
+        return cls(source, data["target-id"], log, place, data["total"], ids, is_all, rows)
 
     @classmethod
     def read(cls, position: Position, layout: Layout) -> "CommitMetadata[Mark] | None":

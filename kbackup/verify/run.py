@@ -496,7 +496,12 @@ class Mending:
                 for one in entries(before.rows)
                 if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
             ]  # fmt: skip  (what is there again was not accepted as removed)
-            return table([*kept, *known.listed(self.store, found, topic)], OBJECTS)
+            first = {one.key: one.first_stored for one in entries(before.rows)}
+            again = (
+                replace(one, first_stored=first.get(one.key) or one.first_stored)
+                for one in known.listed(self.store, found, topic)
+            )
+            return table([*kept, *again], OBJECTS)
 
         topic_stream(self.store, self.layout, topic, self.clock).rewrite(rows)
         text = f"{topic}: the ledger was rebuilt from its objects"

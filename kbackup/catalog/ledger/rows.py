@@ -69,6 +69,12 @@ class Entry:
             wrote it.
         covers: The run that wrote the row that is accepted; None where an earlier version wrote
             it, and for any other kind.
+        digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
+            as Kafka stores them, ``h1:`` with a key.  None: not taken.  So far nobody takes it.
+        version: The store's version of the object; None where it is not known.  So far always.
+        data_key: What the object is encrypted with; None where it is not.  So far nothing is.
+        first_stored: When an object of these records was stored first, in ms since the epoch: one
+            that takes its place keeps it.  None for any other kind.
     """
 
     kind: str
@@ -88,6 +94,10 @@ class Entry:
     time: int = 0
     counter: int | None = None
     covers: str | None = None
+    digest: str | None = None
+    version: str | None = None
+    data_key: str | None = None
+    first_stored: int | None = None
 
     @property
     def facts(self) -> Facts | None:
@@ -197,7 +207,7 @@ def stored(
     return Entry(
         OBJECT, where.partition, facts.first_offset, facts.last_offset, key, named(view),
         facts.records, size, facts.sha256, facts.min_timestamp, facts.max_timestamp,
-        cut.start_offset, cut.end_offset, run, time_ms,
+        cut.start_offset, cut.end_offset, run, time_ms, first_stored=time_ms,
     )  # fmt: skip
 
 
@@ -265,8 +275,22 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     named = pc.binary_join_element_wise(about, rows["covers"], " =")
     about = pc.coalesce(named, about)  # each row that is accepted has its own
     rank = pc.if_else(is_passed, rows["last"], pc.negate(rows["last"]))
-    ranked = rows.append_column("_rank", rank)
-    return _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")
+    ranked = rows.append_column("_rank", rank).append_column("_about", about)
+    found = _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")
+    if len(found) < len(rows):
+        found = _first_stored(found, rows, about)
+    return found.drop_columns("_about")
+
+
+def _first_stored(found: pa.Table, rows: pa.Table, about: pa.ChunkedArray) -> pa.Table:
+    """Return *found* with the lowest time of all *rows* about the same thing."""
+    negated = rows.select(["counter", "time"]).append_column("_about", about)
+    negated = negated.append_column("_first", pc.negate(rows["first_stored"]))
+    earliest = _best(negated, about, ["_first"])
+    at = pc.index_in(found["_about"], earliest["_about"].combine_chunks())
+    times = pc.negate(earliest["_first"].combine_chunks()).take(at)
+    place = rows.schema.get_field_index("first_stored")
+    return found.set_column(place, rows.schema.field("first_stored"), times)
 
 
 def names(acceptance: Entry, run: str | None, counter: int | None) -> bool:
@@ -334,6 +358,10 @@ OBJECTS: Final = Form(
             pa.field("time", pa.int64(), nullable=False),
             pa.field("counter", pa.int64()),
             pa.field("covers", pa.string()),
+            pa.field("digest", pa.string()),
+            pa.field("version", pa.string()),
+            pa.field("data_key", pa.string()),
+            pa.field("first_stored", pa.int64()),
         ]
     ),
     _merged_objects,

@@ -475,3 +475,50 @@ def test_rows_without_a_counter_come_before_those_with_one() -> None:
     ledger.append(table([row(0, run="new", time=1)], OBJECTS))
 
     assert (["ahead"], ["new"]) == (early, [entry.run for entry in entries(ledger.read().rows)])
+
+
+def test_what_a_later_version_adds_is_left_alone() -> None:
+    """Columns, kinds of rows and metadata that are not known say nothing, and the rest does."""
+    store, time = CountingStore(), HandClock(NOW)
+    ledger = stream(store, time)
+    rows = [row(0, counter=NOW, digest="r9:0", data_key="k"), replace(row(20), kind="removed")]
+    later = pa.field("later", pa.struct([pa.field("deep", pa.list_(pa.int64()))]))
+    schema = OBJECTS.schema.append(later)
+    value = pa.array([{"deep": [1]}, None], later.type)
+    name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{0:016d}.parquet"
+    body = encoded(
+        table(rows, OBJECTS).append_column(later, value), schema, {b"kbackup.later": "x"}
+    )
+    store.put(name, io.BytesIO(body), sha256="", metadata={"later": "x"})
+    ledger.append(table([row(40)], OBJECTS))
+
+    before = ledger.read()
+    ledger.fold(at_least=1)
+    after = ledger.read()
+
+    assert (0, ()) == (after.loose, after.damage)
+    assert {*entries(before.rows)} == {*entries(after.rows)}
+    said = TopicLedger.of(entries(after.rows))
+    assert (["key-0", "key-40"], 1) == ([*said.partition(0).objects], said.unknown)
+    assert ("r9:0", "k") == tuple(
+        getattr(said.partition(0).objects["key-0"], name) for name in ("digest", "data_key")
+    )
+
+
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_what_takes_the_place_of_an_object_keeps_when_it_was_stored_first(
+    *, is_longer: bool
+) -> None:
+    """Folded or not, whichever row counts; a row of an earlier version does not say."""
+    store, time = CountingStore(), HandClock(NOW)
+    ledger = stream(store, time)
+    other = row(90, first_stored=3)
+    ledger.append(table([row(0, first_stored=7), other], OBJECTS))
+    ledger.append(table([row(0, records=11 if is_longer else 10, first_stored=9)], OBJECTS))
+    ledger.append(table([row(0, run="silent")], OBJECTS))
+
+    found = {one.key: one.first_stored for one in entries(ledger.read().rows)}
+    ledger.fold(at_least=1)
+    folded = {one.key: one.first_stored for one in entries(ledger.read().rows)}
+
+    assert {"key-0": 7, "key-90": 3} == found == folded

@@ -197,7 +197,8 @@ def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str)
     of_restores = {"commits", "duplicates", "zero_timestamps", "bad_objects", "strange_schemas"}
     names = {each.name for each in fields(Done)} - of_restores
     counts = Done(**dict.fromkeys(names, highest))
-    last = LastObject(longest, highest, TopicIdentity("c" * 22, "t" * 22), highest, highest)
+    identity = TopicIdentity("c" * 22, "t" * 22)
+    last = LastObject(longest, highest, identity, highest, highest, "b" * 32)
 
     text = CommitMetadata(last, "2026-11-21T02:00:00Z-7f3a", counts).position(highest).metadata
 
