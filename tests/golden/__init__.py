@@ -1,0 +1,1 @@
+"""Backups as they were when what is stored was frozen."""
