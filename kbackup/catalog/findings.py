@@ -11,7 +11,7 @@ from kbackup.errors import (
     UnsupportedObjectError,
 )
 from kbackup.events import Event
-from kbackup.naming.places import Place
+from kbackup.naming import Place
 from kbackup.records import TopicPartition
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"

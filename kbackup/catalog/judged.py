@@ -20,7 +20,7 @@ from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
-from kbackup.naming import NOT_OF_TEMPLATE, Layout, View
+from kbackup.naming import NOT_OF_TEMPLATE, Layout, TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -294,7 +294,8 @@ class JudgedPartition:
         for entry in self.ledger.missing(mine if self.present is None else self.present):
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
-            is_unread = bool(entry.key and layout.template) and not layout.knows(entry.key or "")
+            is_templated = bool(entry.key) and isinstance(layout, TemplateLayout)
+            is_unread = is_templated and not layout.knows(entry.key or "")
             text = f"not looked for: {NOT_OF_TEMPLATE}" if is_unread else None
             do = TEMPLATES if is_unread else ""
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)

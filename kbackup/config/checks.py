@@ -9,7 +9,7 @@ from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
 from kbackup.java import joda
 from kbackup.naming import check_topic
-from kbackup.naming.expressions import read as read_expressions
+from kbackup.naming.generic import read as read_expressions
 from kbackup.options import Suspicion, read_names
 
 _EXPRESSIONS: Final = "topic.regex.list"

@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 from kbackup import plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.java.regex import PatternError, translate
-from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, check_topic, expressions
-from kbackup.naming.expressions import Expression
+from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, Place, check_topic, generic
+from kbackup.naming.generic import Expression
 from kbackup.naming.name_template import NameTemplate
-from kbackup.naming.places import Place
 from kbackup.options import Commands, Option, names_host, read_integer, read_names
 from kbackup.plugins import Declared
 
@@ -379,4 +378,4 @@ def read_places(value: Any) -> tuple[Place, ...]:
 
 def read_expressions(value: Any) -> tuple[Expression, ...]:
     """Read the entries of ``topic.regex.list``."""
-    return value if isinstance(value, tuple) else expressions.read(str(value))
+    return value if isinstance(value, tuple) else generic.read(str(value))

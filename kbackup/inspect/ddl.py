@@ -13,7 +13,7 @@ from kbackup.config import Settings
 from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_table, quoted, text
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.formats import DescribesTables
-from kbackup.naming import View
+from kbackup.naming import DatedLayout, View
 from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
@@ -296,7 +296,7 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
     layout = wiring.layout(settings)
     files = _files(settings, store, newest)
     root = settings.url.rstrip("/")
-    if layout.is_dated:  # topics share the folders
+    if isinstance(layout, DatedLayout):  # topics share the folders
         names = layout.names_glob(topic, newest.extension)
         if names is None:
             raise ConfigurationError(

@@ -6,14 +6,10 @@ A key is relative to the store's root.  With the default `Layout`::
     dir    topic  encoded     topic+partition+start offset, view, extension
                   partition
 
-No other module builds or splits a key.  The layout is the Kafka Connect S3 sink's, so each tool
-restores what the other wrote.  A layout may be dated, as the block-gzip sink's is::
-
-    systest/2016-02-24/system-test-00000-000000000100.gz
-    dir     date of    topic-partition-start offset, view, extension
-            upload
-
-And it may be generic: then `kbackup.naming.expressions` say of any key which topic it belongs to.
+No other room builds or splits a key.  The layout is the Kafka Connect S3 sink's, so each tool
+restores what the other wrote.  The others are classes of their own: `DatedLayout`, the block-gzip
+sink's, `TemplateLayout` for names by a template, and `kbackup.naming.generic` for objects of any
+name, which are only read.
 
 Sources: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter.fileKeyToCommit``; the
 published objects of the block-gzip sink.
@@ -24,11 +20,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final, NamedTuple, Self
 
 from kbackup.errors import IllegalTopicNameError, ObjectKeyError
-from kbackup.naming import expressions
-from kbackup.naming.expressions import Expression
 from kbackup.naming.name_template import NameTemplate
 
 OFFSET_WIDTH: Final = 10
@@ -98,6 +92,35 @@ def check_topic(topic: str, do: str = "choose another --rename") -> str:
     return topic
 
 
+class Place(NamedTuple):
+    """Where an object begins.
+
+    Attributes:
+        topic: The topic.
+        partition: The Kafka partition.
+        offset: Offset of the first record.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` returns.
+
+        Raises:
+            ValueError: If *text* is anything else.
+        """
+        match = re.fullmatch(r"([\w.-]+):(\d{1,10}):(\d{1,19})", text, re.ASCII)
+        if match is None:
+            raise ValueError(f"{text}: expected TOPIC:PARTITION:OFFSET")
+        return cls(match[1], int(match[2]), int(match[3]))
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
     """One object's name, in parts.
@@ -125,64 +148,46 @@ class ObjectKey:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How keys are put together; the defaults are the connectors'.
+    """How keys are put together: the connectors' way, with a folder for each topic.
 
     Attributes:
         topics_dir: First part of every key, may have several segments, may be empty.
         directory_delim: Between the segments of a key.
         file_delim: Between topic, partition and offset in an object's name.
         offset_width: Least digits of the start offset.
-        is_dated: Directories are dates of upload, in UTC, and topics have no folders of their own.
-            Such a layout holds values alone, each file with an index beside it.
-        expressions: Of a generic layout, which is only read: what gives an object its topic.
-            Objects are values; each is a directory of its own, named as its key.
         tombstones: Directory of the files that hold the keys of tombstones, which have no values.
-        template: Of a dated layout: what names look like, as `NameTemplate` reads it; empty for
-            the block-gzip sink's.  The time in them is the directory.
+        has_folders: Whether each topic has a folder of its own.
+        is_dated: Whether directories are the times of the upload: a `DatedLayout`.
+        is_generic: Whether expressions say which topic an object belongs to.
     """
+
+    has_folders: ClassVar[bool] = True
+    is_dated: ClassVar[bool] = False
+    is_generic: ClassVar[bool] = False
 
     topics_dir: str = "topics"
     directory_delim: str = "/"
     file_delim: str = "+"
     offset_width: int = OFFSET_WIDTH
-    is_dated: bool = False
-    expressions: tuple[Expression, ...] = ()
     tombstones: str = "tombstone"
-    template: str = ""
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _names: NameTemplate | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        names = NameTemplate.read(self.template) if self.is_dated and self.template else None
-        object.__setattr__(self, "_names", names)
-        if names is not None:
-            text = rf"{re.escape(self.prefix())}{names.pattern()}(?P<extension>(?:\.[A-Za-z0-9]+)+)"
-            object.__setattr__(self, "_pattern", re.compile(text, re.ASCII))
-            return
-        dd, fd = re.escape(self.directory_delim), re.escape(self.file_delim)
-        end = rf"{fd}\d+{fd}\d+\." if self.is_dated else dd
-        topic = rf"(?P<topic>(?!\.\.?{end})[\w.-]{{1,{TOPIC_LENGTH_MAX}}})"
-        if self.is_dated:
-            stem, views = rf"(?P<encoded>{_DATE_OR_NOT}){dd}{topic}", ""
-        else:
-            stem = rf"{topic}{dd}(?P<encoded>.+){dd}(?P=topic)"
-            views = r"\.record|\.keys|\.headers|"
-        pattern = re.compile(
-            rf"{re.escape(self.prefix())}{stem}{fd}(?P<partition>\d{{1,10}}){fd}"
-            rf"(?P<offset>\d{{1,99}})(?P<view>{views})(?P<extension>(?:\.[A-Za-z0-9]+)+)",
-            re.ASCII | re.DOTALL,  # record text, newlines too, can be in a field partition
+        text = (
+            re.escape(self.prefix()) + self._name_pattern() + r"(?P<extension>(?:\.[A-Za-z0-9]+)+)"
         )
-        object.__setattr__(self, "_pattern", pattern)
+        # record text, newlines too, can be in a field partition
+        object.__setattr__(self, "_pattern", re.compile(text, re.ASCII | re.DOTALL))
 
-    @property
-    def is_generic(self) -> bool:
-        """Whether expressions say which topic an object belongs to."""
-        return bool(self.expressions)
+    def _name_pattern(self) -> str:
+        """Return an expression for what stands between the prefix and the extension."""
+        dd = re.escape(self.directory_delim)
+        stem = rf"{_topic_pattern(dd)}{dd}(?P<encoded>.+){dd}(?P=topic)"
+        return rf"{stem}{self._numbers()}(?P<view>\.record|\.keys|\.headers|)"
 
-    @property
-    def has_folders(self) -> bool:
-        """Whether each topic has a folder of its own."""
-        return not (self.is_dated or self.is_generic)
+    def _numbers(self) -> str:
+        fd = re.escape(self.file_delim)
+        return rf"{fd}(?P<partition>\d{{1,10}}){fd}(?P<offset>\d{{1,99}})"
 
     def is_main(self, parts: ObjectKey) -> bool:
         """Whether an object is what its set is known by: no sibling of a file of values."""
@@ -199,50 +204,6 @@ class Layout:
         """Return what to list to find all objects of *topics*, and perhaps of others."""
         return sorted({self.prefix(topic) for topic in topics})
 
-    def upload(self, moment: datetime) -> str:
-        """Return the directory of what is stored at a time in a dated layout."""
-        return moment.date().isoformat() if self._names is None else self._names.times(moment)
-
-    def upload_day(self, directory: str) -> date | None:
-        """Return the day of such a directory; None where it does not say."""
-        try:
-            day = date.fromisoformat(directory) if self._names is None else None
-        except ValueError:
-            return None
-        return day if self._names is None else self._names.day(directory)
-
-    def day_prefix(self, day: date, topic: str, partition: int) -> str:
-        """Return what keys of one partition begin with on one day of a dated layout."""
-        if self._names is None:
-            directory = f"{self.prefix()}{day.isoformat()}{self.directory_delim}"
-            return f"{directory}{self._stem(topic, partition)}"
-        digits = f"{partition:0{_PARTITION_WIDTH}d}"
-        return f"{self.prefix()}{self._names.beginning(day, topic, digits)}"
-
-    def names_glob(self, topic: str, extension: str) -> str | None:
-        """Return a glob that the names of a topic's value files match in a dated layout.
-
-        None where names do not hold the topic, but the folders they are in.
-        """
-        partition, offset = "[0-9]" * _PARTITION_WIDTH, "[0-9]" * (self.offset_width or 1)
-        if self._names is not None:
-            name = self._names.glob(topic, partition, offset)
-            return None if name is None else f"{name}*{extension}"
-        return f"{topic}{self.file_delim}{partition}{self.file_delim}{offset}*{extension}"
-
-    def pointer(self, topic: str, partition: int) -> str:
-        """Return the key of the text that names the newest index of a partition."""
-        where = f"{topic}{self.file_delim}{partition:0{_PARTITION_WIDTH}d}"
-        return f"{self.prefix()}{_POINTER}{where}.txt"
-
-    def is_pointer(self, key: str) -> bool:
-        """Whether *key* is one that `pointer` returns."""
-        return self.is_dated and key.startswith(f"{self.prefix()}{_POINTER}")
-
-    def _stem(self, topic: str, partition: int) -> str:
-        width = _PARTITION_WIDTH if self.is_dated else 1
-        return f"{topic}{self.file_delim}{partition:0{width}d}{self.file_delim}"
-
     def records_prefix(self) -> str:
         """Return the folder of run records, beside the last segment of ``topics.dir``."""
         parent, delim, _ = self.topics_dir.rpartition(self.directory_delim)
@@ -255,20 +216,20 @@ class Layout:
             ObjectKeyError: If the parts make a key that would not parse back, or one that S3
                 does not take.
         """
-        offset = f"{parts.start_offset:0{self.offset_width or 1}d}"
-        if self._names is None:
-            stem = f"{parts.encoded_partition}{self.directory_delim}"
-            stem += f"{self._stem(parts.topic, parts.partition)}{offset}"
-        else:
-            times = None if parts.encoded_partition == UPLOAD_DATE else parts.encoded_partition
-            digits = f"{parts.partition:0{_PARTITION_WIDTH}d}"
-            stem = self._names.name(parts.topic, digits, offset, times)
-        key = f"{self.prefix(parts.topic)}{stem}{parts.view}{parts.extension}"
+        key = f"{self.prefix(parts.topic)}{self._name(parts)}{parts.view}{parts.extension}"
         if len(key.encode()) > KEY_BYTES_MAX:
             raise ObjectKeyError(key, f"longer than {KEY_BYTES_MAX} bytes")
         if self.parse(key) != parts:
             raise ObjectKeyError(key, "its parts could not be told apart again")
         return key
+
+    def _name(self, parts: ObjectKey) -> str:
+        """Return what stands between the prefix and the view."""
+        name = self.file_delim.join((parts.topic, str(parts.partition), self._offset(parts)))
+        return f"{parts.encoded_partition}{self.directory_delim}{name}"
+
+    def _offset(self, parts: ObjectKey) -> str:
+        return f"{parts.start_offset:0{self.offset_width or 1}d}"
 
     def parse(self, key: str) -> ObjectKey:
         """Read a listed key, its offset padded to any width.
@@ -276,23 +237,21 @@ class Layout:
         Open the object by the key as listed: `key` of the result may differ in padding.
 
         Raises:
-            ObjectKeyError: If *key* is not laid out as above, or no expression matches it.
+            ObjectKeyError: If *key* is not laid out as this layout has it.
         """
-        if self.is_generic:
-            return self._placed(key)
         match = self._pattern.fullmatch(key)
         if match is None:
-            raise ObjectKeyError(key, "" if self._names is None else NOT_OF_TEMPLATE)
+            raise ObjectKeyError(key, self._why_not())
         partition, offset = int(match["partition"]), int(match["offset"])
-        if partition > PARTITION_MAX or offset > OFFSET_MAX:
-            raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
-        if self._names is None:
-            directory, view = match["encoded"], View(match["view"])
-        else:
-            if match["topic"] in (".", ".."):
-                raise ObjectKeyError(key)
-            directory, view = self._names.times_of(match) or UPLOAD_DATE, View.VALUE
+        check_numbers(key, partition, offset)
+        directory, view = self._directory_and_view(match)
         return ObjectKey(match["topic"], partition, offset, directory, match["extension"], view)
+
+    def _why_not(self) -> str:
+        return ""
+
+    def _directory_and_view(self, match: re.Match[str]) -> tuple[str, View]:
+        return match["encoded"], View(match["view"])
 
     def knows(self, key: str) -> bool:
         """Whether *key* is laid out as this layout has it."""
@@ -302,18 +261,132 @@ class Layout:
             return False
         return True
 
-    def _placed(self, key: str) -> ObjectKey:
-        """Return where *key* belongs by the expressions."""
-        is_ours = key.startswith(self.records_prefix()) or key.endswith(self.directory_delim)
-        place = None if is_ours else expressions.place(self.expressions, key)
-        if place is None:
-            raise ObjectKeyError(key, NOT_MATCHED)
-        if place.partition > PARTITION_MAX or place.offset > OFFSET_MAX:
-            raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
+    def is_pointer(self, key: str) -> bool:  # noqa: ARG002
+        """Whether *key* is a text that names the newest index of a partition."""
+        return False
+
+
+def check_numbers(key: str, partition: int, offset: int) -> None:
+    """Refuse a partition or an offset that Kafka cannot have.
+
+    Raises:
+        ObjectKeyError: If one of them is too large.
+    """
+    if partition > PARTITION_MAX or offset > OFFSET_MAX:
+        raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
+
+
+def _topic_pattern(end: str) -> str:
+    """Return an expression for a topic's name, which is not one or two dots before *end*."""
+    return rf"(?P<topic>(?!\.\.?{end})[\w.-]{{1,{TOPIC_LENGTH_MAX}}})"
+
+
+@dataclass(frozen=True, slots=True)
+class DatedLayout(Layout):
+    """Directories are dates of upload, in UTC, and topics have no folders of their own.
+
+    Such a layout holds values alone, each file with an index beside it.
+    """
+
+    has_folders: ClassVar[bool] = False
+    is_dated: ClassVar[bool] = True
+
+    def _name_pattern(self) -> str:
+        fd = re.escape(self.file_delim)
+        topic = _topic_pattern(rf"{fd}\d+{fd}\d+\.")
+        dd = re.escape(self.directory_delim)
+        return rf"(?P<encoded>{_DATE_OR_NOT}){dd}{topic}{self._numbers()}(?P<view>)"
+
+    def _name(self, parts: ObjectKey) -> str:
+        stem = self._stem(parts.topic, parts.partition)
+        return f"{parts.encoded_partition}{self.directory_delim}{stem}{self._offset(parts)}"
+
+    def _stem(self, topic: str, partition: int) -> str:
+        return f"{topic}{self.file_delim}{_digits(partition)}{self.file_delim}"
+
+    def upload(self, moment: datetime) -> str:
+        """Return the directory of what is stored at a time."""
+        return moment.date().isoformat()
+
+    def upload_day(self, directory: str) -> date | None:
+        """Return the day of such a directory; None where it does not say."""
         try:
-            topic = check_topic(place.topic)
-        except IllegalTopicNameError as error:
-            raise ObjectKeyError(key, error.what) from None
-        name = key.rpartition(self.directory_delim)[2]
-        extension = "".join(name.partition(".")[1:])
-        return ObjectKey(topic, place.partition, place.offset, key, extension, View.VALUE)
+            return date.fromisoformat(directory)
+        except ValueError:
+            return None
+
+    def day_prefix(self, day: date, topic: str, partition: int) -> str:
+        """Return what keys of one partition begin with on one day."""
+        directory = f"{self.prefix()}{day.isoformat()}{self.directory_delim}"
+        return f"{directory}{self._stem(topic, partition)}"
+
+    def names_glob(self, topic: str, extension: str) -> str | None:
+        """Return a glob that the names of a topic's value files match.
+
+        None where names do not hold the topic, but the folders they are in.
+        """
+        partition, offset = self._globs()
+        return f"{topic}{self.file_delim}{partition}{self.file_delim}{offset}*{extension}"
+
+    def _globs(self) -> tuple[str, str]:
+        return "[0-9]" * _PARTITION_WIDTH, "[0-9]" * (self.offset_width or 1)
+
+    def pointer(self, topic: str, partition: int) -> str:
+        """Return the key of the text that names the newest index of a partition."""
+        return f"{self.prefix()}{_POINTER}{topic}{self.file_delim}{_digits(partition)}.txt"
+
+    def is_pointer(self, key: str) -> bool:
+        """Whether *key* is one that `pointer` returns."""
+        return key.startswith(f"{self.prefix()}{_POINTER}")
+
+
+def _digits(partition: int) -> str:
+    return f"{partition:0{_PARTITION_WIDTH}d}"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLayout(DatedLayout):
+    """A dated layout whose names follow a template; the time in them is the directory.
+
+    Attributes:
+        template: What names look like, as `NameTemplate` reads it.
+    """
+
+    template: str = field(kw_only=True)
+    _names: NameTemplate = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_names", NameTemplate.read(self.template))
+        DatedLayout.__post_init__(self)
+
+    def _name_pattern(self) -> str:
+        return self._names.pattern()
+
+    def _name(self, parts: ObjectKey) -> str:
+        times = None if parts.encoded_partition == UPLOAD_DATE else parts.encoded_partition
+        return self._names.name(parts.topic, _digits(parts.partition), self._offset(parts), times)
+
+    def _why_not(self) -> str:
+        return NOT_OF_TEMPLATE
+
+    def _directory_and_view(self, match: re.Match[str]) -> tuple[str, View]:
+        if match["topic"] in (".", ".."):
+            raise ObjectKeyError(match.string)
+        return self._names.times_of(match) or UPLOAD_DATE, View.VALUE
+
+    def upload(self, moment: datetime) -> str:
+        """Return the time of an upload as names hold it."""
+        return self._names.times(moment)
+
+    def upload_day(self, directory: str) -> date | None:
+        """Return the day of such a time; None where names do not hold a whole one."""
+        return self._names.day(directory)
+
+    def day_prefix(self, day: date, topic: str, partition: int) -> str:
+        """Return what keys of one partition begin with on one day."""
+        return f"{self.prefix()}{self._names.beginning(day, topic, _digits(partition))}"
+
+    def names_glob(self, topic: str, extension: str) -> str | None:
+        """Return a glob for the names of a topic's value files, if they hold the topic."""
+        name = self._names.glob(topic, *self._globs())
+        return None if name is None else f"{name}*{extension}"

@@ -17,7 +17,8 @@ from kbackup.connect.registry import URL, RegistrySettings, settings_of
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
-from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, Layout, View
+from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, DatedLayout, Layout, TemplateLayout, View
+from kbackup.naming.generic import GenericLayout
 from kbackup.naming.renaming import Routes
 from kbackup.pipeline.convert import Compatibility
 from kbackup.pipeline.rotate import OPEN_FILES, Rule, Schedule
@@ -75,18 +76,22 @@ def layout(settings: Settings) -> Layout:
             f"a segment is .. or . or {RECORDS_FOLDER}, or a character cannot be printed",
             "choose a plain folder, such as topics",
         )
-    is_dated = _directory(settings) == UPLOAD_DATE and settings.mode != GENERIC
-    folder, delimiter = settings.topics_dir, settings.directory_delim
-    return Layout(
-        folder.removesuffix(delimiter) if is_dated else folder,
+    folder, delimiter, template = (
+        settings.topics_dir, settings.directory_delim, settings.object_name_template,
+    )  # fmt: skip
+    rest = (
         delimiter,
         settings.file_delim,
         settings.filename_offset_zero_pad_width,
-        is_dated,
-        settings.topic_regex_list if settings.mode == GENERIC else (),
         settings.tombstone_encoded_partition,
-        settings.object_name_template or "",
     )
+    if settings.mode == GENERIC:
+        return GenericLayout(folder, *rest, expressions=settings.topic_regex_list)
+    if _directory(settings) != UPLOAD_DATE:
+        return Layout(folder, *rest)
+    if template:
+        return TemplateLayout(folder.removesuffix(delimiter), *rest, template=template)
+    return DatedLayout(folder.removesuffix(delimiter), *rest)
 
 
 def _directory(settings: Settings) -> str | None:

@@ -11,7 +11,7 @@ from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, KbackupError, ObjectKeyError, StoreError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
-from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, ObjectKey, View
+from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, DatedLayout, Layout, ObjectKey, View
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
 from kbackup.runs.known import NOTHING, BackupState, with_objects
@@ -359,7 +359,7 @@ def _objects(
 
 
 def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> int | None:
-    return pointed_to(store, layout, where) if layout.is_dated else None
+    return pointed_to(store, layout, where) if isinstance(layout, DatedLayout) else None
 
 
 def _mains(layout: Layout, objects: Sequence[_Stored]) -> list[_Stored]:

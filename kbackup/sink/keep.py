@@ -34,7 +34,7 @@ from kbackup.errors import (
 )
 from kbackup.files import Spool
 from kbackup.formats.block_gzip import BlockIndex
-from kbackup.naming import Layout, ObjectKey, View
+from kbackup.naming import DatedLayout, Layout, ObjectKey, View
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
 from kbackup.records import Facts, TopicIdentity, TopicPartition, pairs, rest_of
 from kbackup.stores import ObjectHead, Store, StoredObject
@@ -365,7 +365,7 @@ class UploadDates:
     """
 
     store: Store
-    layout: Layout
+    layout: DatedLayout
     where: TopicPartition
     clock: Clock
     last_key: str | None = None
@@ -436,7 +436,7 @@ def keep_indexed(store: Store, file: ClosedFile, layout: Layout) -> Facts:
     return facts
 
 
-def point(store: Store, layout: Layout, where: TopicPartition, index: Index) -> None:
+def point(store: Store, layout: DatedLayout, where: TopicPartition, index: Index) -> None:
     """Name *index* as the newest of its partition.
 
     Raises:
@@ -446,7 +446,7 @@ def point(store: Store, layout: Layout, where: TopicPartition, index: Index) -> 
     _put_index(store, Index(key, index.key.encode()))
 
 
-def pointed_to(store: Store, layout: Layout, where: TopicPartition) -> int | None:
+def pointed_to(store: Store, layout: DatedLayout, where: TopicPartition) -> int | None:
     """Return the first offset of the object that the pointer of a partition leads to.
 
     None where there is no pointer, as before a first run, or it leads nowhere: then a warning

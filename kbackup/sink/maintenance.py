@@ -28,8 +28,7 @@ from kbackup.errors import (
 )
 from kbackup.events import Event, Planned, Tell, to_json
 from kbackup.kafka import Cluster
-from kbackup.naming import Layout
-from kbackup.naming.places import Place
+from kbackup.naming import Layout, Place
 from kbackup.naming.renaming import select
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring

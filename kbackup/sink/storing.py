@@ -21,7 +21,7 @@ from kbackup.clock import Clock
 from kbackup.errors import KbackupError
 from kbackup.events import ObjectStored
 from kbackup.kafka import OffsetMovedError, Position, Positions, Reader
-from kbackup.naming import Layout
+from kbackup.naming import DatedLayout, Layout
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.runs.dead_letters import DeadLetters
@@ -272,7 +272,7 @@ class Placing:
             last_key: The object that was stored last, None if there is none.
         """
         job = self.job
-        if not job.layout.is_dated:
+        if not isinstance(job.layout, DatedLayout):
             return None
         return UploadDates(self.store, job.layout, self.stored_as, job.clock, last_key).of
 
@@ -339,7 +339,7 @@ class Placing:
         if file.index is None:
             return keep(self.store, file, self.job.layout)
         facts = keep_indexed(self.store, file, self.job.layout)
-        if self.job.points:
+        if self.job.points and isinstance(self.job.layout, DatedLayout):
             point(self.store, self.job.layout, self.stored_as, file.index)
         return facts
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 from record_samples import OPTIONS
 
+from kbackup.naming import DatedLayout
 from tests.conformance.product import (
     BlockGzipFormat,
     JsonFormat,
-    Layout,
     ReadOptions,
     Store,
     StoreSettings,
@@ -27,7 +27,7 @@ from tests.conformance.product import (
 
 FOLDER: Final = Path(__file__).parent / "block_gzip"
 FILES: Final = sorted(FOLDER.glob("*.gz"))
-LAYOUT: Final = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+LAYOUT: Final = DatedLayout("systest", file_delim="-", offset_width=12)
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from backup_samples import JSON, SIBLINGS, Backup
 
+from kbackup.naming import DatedLayout
 from tests.integration.product import (
     BackupSource,
     ConfigurationError,
     EngineSettings,
-    Layout,
     check_reads,
     config,
     find_jvm,
@@ -128,7 +128,7 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
         "locale": "en", "timezone": "UTC",
     }  # fmt: skip
     (tmp_path / "blocks").mkdir()
-    dated = Layout("logs", file_delim="-", offset_width=12, is_dated=True)
+    dated = DatedLayout("logs", file_delim="-", offset_width=12)
     blocks = Backup(Backup.in_folder(tmp_path / "blocks").settings, dated)
     numbers = [b'{"n":%d}' % at for at in range(20)]
     for topic in ("clicks", "clicks-00000-1"):

@@ -19,13 +19,13 @@ from kbackup.catalog.reading import EVERY_OFFSET, Interval
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.inspect.peek import peek
-from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
+from kbackup.naming import INDEX_EXTENSION, DatedLayout, ObjectKey, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 
-LAYOUT: Final = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+LAYOUT: Final = DatedLayout("systest", file_delim="-", offset_width=12)
 FIRST: Final = 1000
 RECORDS: Final = 60
 

@@ -7,7 +7,7 @@ import pytest
 
 from kbackup.config import Command, Loaded, load
 from kbackup.errors import ConfigurationError
-from kbackup.naming import Layout
+from kbackup.naming import DatedLayout, TemplateLayout
 from kbackup.runs import wiring
 
 CONNECTOR: Final = """
@@ -37,7 +37,7 @@ def test_a_connectors_file_chooses_the_layout(tmp_path: Path) -> None:
     )
     settings = loaded(tmp_path, text).settings
 
-    assert Layout("systest", "/", "-", 12, is_dated=True) == wiring.layout(settings)
+    assert DatedLayout("systest", "/", "-", 12) == wiring.layout(settings)
     assert ("s3://backups", "http://127.0.0.1:9000") == (settings.url, settings.endpoint_url)
     assert 1000 == settings.options_of("formats")["compressed_block_size"]
     assert settings.options_of("stores")["s3.path.style.access.enabled"] is True
@@ -52,7 +52,7 @@ def test_every_command_reads_the_same_layout_from_it(tmp_path: Path, command: Co
     """
     settings = loaded(tmp_path, CONNECTOR, command).settings
 
-    assert Layout("", "/", "-", 12, is_dated=True) == wiring.layout(settings)
+    assert DatedLayout("", "/", "-", 12) == wiring.layout(settings)
 
 
 def test_the_format_alone_chooses_the_layout(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_format_alone_chooses_the_layout(tmp_path: Path) -> None:
     text = "topics=orders\ns3.bucket.name=b\nformat.class=block_gzip\n"
     settings = loaded(tmp_path, text).settings
 
-    assert Layout("topics", "/", "-", 12, is_dated=True) == wiring.layout(settings)
+    assert DatedLayout("topics", "/", "-", 12) == wiring.layout(settings)
     rule = wiring.rule(settings)
     assert (1_000_000, 134_217_728, 86_400_000) == (rule.records, rule.bytes, rule.span_ms)
 
@@ -128,7 +128,9 @@ def test_names_may_follow_a_template(tmp_path: Path) -> None:
     template = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
     for command in ("sink", "restore", "verify"):
         settings = loaded(tmp_path, f"{CONNECTOR}object.name.template={template}", command).settings
-        assert template == wiring.layout(settings).template
+        layout = wiring.layout(settings)
+        assert isinstance(layout, TemplateLayout)
+        assert template == layout.template
 
 
 @pytest.mark.parametrize(

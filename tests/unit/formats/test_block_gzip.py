@@ -14,10 +14,18 @@ from hypothesis import strategies as st
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat, BlockIndex
-from kbackup.naming import INDEX_EXTENSION, OFFSET_MAX, PARTITION_MAX, Layout, ObjectKey, View
+from kbackup.naming import (
+    INDEX_EXTENSION,
+    OFFSET_MAX,
+    PARTITION_MAX,
+    DatedLayout,
+    Layout,
+    ObjectKey,
+    View,
+)
 
 FORM: Final = BlockGzipFormat()
-LAYOUT: Final = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+LAYOUT: Final = DatedLayout("systest", file_delim="-", offset_width=12)
 ORIGINALS: Final = sorted((Path(__file__).parents[2] / "conformance/block_gzip").glob("*.gz"))
 values = st.lists(st.binary(max_size=40).filter(lambda value: b"\n" not in value), min_size=1)
 
@@ -171,7 +179,7 @@ def test_a_dated_key_is_read_back(
     Dated keys are parsed for topics that end with dashes and digits too, and for numbers wider than
     their padding.
     """
-    layout = Layout(folder, file_delim="-", offset_width=12, is_dated=True)
+    layout = DatedLayout(folder, file_delim="-", offset_width=12)
     parts = ObjectKey(topic, partition, offset, day.isoformat(), extension, View.VALUE)
 
     key = layout.key(parts)

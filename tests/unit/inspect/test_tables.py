@@ -11,7 +11,7 @@ from kbackup.cli.output import schema
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.ddl import statements
-from kbackup.naming import Layout
+from kbackup.naming import DatedLayout, Layout
 
 PLACE = {"s3_bucket_name": "lake"}
 AS_JSON = {"format_class": "json", "value_converter": "json"}
@@ -243,7 +243,7 @@ def test_a_topic_without_objects_has_no_columns_yet() -> None:
 
 def in_blocks(line: bytes) -> Backup:
     """A backup in folders that topics share."""
-    backup = Backup(layout=Layout("logs", file_delim="-", offset_width=12, is_dated=True))
+    backup = Backup(layout=DatedLayout("logs", file_delim="-", offset_width=12))
     backup.put_blocks("2026-03-05", "orders", 0, [line, line])
     return backup
 

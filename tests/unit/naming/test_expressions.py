@@ -4,9 +4,9 @@ import pytest
 
 from kbackup import config
 from kbackup.errors import ConfigurationError
-from kbackup.naming import expressions
-from kbackup.naming.expressions import Expression
-from kbackup.naming.places import Place
+from kbackup.naming import Place
+from kbackup.naming import generic as expressions
+from kbackup.naming.generic import Expression
 
 
 def test_a_comma_in_a_pattern_does_not_end_an_entry() -> None:

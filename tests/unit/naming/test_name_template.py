@@ -11,8 +11,8 @@ from kbackup.naming import (
     OFFSET_MAX,
     PARTITION_MAX,
     UPLOAD_DATE,
-    Layout,
     ObjectKey,
+    TemplateLayout,
     View,
 )
 from kbackup.naming.name_template import NameTemplate
@@ -40,7 +40,7 @@ def test_names_are_read_back(
     """
     Whatever the topic, and however wide the numbers; a listing by day finds them.
     """
-    layout = Layout(folder, file_delim="-", offset_width=12, is_dated=True, template=template)
+    layout = TemplateLayout(folder, file_delim="-", offset_width=12, template=template)
     directory = layout.upload(moment) if is_dated else UPLOAD_DATE
     parts = ObjectKey(topic, partition, offset, directory, extension, View.VALUE)
 

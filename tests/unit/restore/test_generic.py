@@ -17,6 +17,7 @@ from backup_samples import JSON
 from kbackup import config
 from kbackup.catalog import listing
 from kbackup.errors import CorruptObjectError, RefusedError
+from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore.watch import Ready
 from kbackup.runs import wiring
@@ -247,7 +248,7 @@ def test_headers_describe_the_object() -> None:
 def test_objects_of_a_sink_can_be_read_as_any_others() -> None:
     """What such an object says of its topic and offsets is about another place."""
     restoring = Generic(expressions="clicks:topics/.*", properties={"topics.dir": "topics"})
-    sinks = replace(restoring.backup, layout=replace(restoring.backup.layout, expressions=()))
+    sinks = replace(restoring.backup, layout=Layout("topics"))
     sinks.put("orders", 3, range(5, 8), views=JSON)
 
     restoring.run()

@@ -15,8 +15,8 @@ import pytest
 
 from kbackup import config
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.naming import expressions
-from kbackup.naming.places import Place
+from kbackup.naming import Place
+from kbackup.naming import generic as expressions
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from tests.support.target import MARKER, Restoring

@@ -8,7 +8,7 @@ from backup_samples import JSON, TIME, Backup, batch
 from kbackup import config
 from kbackup.config.property import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
-from kbackup.naming import Layout
+from kbackup.naming import DatedLayout
 from kbackup.records import TopicPartition
 from kbackup.restore import transaction
 from kbackup.runs import wiring
@@ -210,7 +210,7 @@ def test_a_window_of_blocks_goes_on_and_is_run_again(
 ) -> None:
     """Blocks before the window are not read, and that does not look like rows that are gone."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
-    layout = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+    layout = DatedLayout("systest", file_delim="-", offset_width=12)
     properties = {
         "topics.dir": "systest", "file.delim": "-", "filename.offset.zero.pad.width": "12",
         "format.class": "block_gzip", "value.converter": "bytes",

@@ -3,7 +3,6 @@
 import io
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from typing import Final
@@ -19,7 +18,7 @@ from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockIndex
 from kbackup.kafka import KafkaSettings, Position
-from kbackup.naming import Layout, View
+from kbackup.naming import DatedLayout, Layout, TemplateLayout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition
@@ -37,7 +36,7 @@ from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLin
 from tests.support.hand_clock import HandClock
 
 WHERE: Final = TopicPartition("orders-7", 3)
-LAYOUT: Final = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+LAYOUT: Final = DatedLayout("systest", file_delim="-", offset_width=12)
 VIEWS: Final = (
     ViewSpec(View.VALUE, "block_gzip", FormatOptions({"compressed_block_size": 20}), "bytes"),
 )
@@ -205,7 +204,7 @@ def test_names_by_a_template_are_found_again(template: str, is_lost: bool) -> No
     A run that died between file and commit is continued an hour later under the names that are
     there; every command reads them.
     """
-    layout = replace(LAYOUT, template=template)
+    layout = TemplateLayout("systest", file_delim="-", offset_width=12, template=template)
     log, clock = batch(range(13)), at(5)
     later = HandClock(clock.ms() + 3_600_000)
     for number in range(1, 4):

@@ -7,7 +7,7 @@ from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
 from kbackup.errors import ConfigurationError
 from kbackup.events import Warned
-from kbackup.naming import Layout, View
+from kbackup.naming import TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, Span
 from kbackup.runs import history, known
@@ -42,13 +42,13 @@ def test_a_missing_object_is_named_by_the_ledger() -> None:
 def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -> None:
     """Where object.name.template has changed, verify says that, and how to read the object."""
     names = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
-    backup = Backup(layout=Layout(is_dated=True, template=names))
+    backup = Backup(layout=TemplateLayout(template=names))
     key = backup.put_blocks("2026/01/01", "orders", 0, [b"1", b"2"])
     row = stored(WHERE, key, View.VALUE, Facts(0, 1, 2, None, None, ""), 9, Span(0, 2), "r1", 0)
     topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
     stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
     stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
-    backup.layout = Layout(is_dated=True, template="{date}/{topic}_{partition}_{offset}")
+    backup.layout = TemplateLayout(template="{date}/{topic}_{partition}_{offset}")
     backup.put_blocks("2026-02-01", "orders", 0, [b"1"])
     notes = Notes(known.read(backup.store, backup.layout, CLOCK))
 

@@ -1,4 +1,4 @@
-r"""Topics of objects that no sink has named: regular expressions over whole object keys.
+r"""Objects that no sink has named: regular expressions over whole keys say which topic each is of.
 
 An entry of ``topic.regex.list`` gives the topic, then the pattern::
 
@@ -12,13 +12,13 @@ record; without them every object belongs to partition 0, and its records have n
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, IllegalTopicNameError, ObjectKeyError
 from kbackup.java.regex import JavaPattern, PatternError, translate
-from kbackup.naming.places import Place
+from kbackup.naming import NOT_MATCHED, Layout, ObjectKey, Place, View, check_numbers, check_topic
 from kbackup.naming.renaming import parts_of
 
 _NEXT: Final = re.compile(r",(?=\s*[\w.$\{\}-]{1,249}:)", re.ASCII)
@@ -104,3 +104,36 @@ def _compiled(topic: str, regex: str) -> tuple[JavaPattern, tuple[str | int, ...
         return java, tuple(parts_of(topic, java))
     except PatternError as error:
         raise ValueError(f"{topic}:{regex}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class GenericLayout(Layout):
+    """Objects of any name, which are only read: values, each a directory of its own.
+
+    Attributes:
+        expressions: What gives an object its topic.
+    """
+
+    has_folders: ClassVar[bool] = False
+    is_generic: ClassVar[bool] = True
+
+    expressions: tuple[Expression, ...] = field(kw_only=True)
+
+    def parse(self, key: str) -> ObjectKey:
+        """Return where *key* belongs by the expressions; its directory is its name.
+
+        Raises:
+            ObjectKeyError: If no expression matches it.
+        """
+        is_ours = key.startswith(self.records_prefix()) or key.endswith(self.directory_delim)
+        found = None if is_ours else place(self.expressions, key)
+        if found is None:
+            raise ObjectKeyError(key, NOT_MATCHED)
+        check_numbers(key, found.partition, found.offset)
+        try:
+            topic = check_topic(found.topic)
+        except IllegalTopicNameError as error:
+            raise ObjectKeyError(key, error.what) from None
+        name = key.rpartition(self.directory_delim)[2]
+        extension = "".join(name.partition(".")[1:])
+        return ObjectKey(topic, found.partition, found.offset, key, extension, View.VALUE)
