@@ -17,7 +17,7 @@ from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
-from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors import RecordExtractor
 from kbackup.pipeline.convert import Conversion, convert
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.route import route

@@ -11,7 +11,7 @@ from kbackup_toys import ByValue, Modulo
 
 from kbackup.partitioners import Partitioner, Traits
 from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors import RecordExtractor
 from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Part, Rows
 from kbackup.records import Schema, TopicPartition

@@ -1,4 +1,4 @@
-"""``partition=<n>``: one directory a Kafka partition."""
+"""One directory for all records of a partition: ``partition=<n>``, or ``<date>``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from kbackup.connect.tables import Level, TableColumn, number
+from kbackup.naming import UPLOAD_DATE
 from kbackup.partitioners import EVERY_RECORD_HAS_ONE, Traits
 from kbackup.records import TopicPartition
 
@@ -38,3 +39,26 @@ class DefaultPartitioner:
     ) -> tuple[Level, ...]:
         """Return the partition's number."""
         return (number("partition", 0, max(0, partitions - 1)),)
+
+
+class UploadDatePartitioner:
+    """The block-gzip sink's: a partition is one sequence of files, whatever the day of each.
+
+    Here all of them have one directory, `kbackup.naming.UPLOAD_DATE`; the date is put in its place
+    when a file is stored.
+    """
+
+    traits: ClassVar = Traits((), goes_by_time=False, no_directory=EVERY_RECORD_HAS_ONE)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def only_directory(self, where: TopicPartition) -> str:  # noqa: ARG002
+        """Return what stands for the date."""
+        return UPLOAD_DATE
+
+    def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:  # noqa: ARG002
+        """Return what stands for the date, for each row."""
+        zeros = pa.py_buffer(bytes(4 * len(batch)))
+        indices = pa.Array.from_buffers(pa.int32(), len(batch), [None, zeros])
+        return pa.DictionaryArray.from_arrays(indices, [UPLOAD_DATE])

@@ -19,7 +19,7 @@ from kbackup.naming import Layout, ObjectKey, View
 from kbackup.naming.renaming import Rename
 from kbackup.partitioners import extractors
 from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors import RecordExtractor
 from kbackup.partitioners.field import FieldPartitioner
 from kbackup.partitioners.time_based import Buckets, TimeBasedPartitioner
 from kbackup.pipeline.convert import (

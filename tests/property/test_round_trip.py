@@ -17,7 +17,7 @@ from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.partitioners import Partitioner, Traits
 from kbackup.partitioners.default import DefaultPartitioner
-from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors import RecordExtractor
 from kbackup.pipeline.convert import Conversion, convert
 from kbackup.pipeline.rotate import Append, Cut, Rule, cut
 from kbackup.pipeline.route import route

@@ -7,8 +7,7 @@ from record_samples import batch_of
 
 from kbackup.connect.schema import DATE, ConnectSchema, Type
 from kbackup.naming import DIRECTORY_BYTES_MAX
-from kbackup.partitioners.extractors.record import RecordExtractor
-from kbackup.partitioners.extractors.record_field import RecordFieldExtractor
+from kbackup.partitioners.extractors import RecordExtractor, RecordFieldExtractor
 from kbackup.partitioners.field import FieldPartitioner
 from kbackup.partitioners.time_based import DailyPartitioner
 from kbackup.pipeline.route import NO_AFFIX, Affix, AffixKind, route

@@ -7,7 +7,7 @@ from record_samples import batch_of
 
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout, View
-from kbackup.partitioners.extractors.record import RecordExtractor
+from kbackup.partitioners.extractors import RecordExtractor
 from kbackup.partitioners.time_based import HourlyPartitioner
 from kbackup.pipeline.convert import Conversion
 from kbackup.pipeline.route import route

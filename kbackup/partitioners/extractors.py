@@ -1,18 +1,97 @@
-"""A field of the value: ``timestamp.field``."""
+"""SEAM: the time of each record, by which files rotate and time-based directories are named."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup import plugins
 from kbackup.connect import fields
 from kbackup.connect import schema as connect
 from kbackup.java import joda
 from kbackup.options import check_path, text
-from kbackup.partitioners.extractors import Traits
-from kbackup.partitioners.extractors.record import RecordExtractor
-from kbackup.records import schema_of
+from kbackup.records import NO_TIMESTAMP, schema_of
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a timestamp extractor declares of itself.
+
+    Attributes:
+        class_names: Words, and simple names of the Java classes, that stand for this extractor.
+    """
+
+    class_names: tuple[str, ...] = ()
+
+
+class TimestampExtractor(Protocol):
+    """Finds the time of each record."""
+
+    traits: ClassVar[Traits]
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take what was given for its options, such as ``timestamp.field``; called once, first.
+
+        Raises:
+            ConfigurationError: If a property asks for what this extractor cannot do.
+        """
+        ...
+
+    def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:
+        """Return the time of each row.
+
+        Args:
+            batch: ``records.SCHEMA``, and, where values are converted, ``decoded``: each value as
+                its file holds it.
+            now_ms: The time that stands for "now", ms since the epoch; no other clock is read.
+
+        Returns:
+            ``int64``, ms since the epoch, one row per row of *batch*; null where there is none.
+        """
+        ...
+
+
+def by_name(name: str, properties: Mapping[str, Any]) -> TimestampExtractor:
+    """Return the extractor registered as *name*, configured."""
+    found: TimestampExtractor = plugins.load("extractors", name)()
+    found.configure(properties)
+    return found
+
+
+class RecordExtractor:
+    """The record's own timestamp, set by its producer or its broker."""
+
+    traits: ClassVar = Traits(("Record", "RecordTimestampExtractor"))
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:  # noqa: ARG002
+        """Return the timestamps, null for Kafka's "none"."""
+        times = batch["timestamp"]
+        lowest = pc.min(times).as_py()
+        if lowest is None or lowest > NO_TIMESTAMP:
+            return times
+        return pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times)
+
+
+class WallclockExtractor:
+    """The time of the backup: directories say when a record was backed up, not when it was made.
+
+    It is the connectors' default.  A run that is repeated after a crash may put records into
+    other directories than it did before.
+    """
+
+    traits: ClassVar = Traits(("Wallclock", "WallclockTimestampExtractor"))
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:
+        """Return "now" for each row."""
+        return pa.repeat(pa.scalar(now_ms, pa.int64()), len(batch))
 
 
 def _path(name: str) -> None:
