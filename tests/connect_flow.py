@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+from case_files import generated
 from flow_samples import offsets_by_directory
 from record_samples import batch_of
 
@@ -192,25 +193,6 @@ def conversions(case: dict[str, Any], schemas: Mapping[str, Any]) -> list[Conver
     return found
 
 
-def records(put: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield each record of a put, runs expanded."""
-    for entry in put:
-        if "from" not in entry:
-            yield entry
-            continue
-        for at in range(entry["count"]):
-            record = {**entry, "offset": entry["from"] + at}
-            if entry.get("rec_seq") is not None:
-                record["rec"] = entry["rec_seq"] + at
-            if entry.get("rec_cycle"):
-                record["rec"] = entry["rec_cycle"][at % len(entry["rec_cycle"])]
-            if "value_cycle" in entry:
-                record["value"] = entry["value_cycle"][at % len(entry["value_cycle"])]
-            if "ts_start" in entry:
-                record["ts"] = entry["ts_start"] + at * entry.get("ts_step", 0)
-            yield record
-
-
 def value(record: dict[str, Any]) -> Any:
     """Return the value of a record; ``rec: n`` stands for a struct of numbers."""
     if record.get("rec") is None:
@@ -313,7 +295,7 @@ class Player:
                 continue
             mine = [
                 row
-                for row in records(step["put"])
+                for row in generated(step["put"])
                 if row.get("partition", 12) == self.where.partition
             ]
             for converted in convert(

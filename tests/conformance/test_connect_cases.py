@@ -12,7 +12,7 @@ from typing import Any, Final
 import case_files
 import pyarrow as pa
 import pytest
-from connect_flow import Outcome, Player, records, schema_of, settings
+from connect_flow import Outcome, Player, schema_of, settings
 from record_samples import batch_of
 
 from tests.conformance.product import (
@@ -130,7 +130,9 @@ def waiting(case: dict[str, Any], outcomes: dict[int, Outcome], until: int) -> l
     """Return the offsets that are in no object after a step, and were not left out."""
     held = {offset for offsets in stored(outcomes, until).values() for offset in offsets}
     given = [
-        row["offset"] for step in case["steps"][:until] for row in records(step.get("put") or [])
+        row["offset"]
+        for step in case["steps"][:until]
+        for row in case_files.generated(step.get("put") or [])
     ]
     return sorted(set(given) - held - {*reported(outcomes, until)})
 

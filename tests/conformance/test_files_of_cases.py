@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import case_files
 import pytest
@@ -32,6 +32,49 @@ def test_a_file_of_cases_is_run(name: str) -> None:
     Every file of cases is run by a test.
     """
     assert name in RUN_BY
+
+
+EACH: Final = [
+    pytest.param(path.stem, case, id=f"{path.stem}-{case.get('id', number)}")
+    for path in sorted(case_files.FOLDER.glob("*.yaml"))
+    for number, case in enumerate(case_files.document(path.stem).get("cases", []))
+]
+
+
+@pytest.mark.parametrize(("name", "case"), EACH)
+def test_a_case_says_what_it_gives_in_fields(name: str, case: dict[str, Any]) -> None:
+    """
+    A case has fields that are known, and its records are data: it can be replayed as it stands.
+    """
+    assert case_files.problem(name, case) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ({"props": {}, "record": 3}, "a case of rotation has no field record"),
+        ({"records": "3 schemaless"}, "records are a number or a list of records, not '3 schem"),
+        ({"records": [{"offset": 0, "text": 1}]}, "a record has no field text"),
+    ],
+)
+def test_what_no_runner_reads_is_refused_by_name(case: dict[str, Any], why: str) -> None:
+    """
+    A field or a word that would be passed over is named.
+    """
+    found = case_files.problem("rotation", case)
+
+    assert found is not None
+    assert found.startswith(why)
+
+
+def test_the_page_lists_the_fields() -> None:
+    """
+    Whoever keeps cases elsewhere can look up their fields.
+    """
+    page = PAGE.read_text("utf-8")
+    fields = {*case_files.STEP, *case_files.RECORD}.union(*case_files.FIELDS.values())
+
+    assert set() == {field for field in fields if f"`{field}`" not in page}
 
 
 def test_what_differs_is_listed() -> None:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from case_files import cases
+from case_files import cases, generated
 from flow_samples import offsets_by_directory, routed
 from record_samples import batch_of
 
@@ -29,7 +29,6 @@ from tests.conformance.product import (
 )
 
 LOS_ANGELES: Final = ZoneInfo("America/Los_Angeles")
-START: Final = datetime(2017, 3, 2, 10, tzinfo=LOS_ANGELES)
 
 
 class Hourly:
@@ -46,25 +45,18 @@ class Hourly:
         return pa.array([f"{at:year=%Y/month=%m/day=%d/hour=%H}" for at in times])
 
 
-def times(hour: int, count: int = 1, minute: int = 0, day: int = 2) -> list[datetime]:
-    """Return local times from one on, every 20 s."""
-    first = START.replace(day=day, hour=hour, minute=minute)
-    return [first + timedelta(seconds=20 * at) for at in range(count)]
-
-
-RECORD_TIMES: Final = {
-    "hourly-record-ts": times(10, 9) + times(12, 9, 3),
-    "out-of-order-keep-open": [
-        at for hour, minute in ((10, 0), (9, 58), (10, 9), (9, 55), (10, 10))
-        for at in times(hour, minute=minute)
-    ],
-    "daily-rotation-4-hours": [
-        at
-        for day, hour in ((1, 10), (1, 8), (2, 7), (2, 5), (2, 10))
-        for at in times(hour, day=day)
-    ],
-}  # fmt: skip
-"""The cases give the times of their records in words."""
+def rows_of(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the records of a case, one a row, with the schema they name."""
+    zone = ZoneInfo(case.get("timezone", "UTC"))
+    found = []
+    for record in generated(case["records"]):
+        row: dict[str, Any] = {"offset": record["offset"], "schema": record.get("schema")}
+        if "time" in record:
+            local = datetime.fromisoformat(record["time"]).replace(tzinfo=zone)
+            passed = timedelta(seconds=record["number"] * record.get("step_s", 0))
+            row["timestamp"] = int((local + passed).timestamp() * 1000)
+        found.append(row)
+    return found
 
 
 @dataclass
@@ -94,11 +86,6 @@ def files(stream: Iterable[Rows], rule: Rule) -> Files:
     return found
 
 
-def schema_of(case: dict[str, Any], offset: int) -> Schema | None:
-    """Return the schema of a record: the first one of the tombstone case has none."""
-    return Schema("v1", 1) if case["id"] == "tombstone-first" and offset else None
-
-
 @pytest.mark.parametrize("case", cases("rotation"))
 def test_files_close_where_the_connectors_close_them(case: dict[str, Any]) -> None:
     """
@@ -106,14 +93,9 @@ def test_files_close_where_the_connectors_close_them(case: dict[str, Any]) -> No
     """
     is_timed = case["partitioner"] == "Hourly"
     props = case["props"]
-    name = case["id"].replace("rotate-on-change", "keep-open")
-    if is_timed:
-        at = RECORD_TIMES[name]
-        rows = [{"timestamp": int(time.timestamp() * 1000)} for time in at]
-    elif case["id"] == "gaps":
-        rows = [{"offset": offset} for offset in (0, 1, 5, 6, 7, 100)]
-    else:
-        rows = [{}] * (10 if case["id"] == "tombstone-first" else case["records"])
+    rows = rows_of(case)
+    named = {row["offset"]: row.pop("schema") for row in rows}
+    by_offset = {at: None if name is None else Schema(name, 1) for at, name in named.items()}
     changes = str(props.get("rotate.file.on.partition.change", "true")).lower() == "true"
     rule = Rule(
         records=props["flush.size"],
@@ -122,7 +104,7 @@ def test_files_close_where_the_connectors_close_them(case: dict[str, Any]) -> No
     )
 
     found = files(
-        routed(batch_of(rows), Hourly() if is_timed else None, lambda at: schema_of(case, at)), rule
+        routed(batch_of(rows), Hourly() if is_timed else None, lambda at: by_offset[at]), rule
     )
     each = [(name, offsets) for closed in found.closed for name, offsets in closed.items()]
 
