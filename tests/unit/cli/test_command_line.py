@@ -64,9 +64,7 @@ def one_shot(*words: str) -> tuple[int, set[str]]:
 
 @pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "kbackup")
 def test_help_imports_no_client_and_connects_to_nothing(words: tuple[str, ...]) -> None:
-    """
-    Every help page works, whatever is installed, broken or unreachable.
-    """
+    """Every help page works, whatever is installed, broken or unreachable."""
     code, modules = one_shot(*words, "--help")
 
     assert 0 == code
@@ -75,9 +73,8 @@ def test_help_imports_no_client_and_connects_to_nothing(words: tuple[str, ...]) 
 
 @pytest.mark.parametrize("words", [(), ("sink",), ("restore",), ("doctor",)], ids=" ".join)
 def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
-    """
-    Help is fast: it is measured in processor time, the least of three, because a busy machine makes
-    it seem slow.
+    """Help is fast: it is measured in processor time, the least of three, because a busy machine
+    makes it seem slow.
     """
     took = []
     for _ in range(3):
@@ -105,9 +102,7 @@ def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
     ],
 )
 def test_commands_that_look_import_no_spark(words: list[str]) -> None:
-    """
-    Commands that only look import no Spark.
-    """
+    """Commands that only look import no Spark."""
     code, modules = one_shot(*words)
 
     assert 0 == code
@@ -121,9 +116,7 @@ def test_commands_that_look_import_no_spark(words: list[str]) -> None:
 def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], taken: str
 ) -> None:
-    """
-    The driver, and the workers it starts, take memory from the C library.
-    """
+    """The driver, and the workers it starts, take memory from the C library."""
     monkeypatch.setattr(os, "environ", {**given})
     monkeypatch.setattr(sys, "argv", ["kbackup", "--version"])
 
@@ -157,9 +150,7 @@ def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
     ],
 )
 def test_a_mistyped_word_or_option_is_suggested(words: list[str], suggested: str) -> None:
-    """
-    A mistyped command or option is answered with the nearest one, and nothing is started.
-    """
+    """A mistyped command or option is answered with the nearest one, and nothing is started."""
     result = invoke(*words)
 
     assert (2, "") == (result.code, result.stdout)
@@ -180,9 +171,7 @@ MISTYPED = [
 
 @pytest.mark.parametrize(("words", "command"), MISTYPED)
 def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str) -> None:
-    """
-    With --json even a mistyped command ends with a summary line.
-    """
+    """With --json even a mistyped command ends with a summary line."""
     result = invoke(*words, "--json")
 
     assert [(2, "failed", 2, command)] == [
@@ -202,9 +191,7 @@ def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str
     ids=" ".join,
 )
 def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: list[str]) -> None:
-    """
-    A usage error has the form of any other: what, why if there is more to say, and what to do.
-    """
+    """A usage error has the form of any other: what, why if there is more to say, and what to do."""
     said = invoke(*words, *quiet).stderr.splitlines()
 
     heads = [line[:7] for line in said if line[:7] in ("error: ", "  why: ", "  do:  ")]
@@ -214,18 +201,14 @@ def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: lis
 
 
 def test_an_option_without_its_value_is_of_the_command_that_was_typed() -> None:
-    """
-    If a command line ends too early, the command is recognised by its first words.
-    """
+    """If a command line ends too early, the command is recognised by its first words."""
     line = invoke("restore", "verify", "--json", "--part").lines[-1]
 
     assert ("restore verify", 2) == (line["command"], line["exit_code"])
 
 
 def test_a_mistyped_line_reaches_the_summary_file(tmp_path: Path) -> None:
-    """
-    A monitor that reads the file alone learns that nothing ran.
-    """
+    """A monitor that reads the file alone learns that nothing ran."""
     place = tmp_path / "summary.json"
 
     invoke("sink", "--flush-sise", "1", f"--summary-file={place}")
@@ -244,9 +227,7 @@ def test_a_mistyped_line_reaches_the_summary_file(tmp_path: Path) -> None:
     ],
 )
 def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[str]) -> None:
-    """
-    ``kbackup sink --config f`` is ``kbackup sink run --config f``.
-    """
+    """``kbackup sink --config f`` is ``kbackup sink run --config f``."""
     assert invoke(command, "run", *options) == invoke(command, *options)
 
 
@@ -263,17 +244,13 @@ def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[
     ],
 )
 def test_the_usage_line_can_be_typed(words: list[str], usage: str) -> None:
-    """
-    Help shows the words in the order in which they are taken.
-    """
+    """Help shows the words in the order in which they are taken."""
     shown = " ".join(invoke(*words, "--help").stdout.partition("\n\n")[0].split())
     assert f"Usage: {usage}" == shown
 
 
 def test_no_two_properties_share_an_option_or_a_variable() -> None:
-    """
-    No two properties share an option or a variable.
-    """
+    """No two properties share an option or a variable."""
     variables = [found.variable for found in PROPERTIES]
     options = [
         option for found in PROPERTIES for name in found.option_names for option in name.split("/")
@@ -284,9 +261,7 @@ def test_no_two_properties_share_an_option_or_a_variable() -> None:
 
 
 def test_an_option_has_one_help_text_wherever_it_appears() -> None:
-    """
-    An option has the same help text in every command.
-    """
+    """An option has the same help text in every command."""
     texts: dict[str, set[str | None]] = defaultdict(set)
     for command in ALL.values():
         for parameter in command.params:
@@ -298,9 +273,7 @@ def test_an_option_has_one_help_text_wherever_it_appears() -> None:
 
 @pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "kbackup")
 def test_every_command_says_what_it_does_and_how_it_ends(words: tuple[str, ...]) -> None:
-    """
-    Help opens with a sentence, and ends with the exit codes.
-    """
+    """Help opens with a sentence, and ends with the exit codes."""
     shown = invoke(*words, "--help")
 
     paragraphs = [text.strip() for text in shown.stdout.split("\n\n")]
@@ -325,9 +298,7 @@ def test_every_command_says_what_it_does_and_how_it_ends(words: tuple[str, ...])
 def test_a_command_has_an_option_for_each_of_its_properties(
     command: str, words: tuple[str, ...]
 ) -> None:
-    """
-    What a command uses can be typed; credentials, which would show in ``ps``, cannot.
-    """
+    """What a command uses can be typed; credentials, which would show in ``ps``, cannot."""
     typed = {name for parameter in ALL[words].params for name in parameter.opts}
 
     mine = [found for found in PROPERTIES if command in found.commands]
@@ -355,9 +326,7 @@ WITH = {
 
 @pytest.mark.parametrize("words", WITHOUT)
 def test_a_command_has_no_option_that_does_nothing(words: str) -> None:
-    """
-    A command refuses options that it does not use; in a file they may serve other commands.
-    """
+    """A command refuses options that it does not use; in a file they may serve other commands."""
     command = ALL[tuple(words.split())]
     typed = {name for parameter in command.params for name in parameter.opts}
 
@@ -367,9 +336,7 @@ def test_a_command_has_no_option_that_does_nothing(words: str) -> None:
 
 @pytest.mark.parametrize("words", ["sink status", "restore topics", "restore peek orders"])
 def test_a_file_may_keep_what_a_command_does_not_use(words: str, tmp_path: Path) -> None:
-    """
-    One file serves all commands: what only others use is passed over without a word.
-    """
+    """One file serves all commands: what only others use is passed over without a word."""
     path = tmp_path / "all.properties"
     path.write_text(
         f"bootstrap.servers=h:1\ntopics=orders\nstore.url=file://{tmp_path}\n"
@@ -383,9 +350,7 @@ def test_a_file_may_keep_what_a_command_does_not_use(words: str, tmp_path: Path)
 
 
 def test_verify_passes_its_options_on_to_spark(tmp_path: Path) -> None:
-    """
-    `verify --deep` passes Spark options on to Spark.
-    """
+    """`verify --deep` passes Spark options on to Spark."""
     refused = invoke(
         "restore", "verify", "--deep", "--store-url", f"file://{tmp_path}",
         "--spark-conf", "spark.speculation=true",

@@ -43,9 +43,7 @@ def rows(*words: str, **environ: str) -> dict[str, tuple[str | None, str]]:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_what_people_wrote_is_checked_without_a_traceback(path: Path) -> None:
-    """
-    Any connector's file can be checked: the exit code says whether it runs, each error is named.
-    """
+    """Any connector's file can be checked: the exit code says whether it runs, each error is named."""
     checked = invoke("config", "check", "--config", str(path), "--json")
 
     failed = [row for row in checked.of("check") if row["level"] == "fail"]
@@ -57,16 +55,12 @@ def test_what_people_wrote_is_checked_without_a_traceback(path: Path) -> None:
 
 
 def test_configurations_of_every_kind_are_checked() -> None:
-    """
-    The parameters are not empty, so the tests below really test something.
-    """
+    """The parameters are not empty, so the tests below really test something."""
     assert len(CONFIGS) in (7, 7 + 72)
 
 
 def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> None:
-    """
-    A doubt names the line in the file, so that it can be found and corrected.
-    """
+    """A doubt names the line in the file, so that it can be found and corrected."""
     path = tmp_path / "s3.properties"
     path.write_text("topics=orders\ns3.bucket.name=b\nrotate.bytes=many\ntopic.dir=t\n")
 
@@ -86,9 +80,7 @@ def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> Non
 
 
 def test_a_file_with_warnings_only_is_good(sink: Path) -> None:
-    """
-    A connector's file that runs passes, whatever else there is to say of it.
-    """
+    """A connector's file that runs passes, whatever else there is to say of it."""
     checked = invoke("config", "check", "--config", str(sink))
 
     assert 0 == checked.code
@@ -97,9 +89,7 @@ def test_a_file_with_warnings_only_is_good(sink: Path) -> None:
 
 
 def test_a_file_without_a_doubt_says_so(tmp_path: Path) -> None:
-    """
-    Checking a configuration without a finding prints that it is good.
-    """
+    """Checking a configuration without a finding prints that it is good."""
     path = tmp_path / "whole.yaml"
     path.write_text("bootstrap.servers: broker:9092\ntopics: orders\ns3.bucket.name: backups\n")
 
@@ -109,9 +99,7 @@ def test_a_file_without_a_doubt_says_so(tmp_path: Path) -> None:
 
 
 def test_variables_are_checked_too() -> None:
-    """
-    Settings from variables are checked like those from files.
-    """
+    """Settings from variables are checked like those from files."""
     checked = invoke("config", "check", "--json", KBACKUP_FLUSH_SIZE="lots", KBACKUP_TOPICZ="a")
 
     levels = {row["name"]: row["level"] for row in checked.of("check")}
@@ -119,9 +107,7 @@ def test_variables_are_checked_too() -> None:
 
 
 def test_quiet_prints_errors_only(tmp_path: Path) -> None:
-    """
-    With --quiet only errors are printed.
-    """
+    """With --quiet only errors are printed."""
     path = tmp_path / "s3.properties"
     path.write_text("topics=orders\nrotate.bytes=many\ntopic.dir=t\n")
 
@@ -133,9 +119,7 @@ def test_quiet_prints_errors_only(tmp_path: Path) -> None:
 
 
 def test_a_bad_output_option_is_a_usage_error() -> None:
-    """
-    An invalid output option is a usage error before anything else is checked.
-    """
+    """An invalid output option is a usage error before anything else is checked."""
     checked = invoke("config", "check", "--progress-seconds", "soon")
 
     assert 2 == checked.code
@@ -165,18 +149,14 @@ def test_a_bad_output_option_is_a_usage_error() -> None:
 def test_each_value_is_shown_with_its_origin(
     sink: Path, words: list[str], environ: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    """
-    Each value is shown with the source that set it, down to the line.
-    """
+    """Each value is shown with the source that set it, down to the line."""
     found = rows("--all", *(word.replace("FILE", str(sink)) for word in words), **environ)
 
     assert tuple(text.replace("FILE", str(sink)) for text in expected) == found["flush.size"]
 
 
 def test_the_last_file_counts(sink: Path, tmp_path: Path) -> None:
-    """
-    Of several configuration files, the last one that sets a property wins.
-    """
+    """Of several configuration files, the last one that sets a property wins."""
     mine = tmp_path / "mine.json"
     mine.write_text(json.dumps({"flush.size": 99}))
 
@@ -187,9 +167,7 @@ def test_the_last_file_counts(sink: Path, tmp_path: Path) -> None:
 
 
 def test_unset_is_null_and_default_is_shown_on_request() -> None:
-    """
-    Unset values are null in JSON, and defaults are listed only with --all.
-    """
+    """Unset values are null in JSON, and defaults are listed only with --all."""
     assert "s3.region" not in rows()
     assert (None, "default") == rows("--all")["s3.region"]
 
@@ -209,9 +187,7 @@ no.such.password=UNKNOWNCANARY
 @pytest.mark.parametrize("words", [[], ["--json"], ["-vv", "--debug"]], ids=" ".join)
 @pytest.mark.parametrize("verb", ["show", "check"])
 def test_no_secret_is_shown(tmp_path: Path, words: list[str], verb: str) -> None:
-    """
-    Credentials from files and variables appear as asterisks, or not at all.
-    """
+    """Credentials from files and variables appear as asterisks, or not at all."""
     path = tmp_path / "s3.properties"
     path.write_text(CANARIES)
     all_words = ["config", verb, *words, "--config", str(path)]
@@ -224,9 +200,7 @@ def test_no_secret_is_shown(tmp_path: Path, words: list[str], verb: str) -> None
 
 
 def test_a_wrong_value_is_an_error_of_show(sink: Path) -> None:
-    """
-    A configuration that a run would refuse is not shown.
-    """
+    """A configuration that a run would refuse is not shown."""
     shown = invoke("config", "show", "--config", str(sink), "--rotate-bytes", "many")
 
     assert 2 == shown.code
@@ -243,7 +217,5 @@ def test_a_wrong_value_is_an_error_of_show(sink: Path) -> None:
 def test_a_list_that_is_given_twice_is_taken_whole(
     name: str, words: tuple[str, ...], value: str
 ) -> None:
-    """
-    Nothing that is named on the command line is left out because something follows it.
-    """
+    """Nothing that is named on the command line is left out because something follows it."""
     assert value == rows(*words)[name][0]

@@ -32,8 +32,7 @@ def backup(tmp_path: Path) -> Path:
 def test_a_command_that_shows_nothing_does_not_succeed(
     backup: Path, tmp_path: Path, command: str, missing: str
 ) -> None:
-    """
-    Whichever standard stream is closed or full, no command prints a traceback, and one whose
+    """Whichever standard stream is closed or full, no command prints a traceback, and one whose
     result nobody could see does not exit 0.
     """
     config = tmp_path / "c.properties"
@@ -58,9 +57,7 @@ def test_a_command_that_shows_nothing_does_not_succeed(
 def test_what_a_command_found_out_outweighs_who_saw_it(
     backup: Path, tmp_path: Path, command: str, missing: str
 ) -> None:
-    """
-    Without any of its standard streams a command exits with what it came to: here, to no Kafka.
-    """
+    """Without any of its standard streams a command exits with what it came to: here, to no Kafka."""
     line = (
         f"{sys.executable} -m kbackup {command} --store-url {backup.as_uri()} "
         f"-k 127.0.0.1:1 --kafka-timeout 1s {missing}"
@@ -74,9 +71,7 @@ def test_what_a_command_found_out_outweighs_who_saw_it(
 
 
 def test_a_restore_without_stdin_asks_nobody(backup: Path, tmp_path: Path) -> None:
-    """
-    A restore with a closed stdin goes as far as one without a terminal: here, to no Kafka.
-    """
+    """A restore with a closed stdin goes as far as one without a terminal: here, to no Kafka."""
     line = (
         f"{sys.executable} -m kbackup restore plan --store-url {backup.as_uri()} "
         "-k 127.0.0.1:1 --kafka-timeout 1s <&-"

@@ -20,18 +20,14 @@ def harmful(text: str) -> list[str]:
 @given(st.text(st.characters() | st.characters(categories=cast("Any", sorted(HARMFUL)))))
 @settings(deadline=None)
 def test_no_harmful_character_comes_through(text: str) -> None:
-    """
-    A terminal receives only harmless characters, whatever a name contains.
-    """
+    """A terminal receives only harmless characters, whatever a name contains."""
     assert [] == harmful(escape(text))
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"])))
 @settings(deadline=None)
 def test_readable_text_stays(text: str) -> None:
-    """
-    Letters, digits and signs of any script are shown as they are.
-    """
+    """Letters, digits and signs of any script are shown as they are."""
     assert text == escape(text)
 
 
@@ -52,9 +48,7 @@ def test_readable_text_stays(text: str) -> None:
     ],
 )
 def test_tricky_strings(text: str, shown: str) -> None:
-    """
-    Control characters are shown as escapes and everything else unchanged.
-    """
+    """Control characters are shown as escapes and everything else unchanged."""
     assert shown == escape(text)
 
 
@@ -74,9 +68,7 @@ KNOWN = (
 
 
 def test_naughty_strings() -> None:
-    """
-    Strings known to break programs are shown safely.
-    """
+    """Strings known to break programs are shown safely."""
     lines = [*KNOWN]
     if NAUGHTY.exists():  # a collection of five hundred more, beside the checkout
         lines += NAUGHTY.read_text("utf-8", errors="surrogateescape").split("\n")

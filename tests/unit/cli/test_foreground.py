@@ -50,9 +50,7 @@ def send(folder: Path, **signals: int) -> None:
     ],
 )
 def test_the_exit_code_is_the_shells(program: str, code: int) -> None:
-    """
-    A command's exit code is what a shell would say, and it cannot wait for input.
-    """
+    """A command's exit code is what a shell would say, and it cannot wait for input."""
     assert code == Foreground().call([sys.executable, "-c", program], os.environ)
 
 
@@ -65,9 +63,7 @@ def test_the_exit_code_is_the_shells(program: str, code: int) -> None:
     ],
 )
 def test_a_signal_stops_the_command_and_us(number: int, status: int, tmp_path: Path) -> None:
-    """
-    One signal ends the running command and then the demo itself.
-    """
+    """One signal ends the running command and then the demo itself."""
     foreground = Foreground()
     send(tmp_path, runs=number)
 
@@ -78,9 +74,7 @@ def test_a_signal_stops_the_command_and_us(number: int, status: int, tmp_path: P
 
 
 def test_the_second_signal_ends_a_command_that_does_not_stop(tmp_path: Path) -> None:
-    """
-    A second Ctrl-C does not wait for a slow command.
-    """
+    """A second Ctrl-C does not wait for a slow command."""
     foreground = Foreground()
     send(tmp_path, runs=signal.SIGINT, asked=signal.SIGINT)
     began = time.monotonic()
@@ -92,8 +86,6 @@ def test_the_second_signal_ends_a_command_that_does_not_stop(tmp_path: Path) -> 
 
 
 def test_a_signal_before_the_command_stops_us_there() -> None:
-    """
-    Outside a command the signal is an exception like any other, so that servers are stopped.
-    """
+    """Outside a command the signal is an exception like any other, so that servers are stopped."""
     with Foreground().stoppable(), pytest.raises(StoppedError):
         os.kill(os.getpid(), signal.SIGTERM)

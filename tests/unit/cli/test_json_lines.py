@@ -10,18 +10,14 @@ VALIDATOR = jsonschema.Draft202012Validator(schema())
 
 
 def test_the_schema_is_a_schema() -> None:
-    """
-    Scripts can rely on any validator of JSON Schema.
-    """
+    """Scripts can rely on any validator of JSON Schema."""
     jsonschema.Draft202012Validator.check_schema(schema())
 
     assert "https://json-schema.org/draft/2020-12/schema" == schema()["$schema"]
 
 
 def test_every_line_fulfils_the_schema(any_told: Any, show: Any) -> None:
-    """
-    Every line that --json prints conforms to the published schema.
-    """
+    """Every line that --json prints conforms to the published schema."""
     lines = any_told.lines
 
     shown = show(any_told.command, lines[:-1], lines[-1], json=True)
@@ -55,9 +51,7 @@ def test_every_line_fulfils_the_schema(any_told: Any, show: Any) -> None:
     ],
 )  # fmt: skip
 def test_the_schema_refuses(line: dict[str, Any]) -> None:
-    """
-    The schema is strict enough to notice a broken contract.
-    """
+    """The schema is strict enough to notice a broken contract."""
     assert not VALIDATOR.is_valid(line)
 
 
@@ -70,9 +64,7 @@ def test_the_schema_refuses(line: dict[str, Any]) -> None:
     ],
 )
 def test_a_peeked_record_fulfils_the_schema(value: Any) -> None:
-    """
-    Records use kcat's names, without a type; null, empty and binary are distinct.
-    """
+    """Records use kcat's names, without a type; null, empty and binary are distinct."""
     record = {"topic": "t", "partition": 0, "offset": 7, "tstype": "create", "ts": -1,
               "headers": [["a", value], ["a", None]], "key": value, "payload": value}  # fmt: skip
 
@@ -80,18 +72,14 @@ def test_a_peeked_record_fulfils_the_schema(value: Any) -> None:
 
 
 def test_a_line_is_ascii_with_its_type_first() -> None:
-    """
-    A line survives every encoding and terminal, and can be told apart at its first field.
-    """
+    """A line survives every encoding and terminal, and can be told apart at its first field."""
     line = json_line({"key": "\u202e\x1b\ud800\n", "type": "object"})
 
     assert '{"type":"object","key":"\\u202e\\u001b\\ud800\\n"}' == line
 
 
 def test_what_an_error_does_not_know_is_null(told: Any, show: Any) -> None:
-    """
-    What an error does not know is null in JSON, never an empty text.
-    """
+    """What an error does not know is null in JSON, never an empty text."""
     each = told("sink,configuration")
 
     shown = show(each.command, each.lines[:-1], each.summary, json=True)
@@ -100,9 +88,7 @@ def test_what_an_error_does_not_know_is_null(told: Any, show: Any) -> None:
 
 
 def test_progress_says_how_long_it_took(told: Any, show: Any) -> None:
-    """
-    Each progress line carries the seconds since the command began.
-    """
+    """Each progress line carries the seconds since the command began."""
     each = told("sink,skipped")
     events = [{k: v for k, v in line.items() if k != "seconds"} for line in each.lines[:-1]]
 

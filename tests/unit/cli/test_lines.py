@@ -16,9 +16,7 @@ from kbackup.cli.progress import (
 
 
 def test_lines_come_at_intervals() -> None:
-    """
-    Progress lines keep coming at intervals, even without news.
-    """
+    """Progress lines keep coming at intervals, even without news."""
     seen = threading.Event()
 
     class Heard(logging.Handler):
@@ -44,9 +42,7 @@ def test_lines_come_at_intervals() -> None:
 
 
 def test_the_interval_does_not_delay_the_end() -> None:
-    """
-    A short run does not wait for its next progress line.
-    """
+    """A short run does not wait for its next progress line."""
     began = time.monotonic()
 
     with Lines("sink run", 3600):
@@ -56,9 +52,7 @@ def test_the_interval_does_not_delay_the_end() -> None:
 
 
 def test_each_line_tells_what_moved(caplog: pytest.LogCaptureFixture) -> None:
-    """
-    Partitions without news are left out, and a run without any says so.
-    """
+    """Partitions without news are left out, and a run without any says so."""
     progress = ProgressTable()
     lines = Lines("sink", 30, progress)
     rows = [
@@ -75,9 +69,7 @@ def test_each_line_tells_what_moved(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_line_has_an_end() -> None:
-    """
-    300 partitions that move do not make a line of 300.
-    """
+    """300 partitions that move do not make a line of 300."""
     rows = [ProgressRow("orders", p, committed=p, end=None) for p in range(300)]
 
     line = progress_line(rows, 300)
@@ -103,9 +95,7 @@ def test_a_line_has_an_end() -> None:
     ],
 )
 def test_the_first_line(event: dict[str, Any], line: str) -> None:
-    """
-    What is about to be done can be read, and taken apart by programs.
-    """
+    """What is about to be done can be read, and taken apart by programs."""
     assert line == start_line("sink", event)
 
 
@@ -122,7 +112,5 @@ def test_the_first_line(event: dict[str, Any], line: str) -> None:
     ],
 )
 def test_a_warning_names_its_place_once(event: dict[str, Any], text: str) -> None:
-    """
-    A warning names its topic and partition once, even if its text does too.
-    """
+    """A warning names its topic and partition once, even if its text does too."""
     assert text == warning_text(event)

@@ -47,9 +47,7 @@ def drawn(
 @pytest.mark.parametrize("partitions", [1, 4, 300])
 @pytest.mark.parametrize("topic", ["orders", "x" * 249, "田" * 40])
 def test_it_fits_the_terminal(width: int, height: int, partitions: int, topic: str) -> None:
-    """
-    No terminal is too small, no number of partitions too large, no topic's name too long.
-    """
+    """No terminal is too small, no number of partitions too large, no topic's name too long."""
     lines = drawn(progress_of(partitions, 1, topic), width, height)
 
     assert ([], True) == (
@@ -60,9 +58,7 @@ def test_it_fits_the_terminal(width: int, height: int, partitions: int, topic: s
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
 def test_numbers_are_whole_or_absent(width: int) -> None:
-    """
-    A narrow terminal loses columns, never digits.
-    """
+    """A narrow terminal loses columns, never digits."""
     text = "\n".join(drawn(progress_of(4, 4), width, 24))
 
     assert {"1\u2009239\u2009999", "2\u2009000\u2009000"} >= set(
@@ -71,9 +67,7 @@ def test_numbers_are_whole_or_absent(width: int) -> None:
 
 
 def test_those_that_move_are_shown() -> None:
-    """
-    With 300 partitions the screen shows those that are moving and counts the others.
-    """
+    """With 300 partitions the screen shows those that are moving and counts the others."""
     lines = drawn(progress_of(300, 5), 100, 24)
 
     shown = [int(line.split()[1]) for line in lines if line.startswith(" orders")]
@@ -84,9 +78,7 @@ def test_those_that_move_are_shown() -> None:
 
 
 def test_only_committed_offsets_fill_the_bar() -> None:
-    """
-    Records that are read but not committed are counted apart and do not move the bar.
-    """
+    """Records that are read but not committed are counted apart and do not move the bar."""
     progress = progress_of(1, 0)
 
     progress.tell({"type": "progress", "topic": "orders", "partition": 0, "open": 999_999})
@@ -100,18 +92,14 @@ def test_only_committed_offsets_fill_the_bar() -> None:
 
 
 def test_what_is_sent_is_unacked() -> None:
-    """
-    A restore counts records that were sent and not yet acknowledged.
-    """
+    """A restore counts records that were sent and not yet acknowledged."""
     head = drawn(progress_of(1, 1), 100, 24, is_restore=True)[0]
 
     assert ("unacked" in head, "open" in head) == (True, False)
 
 
 def test_a_run_that_follows_has_no_percentage() -> None:
-    """
-    Without a known end no percentage is shown.
-    """
+    """Without a known end no percentage is shown."""
     progress = ProgressTable()
     progress.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
 
@@ -119,9 +107,7 @@ def test_a_run_that_follows_has_no_percentage() -> None:
 
 
 def test_the_start_of_spark_is_told() -> None:
-    """
-    Until the first task reports, the display says that Spark is starting.
-    """
+    """Until the first task reports, the display says that Spark is starting."""
     plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
     with live() as (display, _, file):
         display.tell({"type": "plan", "partitions": [plan]})
@@ -136,9 +122,7 @@ def test_the_start_of_spark_is_told() -> None:
 
 
 def test_what_needs_no_spark_does_not_speak_of_it() -> None:
-    """
-    A run with nothing to do neither starts nor mentions Spark.
-    """
+    """A run with nothing to do neither starts nor mentions Spark."""
     plan = {"topic": "orders", "partition": 0, "start": 10, "end": 10, "committed": 10}
     with live() as (display, _, file):
         display.tell({"type": "plan", "partitions": [plan]})
@@ -162,9 +146,7 @@ def live() -> Iterator[tuple[Live, OutputStream, Terminal]]:
 
 
 def test_log_lines_stand_above_the_display() -> None:
-    """
-    A warning does not tear the table.
-    """
+    """A warning does not tear the table."""
     plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
     with live() as (display, stream, file):
         display.tell({"type": "plan", "partitions": [plan]})
@@ -179,9 +161,7 @@ def test_log_lines_stand_above_the_display() -> None:
 
 
 def test_nothing_is_drawn_when_all_is_over() -> None:
-    """
-    A late event does not bring the finished display back.
-    """
+    """A late event does not bring the finished display back."""
     with live() as (display, _, file):
         pass
 

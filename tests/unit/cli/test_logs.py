@@ -41,9 +41,7 @@ def logs(**options: Any) -> Iterator[list[str]]:
     ],
 )
 def test_verbosity(verbose: int, levels: list[str]) -> None:
-    """
-    More ``-v`` shows more of kbackup, never the details of its clients.
-    """
+    """More ``-v`` shows more of kbackup, never the details of its clients."""
     with logs(verbose=verbose) as lines:
         logging.getLogger("kbackup.run").info("run")
         for name in ("kbackup.event", "kbackup.sink", "botocore.auth"):
@@ -58,9 +56,7 @@ def test_verbosity(verbose: int, levels: list[str]) -> None:
 
 
 def test_a_line_has_time_and_level() -> None:
-    """
-    Times are UTC to the second, levels five letters wide.
-    """
+    """Times are UTC to the second, levels five letters wide."""
     with logs() as lines:
         logging.getLogger("kbackup.run").info("sink %s", "start")
 
@@ -68,9 +64,7 @@ def test_a_line_has_time_and_level() -> None:
 
 
 def test_no_message_makes_two_lines() -> None:
-    """
-    A newline in a key cannot forge a log line.
-    """
+    """A newline in a key cannot forge a log line."""
     with logs() as lines:
         logging.getLogger("kbackup").warning("key %s", "a\n2026-01-01T00:00:00Z INFO  all is well")
 
@@ -82,9 +76,7 @@ def test_no_message_makes_two_lines() -> None:
 @pytest.mark.parametrize("debug", [True, False])
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_tracebacks_are_for_debugging(debug: bool, log_format: str) -> None:
-    """
-    A traceback is written when asked for, without secrets, and not otherwise.
-    """
+    """A traceback is written when asked for, without secrets, and not otherwise."""
     with logs(debug=debug, log_format=log_format, mask=Mask(["CANARY"])) as lines:
         try:
             int("CANARY")
@@ -99,9 +91,7 @@ def test_tracebacks_are_for_debugging(debug: bool, log_format: str) -> None:
 
 
 def test_json_lines_parse() -> None:
-    """
-    With --log-format json each line is an object with the same facts.
-    """
+    """With --log-format json each line is an object with the same facts."""
     with logs(log_format="json") as lines:
         logging.getLogger("kbackup").warning("odd: %s", '"\n')
 
@@ -115,9 +105,7 @@ def test_json_lines_parse() -> None:
 
 
 def test_the_file_gets_what_stderr_does_not(tmp_path: Path) -> None:
-    """
-    With a live display, and with --quiet, the log file still has the whole run.
-    """
+    """With a live display, and with --quiet, the log file still has the whole run."""
     path = tmp_path / "log"
 
     with logs(shows_run=False, log_file=str(path)) as lines:
@@ -132,9 +120,7 @@ def test_the_file_gets_what_stderr_does_not(tmp_path: Path) -> None:
 
 
 def test_the_file_is_appended_to_and_may_be_rotated(tmp_path: Path) -> None:
-    """
-    A log rotation that moves the file away does not lose the lines after it.
-    """
+    """A log rotation that moves the file away does not lose the lines after it."""
     path = tmp_path / "log"
     path.write_text("yesterday\n")
 
@@ -150,9 +136,7 @@ def test_the_file_is_appended_to_and_may_be_rotated(tmp_path: Path) -> None:
 
 
 def test_silence_is_silence(capfd: pytest.CaptureFixture[str]) -> None:
-    """
-    With --quiet neither log records nor Python's warnings reach stderr.
-    """
+    """With --quiet neither log records nor Python's warnings reach stderr."""
     with Logs(None) as entered, warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.getLogger("kbackup").error("odd")
@@ -163,9 +147,7 @@ def test_silence_is_silence(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_loggers_are_left_as_they_were() -> None:
-    """
-    A program that runs a command gets its logging back.
-    """
+    """A program that runs a command gets its logging back."""
     names = ("", "kbackup", "kbackup.run", "kbackup.event")
     before = [(logging.getLogger(name).level, logging.getLogger(name).handlers) for name in names]
 

@@ -13,9 +13,7 @@ from kbackup.cli import root
 
 @pytest.mark.parametrize("option", ["--template", "-f"])
 def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
-    """
-    Binary keys, payloads and headers reach a pipe unchanged.
-    """
+    """Binary keys, payloads and headers reach a pipe unchanged."""
     backup = Backup.in_folder(tmp_path)
     headers = [{"key": "trace", "value": b"\xff"}]
     backup.put("orders", 0, batch([7], key=b"\xfe", value=b"\xff\xc3\xa9", headers=headers))
@@ -27,9 +25,7 @@ def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
 
 
 def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
-    """
-    Where values and full records cover the same offsets, the format that is named is shown.
-    """
+    """Where values and full records cover the same offsets, the format that is named is shown."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value=b'{"from": "json"}'), views=JSON)
     backup.put("orders", 0, batch([7], value=b"whole"))
@@ -45,9 +41,7 @@ def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
 
 
 def test_peek_shows_the_records_of_a_key_from_a_time_on(tmp_path: Path) -> None:
-    """
-    Options choose by key and time, also bytes that are no text.
-    """
+    """Options choose by key and time, also bytes that are no text."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, *(batch([at], key=b"\xff", value=b"v%d" % at) for at in range(3)))
     words = ["restore", "peek", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s "]
@@ -73,9 +67,7 @@ class Terminal(io.StringIO):
 def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
-    """
-    Unicode line separators are printed as the characters they are.
-    """
+    """Unicode line separators are printed as the characters they are."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value="a\x0bb\x85c\u2028d\re".encode()))
     words = ["restore", "peek", "orders:0@7", "--store-url", f"file://{tmp_path}"]

@@ -32,18 +32,14 @@ from kbackup.cli.terminal import Mask
     ],
 )
 def test_texts(text: str, masked: str) -> None:
-    """
-    Secrets are masked and the rest of the sentence stays.
-    """
+    """Secrets are masked and the rest of the sentence stays."""
     mask = Mask(["s3cr/t+", "longs3cr/t+", "", "ab"])
 
     assert masked == mask.text(text)
 
 
 def test_sentences_are_masked_at_any_depth_and_names_are_not() -> None:
-    """
-    Error texts in a summary are masked; topics and keys are data and stay.
-    """
+    """Error texts in a summary are masked; topics and keys are data and stay."""
     event = {"topic": "hunter2", "errors": [{"why": "hunter2", "key": "hunter2", "offset": 0}]}
 
     masked = Mask(["hunter2"]).event(event)

@@ -16,9 +16,7 @@ SECRET = "CANARY/secret+value"
 
 
 def test_quiet_success_is_silent(any_told: Any, show: Any) -> None:
-    """
-    Cron sends no mail when all is well, whatever was warned of.
-    """
+    """Cron sends no mail when all is well, whatever was warned of."""
     lines = any_told.lines[:-1]
 
     shown = show(any_told.command, lines, OK | {"errors": []}, quiet=True)
@@ -27,9 +25,7 @@ def test_quiet_success_is_silent(any_told: Any, show: Any) -> None:
 
 
 def test_quiet_failure_is_exactly_the_error(told: Any, show: Any) -> None:
-    """
-    With --quiet a failure prints exactly its error, in three parts.
-    """
+    """With --quiet a failure prints exactly its error, in three parts."""
     each = told("restore,refused")
 
     shown = show(each.command, each.lines[:-1], each.summary, quiet=True, width=200)
@@ -47,9 +43,7 @@ backed up again
 
 
 def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
-    """
-    A run that skipped records says so, even when asked to be quiet.
-    """
+    """A run that skipped records says so, even when asked to be quiet."""
     each = told("sink,skipped")
 
     shown = show(each.command, each.lines[:-1], each.summary, quiet=True)
@@ -58,9 +52,7 @@ def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
 
 
 def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
-    """
-    With --quiet, a cron job that finds the previous one still running prints nothing.
-    """
+    """With --quiet, a cron job that finds the previous one still running prints nothing."""
     each = told("sink,locked")
 
     shown = show(each.command, [], each.summary, quiet=True)
@@ -69,9 +61,7 @@ def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
 
 
 def test_json_goes_to_stdout_alone(any_told: Any, show: Any) -> None:
-    """
-    With --json, stdout holds JSON lines and nothing else, and the summary is the last.
-    """
+    """With --json, stdout holds JSON lines and nothing else, and the summary is the last."""
     lines = any_told.lines
 
     shown = show(any_told.command, lines[:-1], lines[-1], json=True, on_terminal=True)
@@ -83,9 +73,7 @@ def test_json_goes_to_stdout_alone(any_told: Any, show: Any) -> None:
 
 
 def test_a_terminal_gets_a_live_display_that_goes(told: Any, show: Any) -> None:
-    """
-    Bars are drawn on stderr while the run lasts, and stdout gets the table only.
-    """
+    """Bars are drawn on stderr while the run lasts, and stdout gets the table only."""
     each = told("sink,skipped")
 
     shown = show(each.command, each.lines[:-1], each.summary, on_terminal=True, width=100)
@@ -98,9 +86,7 @@ def test_a_terminal_gets_a_live_display_that_goes(told: Any, show: Any) -> None:
 
 
 def test_a_pipe_gets_lines(told: Any, show: Any) -> None:
-    """
-    Without a terminal, a run writes log lines: its start, its warnings, its end.
-    """
+    """Without a terminal, a run writes log lines: its start, its warnings, its end."""
     each = told("sink,skipped")
 
     shown = show(each.command, each.lines[:-1], each.summary)
@@ -130,9 +116,7 @@ def test_a_pipe_gets_lines(told: Any, show: Any) -> None:
     ],
 )
 def test_secrets_are_shown_nowhere(show: Any, tmp_path: Path, options: dict[str, Any]) -> None:
-    """
-    A secret that a server repeats in its answer stays out of screens, logs and files.
-    """
+    """A secret that a server repeats in its answer stays out of screens, logs and files."""
     log_file, summary_file = tmp_path / "log", tmp_path / "summary"
     why = f"401 for user:{SECRET}@host, signed X-Amz-Signature=0123abc&x=1"
     error = {"code": "kafka", "exit_code": 5, "what": f"login {SECRET}", "why": why, "do": ""}
@@ -157,9 +141,7 @@ def test_secrets_are_shown_nowhere(show: Any, tmp_path: Path, options: dict[str,
 
 
 def test_names_are_data_and_are_not_masked(show: Any) -> None:
-    """
-    A password that is also a topic's name does not spoil the JSON contract.
-    """
+    """A password that is also a topic's name does not spoil the JSON contract."""
     row = {"type": "partition", "topic": "orders", "partition": 0}
 
     shown = show("restore topics", [row], OK | {"errors": []}, json=True, secrets=["orders"])
@@ -168,9 +150,7 @@ def test_names_are_data_and_are_not_masked(show: Any) -> None:
 
 
 def test_a_reader_that_left_does_not_end_the_run(tmp_path: Path) -> None:
-    """
-    ``| head -1`` ends without a word, and the run still leaves its summary.
-    """
+    """``| head -1`` ends without a word, and the run still leaves its summary."""
     summary_file = tmp_path / "summary.json"
     script = f"""
 from kbackup.cli import output
@@ -193,9 +173,7 @@ shown.finish({OK!r})
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_output_that_was_lost_is_an_error() -> None:
-    """
-    A full disk under stdout is reported, after the run has ended properly.
-    """
+    """A full disk under stdout is reported, after the run has ended properly."""
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         shown = output.choose("sink", json=True, stdout=full, stderr=io.StringIO())
         with shown:
@@ -207,9 +185,7 @@ def test_output_that_was_lost_is_an_error() -> None:
 
 @pytest.mark.parametrize("option", ["log_file", "summary_file"])
 def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
-    """
-    A path that cannot be written ends the command before it has done anything.
-    """
+    """A path that cannot be written ends the command before it has done anything."""
     options: dict[str, Any] = {option: str(tmp_path / "missing" / "file")}
     stderr = io.StringIO()
     shown = output.choose("sink", stdout=io.StringIO(), stderr=stderr, **options)
@@ -223,9 +199,7 @@ def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
 
 
 def test_a_locale_without_unicode_gets_plain_letters() -> None:
-    """
-    Tables can be printed where only ASCII can be encoded.
-    """
+    """Tables can be printed where only ASCII can be encoded."""
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     shown = output.choose("restore topics", stdout=stdout, stderr=io.StringIO())
     row = {"type": "partition", "topic": "t\u00f6pic", "partition": 0, "records": 1000000}

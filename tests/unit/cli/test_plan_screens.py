@@ -8,9 +8,7 @@ from kbackup.cli.screens import restored
 
 
 def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
-    """
-    A sink's plan names its group, for those who need to set it back.
-    """
+    """A sink's plan names its group, for those who need to set it back."""
     each = told("sink-plan")
 
     shown = show(each.command, each.lines[:-1], each.summary)
@@ -53,16 +51,12 @@ def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
 def test_a_restore_says_what_is_to_be_known_of_the_target(
     facts: dict[str, Any], lines: list[str]
 ) -> None:
-    """
-    A restore's screen shows its audit, and which topics will grow without limit.
-    """
+    """A restore's screen shows its audit, and which topics will grow without limit."""
     assert lines == restored({"command": "restore", "records": 1} | facts)
 
 
 def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
-    """
-    A plan names what it refuses and what to do, once, on stderr.
-    """
+    """A plan names what it refuses and what to do, once, on stderr."""
     each = told("restore-plan,refused")
 
     shown = show(each.command, each.lines[:-1], each.summary)
@@ -78,9 +72,7 @@ def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
 
 
 def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> None:
-    """
-    A restore shows its plan before it writes its first record.
-    """
+    """A restore shows its plan before it writes its first record."""
     each = told("restore")
 
     shown = show(each.command, each.lines[:-1], each.summary).stdout
@@ -89,9 +81,7 @@ def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> 
 
 
 def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any) -> None:
-    """
-    A usage error is an error, not a table of nothing.
-    """
+    """A usage error is an error, not a table of nothing."""
     each = told("sink,configuration")
 
     shown = show(each.command, each.lines[:-1], each.summary)

@@ -20,9 +20,7 @@ def entry(**fields: Any) -> dict[str, Any]:
 
 
 def test_progress_is_of_this_run() -> None:
-    """
-    A run that continues at offset 900 of 1000 starts at 0 %, not at 90 %.
-    """
+    """A run that continues at offset 900 of 1000 starts at 0 %, not at 90 %."""
     progress = ProgressTable()
     progress.tell({"type": "plan", "partitions": [entry(start=900, end=1000, committed=900)]})
 
@@ -49,9 +47,7 @@ def test_progress_is_of_this_run() -> None:
 def test_how_far_a_partition_is(
     fields: dict[str, Any], fraction: float | None, is_done: bool
 ) -> None:
-    """
-    100 % is shown only when everything is safe, and no percentage is shown without an end.
-    """
+    """100 % is shown only when everything is safe, and no percentage is shown without an end."""
     progress = ProgressTable()
     progress.tell({"type": "plan", "partitions": [entry(**fields)]})
 
@@ -61,9 +57,7 @@ def test_how_far_a_partition_is(
 
 
 def test_the_rate_forgets() -> None:
-    """
-    The rate is that of the last seconds, so a run that hangs is seen to hang.
-    """
+    """The rate is that of the last seconds, so a run that hangs is seen to hang."""
     clock = Clock()
     progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, end=10**6, committed=0)]})
@@ -79,9 +73,7 @@ def test_the_rate_forgets() -> None:
 
 
 def test_time_left_follows_from_what_is_safe() -> None:
-    """
-    The estimate counts committed offsets, in all partitions.
-    """
+    """The estimate counts committed offsets, in all partitions."""
     clock = Clock()
     progress = ProgressTable(clock)
     rows = [entry(start=0, end=1000, committed=0), entry(partition=1, start=0, end=3000)]
@@ -96,9 +88,7 @@ def test_time_left_follows_from_what_is_safe() -> None:
 
 
 def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
-    """
-    While a first file is being filled, the run shows progress and the time left.
-    """
+    """While a first file is being filled, the run shows progress and the time left."""
     clock = Clock()
     progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, end=10_000, committed=0)]})
@@ -114,9 +104,7 @@ def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
 
 
 def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
-    """
-    A commit moves records from read to safe without changing the rate.
-    """
+    """A commit moves records from read to safe without changing the rate."""
     clock = Clock()
     progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, end=9000, committed=0)]})
@@ -129,9 +117,7 @@ def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
 
 
 def test_a_restore_by_objects_shows_what_was_sent() -> None:
-    """
-    Records that are not acknowledged yet move the rate; objects alone tell how much is left.
-    """
+    """Records that are not acknowledged yet move the rate; objects alone tell how much is left."""
     clock = Clock()
     progress = ProgressTable(clock)
     progress.tell({"type": "plan", "partitions": [entry(start=0, committed=0, planned_objects=4)]})
@@ -144,9 +130,7 @@ def test_a_restore_by_objects_shows_what_was_sent() -> None:
 
 
 def test_without_an_end_nothing_is_estimated() -> None:
-    """
-    A run that follows never says when it will be done.
-    """
+    """A run that follows never says when it will be done."""
     clock = Clock()
     progress = ProgressTable(clock)
     for committed in (0, 500):

@@ -7,17 +7,13 @@ from kbackup.cli.terminal import count, digits, duration, rate, size
 
 @given(st.integers())
 def test_grouped_digits_are_the_number(number: int) -> None:
-    """
-    Grouping the digits of a number adds thin spaces and nothing else.
-    """
+    """Grouping the digits of a number adds thin spaces and nothing else."""
     assert number == int(digits(number).replace("\u2009", ""))
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**62))
 def test_larger_is_not_shown_as_smaller(one: int, other: int) -> None:
-    """
-    Sizes sort as their numbers do, whatever the unit.
-    """
+    """Sizes sort as their numbers do, whatever the unit."""
     units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
 
     def key(number: int) -> tuple[int, float]:
@@ -53,7 +49,5 @@ def test_larger_is_not_shown_as_smaller(one: int, other: int) -> None:
     ],
 )
 def test_as_people_read_it(shown: str, expected: str) -> None:
-    """
-    Numbers are as short as they can be and no shorter.
-    """
+    """Numbers are as short as they can be and no shorter."""
     assert expected == shown

@@ -104,9 +104,8 @@ def origin(name: str, *words: str, **environ: str) -> Any:
 
 @pytest.mark.parametrize("found", PLAIN, ids=lambda found: found.name)
 def test_each_property_is_reachable_as_option_variable_and_property(found: Property) -> None:
-    """
-    Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``, and the option wins; a
-    secret is never an option.
+    """Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``, and the option wins;
+    a secret is never an option.
     """
     value = sample(found)
     needs = found.needs
@@ -134,9 +133,7 @@ SWITCHED_OFF = [
 
 @pytest.mark.parametrize("found", SWITCHED_OFF, ids=lambda found: found.name)
 def test_an_option_that_switches_off_counts(found: Property) -> None:
-    """
-    A flag that is set to false is not the same as one that is not set.
-    """
+    """A flag that is set to false is not the same as one that is not set."""
     off = found.option_names[-1].partition("/")[2]
     words = [*IN_ITS_PLACE.get(found.name, ()), off]
     shown = invoke("config", "show", "--json", *words, **{found.variable: "true"})

@@ -8,9 +8,7 @@ from kbackup.naming import check_topic
 
 
 def test_an_error_has_three_parts() -> None:
-    """
-    What failed, why, and what to do, each on its line.
-    """
+    """What failed, why, and what to do, each on its line."""
     error = KbackupError("orders was not read", "the broker said no", "ask again").to_dict()
 
     assert (
@@ -42,16 +40,12 @@ def test_an_error_has_three_parts() -> None:
     ],
 )
 def test_what_an_error_says(error: KbackupError, text: str) -> None:
-    """
-    An error names its place and has no empty parts.
-    """
+    """An error names its place and has no empty parts."""
     assert text == render_error(error.to_dict())
 
 
 def test_names_made_of_dots_survive_a_sentence() -> None:
-    """
-    A sentence ends with one full stop, even after a name that ends with one.
-    """
+    """A sentence ends with one full stop, even after a name that ends with one."""
     with pytest.raises(IllegalTopicNameError) as caught:
         check_topic("..")
 
@@ -59,9 +53,7 @@ def test_names_made_of_dots_survive_a_sentence() -> None:
 
 
 def test_a_narrow_error_hangs_below_itself() -> None:
-    """
-    On a narrow screen, the parts can still be distinguished.
-    """
+    """On a narrow screen, the parts can still be distinguished."""
     error = KbackupError("the topic orders was not read", "no answer for 10 s").to_dict()
 
     assert """\
@@ -130,9 +122,7 @@ error: the topic orders
     ],
 )
 def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> None:
-    """
-    A code other than 0 is explained in one line.
-    """
+    """A code other than 0 is explained in one line."""
     assert reason == exit_reason(summary)
 
 
@@ -146,9 +136,7 @@ def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> Non
     ],
 )
 def test_the_headline(summary: dict[str, Any], line: str) -> None:
-    """
-    The first line of a result says how the run ended.
-    """
+    """The first line of a result says how the run ended."""
     assert line == headline(summary | {"command": "sink"})
 
 
@@ -180,16 +168,12 @@ def test_the_headline(summary: dict[str, Any], line: str) -> None:
     ],
 )
 def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so: bool) -> None:
-    """
-    A command that never began does not advise continuing it.
-    """
+    """A command that never began does not advise continuing it."""
     assert is_so == has_worked(summary)
 
 
 def test_a_registry_that_fails_is_no_failure_of_kafka() -> None:
-    """
-    The reason names the service that cannot be used, though both have one exit code.
-    """
+    """The reason names the service that cannot be used, though both have one exit code."""
     summary = {"exit_code": 5, "errors": [RegistryError("asked in vain").to_dict()]}
 
     assert "exit 5: the Schema Registry cannot be used" == exit_reason(summary)

@@ -25,8 +25,7 @@ def numbers(text: str) -> Counter[str]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("on_terminal", [True, False], ids=["terminal", "pipe"])
 def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_terminal: bool) -> None:
-    """
-    However narrow the screen, every number is shown in full, and only dispensable columns
+    """However narrow the screen, every number is shown in full, and only dispensable columns
     disappear.
     """
     lines = any_told.lines
@@ -47,9 +46,7 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_line_is_wider_than_the_screen(any_told: Any, show: Any, width: int) -> None:
-    """
-    No table relies on the terminal to wrap it.
-    """
+    """No table relies on the terminal to wrap it."""
     lines = any_told.lines
 
     shown = show(any_told.command, lines[:-1], lines[-1], width=width)
@@ -58,9 +55,7 @@ def test_no_line_is_wider_than_the_screen(any_told: Any, show: Any, width: int) 
 
 
 def test_a_pipe_gets_no_escape_sequence(any_told: Any, show: Any) -> None:
-    """
-    Piped output contains no escape sequences.
-    """
+    """Piped output contains no escape sequences."""
     lines = any_told.lines
 
     shown = show(any_told.command, lines[:-1], lines[-1])
@@ -79,9 +74,7 @@ def test_a_pipe_gets_no_escape_sequence(any_told: Any, show: Any) -> None:
 def test_a_plain_terminal_gets_no_escape_sequence(
     any_told: Any, show: Any, environ: dict[str, str], options: dict[str, bool]
 ) -> None:
-    """
-    A terminal that is declared plain gets no escape sequences.
-    """
+    """A terminal that is declared plain gets no escape sequences."""
     lines = any_told.lines
 
     shown = show(
@@ -111,9 +104,7 @@ def test_a_plain_terminal_gets_no_escape_sequence(
     ],
 )
 def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count: str) -> None:
-    """
-    Every table ends with its count, so a reader notices if it was cut off.
-    """
+    """Every table ends with its count, so a reader notices if it was cut off."""
     each = told(name)
 
     shown = show(each.command, each.lines[:-1], each.summary)
@@ -122,9 +113,7 @@ def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count:
 
 
 def test_the_table_of_a_run_is_the_documented_one(told: Any, show: Any) -> None:
-    """
-    The screen in the documentation is what a user sees.
-    """
+    """The screen in the documentation is what a user sees."""
     each = told("sink,skipped")
 
     shown = show(each.command, each.lines[:-1], each.summary, width=100)
@@ -144,9 +133,7 @@ run 2026-11-21T02:00:00Z-7f3a  took 2:37  offsets committed to group connect-s3-
 
 
 def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> None:
-    """
-    A run that copied nothing shows no table of zeros.
-    """
+    """A run that copied nothing shows no table of zeros."""
     each = told("sink,nothing new")
 
     shown = show(each.command, each.lines[:-1], each.summary | {"topics": [{"topic": "orders"}]})
@@ -179,9 +166,7 @@ def idle_topics() -> dict[str, Any]:
 
 
 def test_topics_without_records_are_told_apart_in_the_table(told: Any, show: Any) -> None:
-    """
-    A topic without records says why: it is empty, expired, aborted or compacted.
-    """
+    """A topic without records says why: it is empty, expired, aborted or compacted."""
     each = told("sink,skipped")
 
     shown = show(each.command, [], each.summary | idle_topics()).stdout
@@ -196,9 +181,7 @@ def test_topics_without_records_are_told_apart_in_the_table(told: Any, show: Any
 
 
 def test_topics_without_records_are_told_apart_where_nothing_is_new(told: Any, show: Any) -> None:
-    """
-    A first backup of empty topics says that they are empty.
-    """
+    """A first backup of empty topics says that they are empty."""
     each = told("sink,nothing new")
 
     shown = show(each.command, [], each.summary | idle_topics()).stdout
@@ -211,9 +194,7 @@ def test_topics_without_records_are_told_apart_where_nothing_is_new(told: Any, s
 def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
     told: Any, show: Any, command: str
 ) -> None:
-    """
-    A topic whose records were all filtered out is not shown as idle or aborted.
-    """
+    """A topic whose records were all filtered out is not shown as idle or aborted."""
     each = told(command)
     rows = [
         {"topic": "orders", "partition": 0, "records": 0, "filtered": 1500, "state": "no records"},
@@ -239,9 +220,7 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
 
 
 def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
-    """
-    The offsets column is left out if every topic has several partitions.
-    """
+    """The offsets column is left out if every topic has several partitions."""
     each = told("sink,skipped")
     orders = [row for row in each.summary["partitions"] if row["topic"] == "orders"]
 
@@ -260,9 +239,7 @@ def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
 def test_a_table_of_usual_size_is_a_table_at_80_columns(
     told: Any, show: Any, name: str, last: str
 ) -> None:
-    """
-    A terminal of 80 columns shows what is in the bucket, and a restore's result, as a table.
-    """
+    """A terminal of 80 columns shows what is in the bucket, and a restore's result, as a table."""
     each = told(name)
 
     shown = show(each.command, each.lines[:-1], each.summary, width=80).stdout

@@ -4,9 +4,7 @@ from kbackup.cli.terminal import OutputStream
 
 
 def test_bytes_reach_a_pipe_as_they_are() -> None:
-    """
-    A pipe receives a record's bytes unchanged, text or not.
-    """
+    """A pipe receives a record's bytes unchanged, text or not."""
     raw = io.BytesIO()
 
     OutputStream(io.TextIOWrapper(raw, "ascii")).write_bytes(b"k\xff\xc3\xa9\n")
@@ -15,9 +13,7 @@ def test_bytes_reach_a_pipe_as_they_are() -> None:
 
 
 def test_text_and_bytes_keep_their_order() -> None:
-    """
-    Lines and records come out as they went in.
-    """
+    """Lines and records come out as they went in."""
     raw = io.BytesIO()
     stream = OutputStream(io.TextIOWrapper(raw, "utf-8"))
 
@@ -29,9 +25,7 @@ def test_text_and_bytes_keep_their_order() -> None:
 
 
 def test_bytes_in_text_are_escaped() -> None:
-    """
-    Where only text can be written, other bytes are shown as escapes.
-    """
+    """Where only text can be written, other bytes are shown as escapes."""
     text = io.StringIO()
 
     OutputStream(text).write_bytes(b"k\xff")

@@ -31,9 +31,7 @@ def write(path: Path, code: int, run: str = RUN) -> None:
     ],
 )
 def test_last_success_is_carried(tmp_path: Path, codes: list[int], success: str | None) -> None:
-    """
-    A monitor can alert on the age of the last good run, however many failed since.
-    """
+    """A monitor can alert on the age of the last good run, however many failed since."""
     path = tmp_path / "summary.json"
 
     for number, code in enumerate(codes):
@@ -43,9 +41,7 @@ def test_last_success_is_carried(tmp_path: Path, codes: list[int], success: str 
 
 
 def test_a_held_lock_leaves_the_file_to_its_holder(tmp_path: Path) -> None:
-    """
-    A run that did nothing does not replace the summary of the one that works.
-    """
+    """A run that did nothing does not replace the summary of the one that works."""
     path = tmp_path / "summary.json"
     write(path, 0)
 
@@ -58,9 +54,7 @@ def test_a_held_lock_leaves_the_file_to_its_holder(tmp_path: Path) -> None:
     "old", [b"", b"{", b"[]", b'{"last_success": 7}', b"\xff", b'{"last_success": "soon"}']
 )
 def test_a_damaged_file_is_a_missing_one(tmp_path: Path, old: bytes) -> None:
-    """
-    Leftovers of an earlier crash do not stop a run.
-    """
+    """Leftovers of an earlier crash do not stop a run."""
     path = tmp_path / "summary.json"
     path.write_bytes(old)
 
@@ -70,9 +64,7 @@ def test_a_damaged_file_is_a_missing_one(tmp_path: Path, old: bytes) -> None:
 
 
 def test_it_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A run that dies while writing leaves the old summary and no temporary file.
-    """
+    """A run that dies while writing leaves the old summary and no temporary file."""
     path = tmp_path / "summary.json"
     write(path, 0)
     before = path.read_bytes()
@@ -88,9 +80,7 @@ def test_it_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_others_may_read_it(tmp_path: Path) -> None:
-    """
-    The file's mode follows the umask, as a monitor of another user needs it.
-    """
+    """The file's mode follows the umask, as a monitor of another user needs it."""
     path, plain = tmp_path / "summary.json", tmp_path / "plain"
     plain.touch()
 
@@ -107,9 +97,7 @@ def test_others_may_read_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path, name: str, why: str) -> None:
-    """
-    A device or folder is never replaced by a summary.
-    """
+    """A device or folder is never replaced by a summary."""
     with pytest.raises(ConfigurationError) as caught, SummaryFile(str(tmp_path / name)):
         pass
 

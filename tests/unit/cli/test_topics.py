@@ -51,9 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_map_draws_each_partition(folder: Path) -> None:
-    """
-    The map has a line for each partition with its first and last offset, and a legend.
-    """
+    """The map has a line for each partition with its first and last offset, and a legend."""
     result = topics(folder, "--map")
 
     assert (0, "") == (result.exit_code, result.stderr)
@@ -64,9 +62,7 @@ def test_the_map_draws_each_partition(folder: Path) -> None:
 
 
 def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
-    """
-    Scripts get the coverage map and the directories as JSON lines that conform to the schema.
-    """
+    """Scripts get the coverage map and the directories as JSON lines that conform to the schema."""
     result = topics(folder, "--map", "--json")
 
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -80,9 +76,7 @@ def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
 
 
 def test_as_of_a_time_later_objects_are_not_shown(folder: Path) -> None:
-    """
-    With --as-of only objects stored before that time are shown.
-    """
+    """With --as-of only objects stored before that time are shown."""
     for at, path in enumerate(sorted((folder / "topics").rglob("*.parquet"))):
         os.utime(path, (at * 86_400, at * 86_400))
 
@@ -95,9 +89,7 @@ def test_as_of_a_time_later_objects_are_not_shown(folder: Path) -> None:
 
 
 def test_a_time_that_is_none_is_refused(folder: Path) -> None:
-    """
-    An invalid time is refused before anything is listed.
-    """
+    """An invalid time is refused before anything is listed."""
     result = topics(folder, "--as-of", "yesterday")
 
     assert 2 == result.exit_code
@@ -105,9 +97,7 @@ def test_a_time_that_is_none_is_refused(folder: Path) -> None:
 
 
 def test_a_page_that_cannot_be_written_is_an_error(folder: Path, tmp_path: Path) -> None:
-    """
-    A page that cannot be written is reported.
-    """
+    """A page that cannot be written is reported."""
     (tmp_path / "file").touch()
 
     result = topics(folder, "--html", str(tmp_path / "file" / "page.html"))
@@ -136,9 +126,7 @@ class Outline(HTMLParser):
 
 
 def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
-    """
-    The page is self-contained: it can be mailed, and opened years later.
-    """
+    """The page is self-contained: it can be mailed, and opened years later."""
     result = topics(folder, "--html", str(tmp_path / "new" / "page.html"))
 
     assert (0, "") == (result.exit_code, result.stderr)
@@ -150,9 +138,7 @@ def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_page_names_what_is_missing() -> None:
-    """
-    The page names every missing range, even one offset in a million.
-    """
+    """The page names every missing range, even one offset in a million."""
     found = Outline(page("s3://b/topics", "2026-11-22T00:00:00Z", [], [event()]))
 
     assert "1 range of offsets missing" in found.text
@@ -161,9 +147,7 @@ def test_the_page_names_what_is_missing() -> None:
 
 
 def test_names_are_text_on_the_page() -> None:
-    """
-    A topic's name is escaped on the page.
-    """
+    """A topic's name is escaped on the page."""
     found = Outline(page("<b>", "now", [], [event(topic="<script>alert(1)</script>")]))
 
     assert "script" not in found.tags

@@ -5,9 +5,7 @@ from typing import Any
 
 
 def test_the_reason_of_an_exit_code_is_never_among_the_data(any_told: Any, show: Any) -> None:
-    """
-    ``exit N: ...`` is the last line of stderr, and never among records and tables.
-    """
+    """``exit N: ...`` is the last line of stderr, and never among records and tables."""
     lines = any_told.lines
 
     shown = show(any_told.command, lines[:-1], lines[-1])
@@ -18,9 +16,7 @@ def test_the_reason_of_an_exit_code_is_never_among_the_data(any_told: Any, show:
 
 
 def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
-    """
-    A command too long for the screen is continued as a shell continues it.
-    """
+    """A command too long for the screen is continued as a shell continues it."""
     each = told("restore-verify,damaged")
 
     shown = show(each.command, each.lines[:-1], each.summary, width=40).stdout
@@ -31,9 +27,7 @@ def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
 
 
 def test_foreign_text_is_escaped(show: Any) -> None:
-    """
-    A topic's name can neither move the cursor nor reverse the text direction.
-    """
+    """A topic's name can neither move the cursor nor reverse the text direction."""
     evil = "orders\x1b[2J\u202egpj\n"
     row = {"type": "partition", "topic": evil, "partition": 0, "objects": 1, "bytes": 1}
     error = {"code": "failed", "exit_code": 1, "what": evil, "why": evil, "do": evil}
@@ -45,9 +39,7 @@ def test_foreign_text_is_escaped(show: Any) -> None:
 
 
 def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
-    """
-    An unknown number is a question mark, not zero.
-    """
+    """An unknown number is a question mark, not zero."""
     each = told("restore-topics")
 
     shown = show(each.command, each.lines[:-1], each.summary).stdout
@@ -56,9 +48,7 @@ def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
 
 
 def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
-    """
-    A partition that nothing vouches for is called not checkable, never ok.
-    """
+    """A partition that nothing vouches for is called not checkable, never ok."""
     each = told("restore-verify,damaged")
 
     shown = show(each.command, each.lines[:-1], each.summary).stdout
@@ -67,9 +57,7 @@ def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
 
 
 def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
-    """
-    If the disk fills up during ``verify --deep``, that is neither a finding nor a success.
-    """
+    """If the disk fills up during ``verify --deep``, that is neither a finding nor a success."""
     row = {"type": "partition", "topic": "a", "partition": 0, "objects": 0, "state": "not read"}
     error = {"code": "no_space", "exit_code": 1, "what": "no space in TMPDIR", "why": "", "do": ""}
     summary = {
@@ -84,9 +72,7 @@ def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
 
 
 def test_a_backup_without_a_ledger_is_called_good_only_as_far_as_it_is_there(show: Any) -> None:
-    """
-    Where the ledger says nothing, nobody knows of an object that is gone.
-    """
+    """Where the ledger says nothing, nobody knows of an object that is gone."""
     row = {"type": "partition", "topic": "a", "partition": 0, "objects": 1, "state": "ok"}
     warning = {"type": "warning", "code": "no_ledger", "text": "the ledger says nothing of a"}
     summary = {

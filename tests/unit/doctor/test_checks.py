@@ -22,16 +22,12 @@ from tests.unit.doctor.test_spark import Java
     [("configuration", 2), ("disk", 2), ("store", 6), ("kafka", 5), ("spark", 9)],
 )
 def test_a_failed_area_has_its_exit_code(area: Any, code: int) -> None:
-    """
-    A failed area has its own exit code.
-    """
+    """A failed area has its own exit code."""
     assert code == failed(area, "x", KafkaError("what", "why", "do")).issue().exit_code
 
 
 def test_a_check_without_a_remedy_says_null() -> None:
-    """
-    In JSON unknown is null, and never an empty text.
-    """
+    """In JSON unknown is null, and never an empty text."""
     assert Check("disk", "TMPDIR", "ok", "all well").to_dict()["do"] is None
 
 
@@ -39,9 +35,7 @@ def test_a_check_without_a_remedy_says_null() -> None:
 
 
 def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
-    """
-    With values that are not those of the run nothing worth knowing can be asked.
-    """
+    """With values that are not those of the run nothing worth knowing can be asked."""
     doubt = ConfigIssue(
         "error", "value", "flush.size", "option", "flush.size=x (option)", "why", "do"
     )
@@ -54,9 +48,7 @@ def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
 
 
 def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
-    """
-    A backup in a local folder is examined as one in a bucket is.
-    """
+    """A backup in a local folder is examined as one in a bucket is."""
     here = settings(None, store_url=tmp_path.as_uri())
 
     found = levels(examination.examine(here, [], Java, writes=True, starts=False))
@@ -70,9 +62,7 @@ def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
 
 
 def test_a_stop_ends_the_examination() -> None:
-    """
-    An interrupt ends the examination at once.
-    """
+    """An interrupt ends the examination at once."""
     stop = threading.Event()
     found = []
     for check in examination.examine(settings(), [], Java, starts=False, stop=stop):
@@ -83,9 +73,7 @@ def test_a_stop_ends_the_examination() -> None:
 
 
 def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Whoever installed without a compiler learns why a run is slow; whoever asked for it, nothing.
-    """
+    """Whoever installed without a compiler learns why a run is slow; whoever asked for it, nothing."""
     monkeypatch.setattr(
         native_library, "_found", lambda: native_library.UnavailableError("no compiler")
     )
@@ -111,9 +99,7 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
 def test_avro_without_its_library_is_worth_a_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, why: str
 ) -> None:
-    """
-    Whoever has no library to read Avro with learns why, and what it costs.
-    """
+    """Whoever has no library to read Avro with learns why, and what it costs."""
     path = tmp_path / "libavro.so"
     if content is not None:
         path.write_bytes(content)

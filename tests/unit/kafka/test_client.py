@@ -16,9 +16,7 @@ from kbackup.kafka.client import kafka_error
     ],
 )
 def test_an_error_says_what_to_do(code: int, do: str) -> None:
-    """
-    An error says what to do, without Kafka's error names.
-    """
+    """An error says what to do, without Kafka's error names."""
     found = kafka_error("creating topic orders", KafkaException(Code(code)))
 
     assert "creating topic orders" == found.what

@@ -18,9 +18,7 @@ def record() -> logging.LogRecord:
 
 
 def test_one_line_of_the_client_says_an_outage() -> None:
-    """
-    A broker that cannot be reached is one warning a minute, in words; all else is for -v.
-    """
+    """A broker that cannot be reached is one warning a minute, in words; all else is for -v."""
     now = [0.0]
     folding = Folding(lambda: now[0])
     seen = []
@@ -37,9 +35,7 @@ def test_one_line_of_the_client_says_an_outage() -> None:
 
 
 def test_verbose_shows_every_line_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
-    """
-    With -v, every line of the client is logged in full.
-    """
+    """With -v, every line of the client is logged in full."""
     caplog.set_level(logging.INFO, CLIENT_LOG.name)
     client = AdminClient({"bootstrap.servers": "127.0.0.1:1"}, logger=CLIENT_LOG)
     details: list[str] = []

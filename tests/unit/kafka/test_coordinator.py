@@ -34,16 +34,12 @@ class Broker:
     ],
 )
 def test_a_new_cluster_is_waited_for(code: int) -> None:
-    """
-    A first run on a cluster that never had a group waits for the coordinator.
-    """
+    """A first run on a cluster that never had a group waits for the coordinator."""
     assert "answer" == patiently(Broker(code, code), 5)
 
 
 def test_any_other_error_is_passed_on_at_once() -> None:
-    """
-    A denial is raised at once and not retried.
-    """
+    """A denial is raised at once and not retried."""
     broker = Broker(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR)
     with pytest.raises(KafkaException) as caught:
         patiently(broker, 5)
@@ -53,9 +49,7 @@ def test_any_other_error_is_passed_on_at_once() -> None:
 
 
 def test_patience_ends() -> None:
-    """
-    A cluster that never gets a coordinator is an error within the timeout.
-    """
+    """A cluster that never gets a coordinator is an error within the timeout."""
     with pytest.raises(KafkaException):
         patiently(Broker(*[KafkaError.NOT_COORDINATOR] * 100), 0)
 
@@ -73,9 +67,7 @@ def test_patience_ends() -> None:
 def test_who_asks_for_more_patience_gets_it(
     timeout_s: float, properties: dict[str, str], seconds: float
 ) -> None:
-    """
-    A giant record on a slow line takes longer than a silent broker is waited for.
-    """
+    """A giant record on a slow line takes longer than a silent broker is waited for."""
     settings = KafkaSettings("broker:9092", timeout_s=timeout_s)
 
     assert seconds == patience_s(settings, properties)

@@ -8,9 +8,7 @@ from kbackup.kafka.client import within
 
 
 def test_a_call_that_returns_in_time_is_a_call() -> None:
-    """
-    A call that returns in time keeps its arguments, result and exception.
-    """
+    """A call that returns in time keeps its arguments, result and exception."""
     with pytest.raises(ZeroDivisionError):
         within(60, lambda: 1 // 0)
 
@@ -18,9 +16,7 @@ def test_a_call_that_returns_in_time_is_a_call() -> None:
 
 
 def test_a_call_that_does_not_return_is_given_up() -> None:
-    """
-    A call that does not return is abandoned, and its caller continues.
-    """
+    """A call that does not return is abandoned, and its caller continues."""
     end, ended = threading.Event(), threading.Event()
 
     with pytest.raises(TimeoutError):

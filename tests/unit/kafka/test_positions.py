@@ -35,9 +35,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
 
 
 def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> None:
-    """
-    A position that the broker does not return is an error that names group and partition.
-    """
+    """A position that the broker does not return is an error that names group and partition."""
     begin = time.monotonic()
 
     with pytest.raises(KafkaError, match="position of group group in orders-0"):
@@ -49,9 +47,7 @@ def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> No
 def test_a_commit_that_is_not_answered_is_an_error_in_time(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A commit that the broker never answers is an error.
-    """
+    """A commit that the broker never answers is an error."""
     monkeypatch.setattr(group, "read", lambda _: Position(5))
     begin = time.monotonic()
 
@@ -64,9 +60,7 @@ def test_a_commit_that_is_not_answered_is_an_error_in_time(
 def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Offsets of two partitions may be the same number.
-    """
+    """Offsets of two partitions may be the same number."""
     monkeypatch.setattr(group, "read", lambda _: None)
     late = At("orders", 1, 7)
     monkeypatch.setattr(client, "_LOOK_S", 0.01)
@@ -97,8 +91,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
 def test_an_error_of_the_partition_is_not_taken_for_no_position(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    An unfinished transaction is recognised, although the answer mentions it only beside the
+    """An unfinished transaction is recognised, although the answer mentions it only beside the
     partition.
     """
     unstable = At("orders", 0)
@@ -164,9 +157,8 @@ class Answering:
 def test_many_positions_are_committed_in_one_request(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A position that would move backwards is refused under its own name; one that fails at first is
-    retried.
+    """A position that would move backwards is refused under its own name; one that fails at first
+    is retried.
     """
     consumer, held = group._consumer, {1: 9}
     client = Answering(group, held, refused=2)
@@ -181,9 +173,7 @@ def test_many_positions_are_committed_in_one_request(
 
 
 def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions) -> None:
-    """
-    A frozen broker delays a task by one second for all positions, not for each.
-    """
+    """A frozen broker delays a task by one second for all positions, not for each."""
     begin = time.monotonic()
 
     errors = group.advance_all({TopicPartition("orders", at): Position(7) for at in range(20)})
@@ -193,9 +183,7 @@ def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions
 
 
 def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka) -> None:
-    """
-    Metadata without a zero byte at their end, as other clients commit them, say what they said.
-    """
+    """Metadata without a zero byte at their end, as other clients commit them, say what they said."""
     wheres = [TopicPartition(f"t{at // 4}", at % 4) for at in range(60)]
     lasts = {
         where: CommitMetadata(LastObject("topics/" + "ö" * at)).position(at)

@@ -26,9 +26,7 @@ def column(rows: list[Headers]) -> pa.Array:
 
 @given(st.lists(HEADERS, max_size=6), st.integers(0, 6))
 def test_headers_stay_with_their_record(rows: list[Headers], start: int) -> None:
-    """
-    Each record gets its own headers in their order, of a part of a batch too.
-    """
+    """Each record gets its own headers in their order, of a part of a batch too."""
     found = list(_headers(column(rows).slice(start)))
 
     assert [row or None for row in rows[start:]] == found
@@ -36,9 +34,7 @@ def test_headers_stay_with_their_record(rows: list[Headers], start: int) -> None
 
 @pytest.mark.parametrize("count", [pytest.param(n, id=f"{n} on each record") for n in range(4)])
 def test_as_many_headers_on_each_record(count: int) -> None:
-    """
-    Records that all have the same headers get the same result as any others.
-    """
+    """Records that all have the same headers get the same result as any others."""
     rows: list[Headers] = [
         [(f"name{at}", b"%d-%d" % (row, at)) for at in range(count)] for row in range(5)
     ]
@@ -47,9 +43,7 @@ def test_as_many_headers_on_each_record(count: int) -> None:
 
 
 def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
-    """
-    A fatal error that arises during a callback is reported as itself.
-    """
+    """A fatal error that arises during a callback is reported as itself."""
     fenced = KafkaException(KafkaError(KafkaError._FENCED))
     wrapped = SystemError("returned a result with an exception set")
     wrapped.__cause__ = fenced
@@ -61,9 +55,7 @@ def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
 
 
 def test_timestamps_of_zero_are_counted_and_kept_as_near_as_the_client_can() -> None:
-    """
-    The client takes 0 for "now"; -1, null and all others stay as they are.
-    """
+    """The client takes 0 for "now"; -1, null and all others stay as they are."""
     times = [0, 1, -1, None, 0, 1_700_000_000_000]
     batch = batch_of([{"timestamp": at} for at in times])
 
@@ -74,9 +66,7 @@ def test_timestamps_of_zero_are_counted_and_kept_as_near_as_the_client_can() -> 
 
 
 def test_a_batch_without_zero_timestamps_is_passed_on_as_it_is() -> None:
-    """
-    A batch without zero timestamps is passed on without a copy.
-    """
+    """A batch without zero timestamps is passed on without a copy."""
     batch = batch_of([{}, {}])
 
     assert (batch, 0) == without_zero_timestamps(batch)

@@ -56,9 +56,7 @@ def answers(patience_s: float = 9.0, *, records: int = 40, size: int = 2**18) ->
 
 
 def test_the_client_is_told_to_flush_when_about_one_request_is_left() -> None:
-    """
-    A client that flushes spins until all is answered, so most answers are waited for before.
-    """
+    """A client that flushes spins until all is answered, so most answers are waited for before."""
     producer = Producer(40, at_once=4)
 
     answers().flush(producer, call, lambda: False)
@@ -67,9 +65,7 @@ def test_the_client_is_told_to_flush_when_about_one_request_is_left() -> None:
 
 
 def test_what_fits_one_request_is_flushed_at_once() -> None:
-    """
-    A short transaction does not wait for answers that nobody has asked for.
-    """
+    """A short transaction does not wait for answers that nobody has asked for."""
     producer = Producer(3, at_once=0)
 
     answers(records=3).flush(producer, call, lambda: False)
@@ -78,9 +74,7 @@ def test_what_fits_one_request_is_flushed_at_once() -> None:
 
 
 def test_a_client_without_answers_is_told_to_flush() -> None:
-    """
-    Where the guess was wrong, what is left waits for the client's linger.ms only for a moment.
-    """
+    """Where the guess was wrong, what is left waits for the client's linger.ms only for a moment."""
     producer = Producer(40, at_once=0)
 
     answers().flush(producer, call, lambda: False)
@@ -89,9 +83,7 @@ def test_a_client_without_answers_is_told_to_flush() -> None:
 
 
 def test_a_refused_record_ends_the_wait() -> None:
-    """
-    Nothing else of the transaction matters then.
-    """
+    """Nothing else of the transaction matters then."""
     producer = Producer(40, at_once=1)
 
     answers().flush(producer, call, lambda: producer.left < 30)
@@ -100,9 +92,7 @@ def test_a_refused_record_ends_the_wait() -> None:
 
 
 def test_a_broker_that_answers_nothing_is_given_up() -> None:
-    """
-    The error says what was waited for.
-    """
+    """The error says what was waited for."""
     producer = Producer(40, at_once=0)
 
     with pytest.raises(KafkaError, match="40 records without an answer"):

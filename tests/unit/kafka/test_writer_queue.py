@@ -20,9 +20,7 @@ SIZES = (1, 20_000, BATCH_BYTES - 1, BATCH_BYTES, 2**26, 2**28)
 def test_a_batch_fills_beside_the_largest_record(
     most: int | None, operators: dict[str, str], is_spread: bool
 ) -> None:
-    """
-    No batch waits for room that only its own records take: it would wait for linger.ms.
-    """
+    """No batch waits for room that only its own records take: it would wait for linger.ms."""
     largest = most or 2**26
 
     found = limits(largest, most, operators, is_spread=is_spread)
@@ -32,18 +30,14 @@ def test_a_batch_fills_beside_the_largest_record(
 
 
 def test_a_batch_fills_whatever_number_of_records_it_has() -> None:
-    """
-    A larger batch.num.messages of the operator's has room twice: on its way, and waiting.
-    """
+    """A larger batch.num.messages of the operator's has room twice: on its way, and waiting."""
     found = limits(1, None, {"batch.num.messages": "1000000"}, is_spread=False)
 
     assert found["queue.buffering.max.messages"] == 2_000_000
 
 
 def test_a_writer_to_one_partition_keeps_little_and_waits_for_full_batches() -> None:
-    """
-    What waits longer than linger.ms for the partition's one request keeps the client spinning.
-    """
+    """What waits longer than linger.ms for the partition's one request keeps the client spinning."""
     one, several = (limits(1, None, {}, is_spread=spread) for spread in (False, True))
 
     assert BATCHES * BATCH_BYTES // 1024 + 1 == one["queue.buffering.max.kbytes"]
@@ -69,8 +63,7 @@ def test_a_writer_to_one_partition_keeps_little_and_waits_for_full_batches() -> 
 def test_no_record_waits_for_a_batch_that_cannot_be_full(
     operators: dict[str, str], waits: bool
 ) -> None:
-    """
-    In a queue that the operator made smaller than a batch, or whose records are given up early,
+    """In a queue that the operator made smaller than a batch, or whose records are given up early,
     records wait as briefly as those to several partitions.
     """
     found = limits(BATCH_BYTES, BATCH_BYTES, operators, is_spread=False)

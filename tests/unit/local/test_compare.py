@@ -44,27 +44,21 @@ def changed(row: int, **columns: Any) -> list[dict[str, Any]]:
 @settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12))
 def test_equal_records_are_equal_however_they_are_parted(left: int, right: int) -> None:
-    """
-    Equal records are equal, however they are batched.
-    """
+    """Equal records are equal, however they are batched."""
     compared = compare(batches(ORIGINAL, left), batches(ORIGINAL, right))
 
     assert Compared(len(ORIGINAL)) == compared
 
 
 def test_offsets_and_timestamp_type_are_the_copys_own() -> None:
-    """
-    A copy begins at offset 0, and its producer set the timestamps.
-    """
+    """A copy begins at offset 0, and its producer set the timestamps."""
     copy = [{**row, "offset": at, "timestamp_type": 2} for at, row in enumerate(ORIGINAL)]
 
     assert Compared(len(ORIGINAL)) == compare(batches(ORIGINAL), batches(copy))
 
 
 def test_nothing_equals_nothing() -> None:
-    """
-    Two empty partitions are equal, also where they come as a batch without rows.
-    """
+    """Two empty partitions are equal, also where they come as a batch without rows."""
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
 
     assert Compared(0) == compare([], [empty, empty])
@@ -107,9 +101,7 @@ def test_nothing_equals_nothing() -> None:
 def test_a_damaged_record_is_found(
     row: int, column: str, value: Any, original: str, copy: str
 ) -> None:
-    """
-    Whatever of a record differs, in whichever record, is named with its place and both sides.
-    """
+    """Whatever of a record differs, in whichever record, is named with its place and both sides."""
     compared = compare(batches(ORIGINAL), batches(changed(row, **{column: value}), 3))
     found = compared.difference
 
@@ -122,9 +114,7 @@ def test_a_damaged_record_is_found(
 
 
 def test_one_changed_byte_deep_in_a_value_is_shown() -> None:
-    """
-    The part of a long value is shown in which the difference is.
-    """
+    """The part of a long value is shown in which the difference is."""
     value = bytearray(ORIGINAL[5]["value"])
     value[40] ^= 1
 
@@ -156,18 +146,14 @@ def test_one_changed_byte_deep_in_a_value_is_shown() -> None:
 def test_a_number_of_records_of_its_own_is_found(
     original: list[dict[str, Any]], copy: list[dict[str, Any]], difference: Difference
 ) -> None:
-    """
-    A record missing at the end or too many is a difference too.
-    """
+    """A record missing at the end or too many is a difference too."""
     compared = compare(batches(original), batches(copy))
 
     assert Compared(difference.row, difference) == compared
 
 
 def test_the_first_difference_is_the_one_that_is_told() -> None:
-    """
-    Of several differences in a batch, the first record's is reported, not the first column's.
-    """
+    """Of several differences in a batch, the first record's is reported, not the first column's."""
     copy = changed(1, timestamp=1)
     copy[2] = {**copy[2], "key": None}
 
@@ -178,9 +164,7 @@ def test_the_first_difference_is_the_one_that_is_told() -> None:
 
 
 def test_a_missing_record_in_the_middle_shifts_the_rest() -> None:
-    """
-    Where a record is missing in the middle, the next one stands in its place.
-    """
+    """Where a record is missing in the middle, the next one stands in its place."""
     compared = compare(batches(ORIGINAL), batches(ORIGINAL[:4] + ORIGINAL[5:]))
 
     assert compared.difference is not None

@@ -49,9 +49,7 @@ class Source:
 def test_the_cache_is_where_the_user_keeps_caches(
     environment: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Downloads go where the user's variables say, and to the usual place without them.
-    """
+    """Downloads go where the user's variables say, and to the usual place without them."""
     for name in ("KBACKUP_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", f"{tmp_path}/home/me")
@@ -63,9 +61,7 @@ def test_the_cache_is_where_the_user_keeps_caches(
 
 
 def test_an_unusable_cache_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Where the cache cannot be, the error names it and the variable that moves it.
-    """
+    """Where the cache cannot be, the error names it and the variable that moves it."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "file"))
 
@@ -77,9 +73,7 @@ def test_an_unusable_cache_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_second_use_fetches_nothing() -> None:
-    """
-    What is in the cache is not downloaded again.
-    """
+    """What is in the cache is not downloaded again."""
     source = Source()
 
     first, second = fetch_once("jars-1", SUMS, source), fetch_once("jars-1", SUMS, source)
@@ -97,9 +91,7 @@ def test_a_second_use_fetches_nothing() -> None:
     ],
 )
 def test_a_damaged_cache_is_fetched_again(harm: Callable[[Path], object], cache: Path) -> None:
-    """
-    A jar that is not what it was is never run, but replaced.
-    """
+    """A jar that is not what it was is never run, but replaced."""
     source = Source()
     harm(fetch_once("jars-1", SUMS, source) / "b.jar")
 
@@ -110,9 +102,7 @@ def test_a_damaged_cache_is_fetched_again(harm: Callable[[Path], object], cache:
 
 
 def test_an_altered_download_never_enters_the_cache(cache: Path) -> None:
-    """
-    A download with the wrong checksum is refused by name, and nothing of it stays.
-    """
+    """A download with the wrong checksum is refused by name, and nothing of it stays."""
     with pytest.raises(LocalServiceError) as caught:
         fetch_once("jars-1", SUMS, Source(b=b"evil"))
 
@@ -122,9 +112,7 @@ def test_an_altered_download_never_enters_the_cache(cache: Path) -> None:
 
 
 def test_two_at_once_download_once() -> None:
-    """
-    Two concurrent requests cause one download.
-    """
+    """Two concurrent requests cause one download."""
     source, found = Source(), []
     begun = threading.Barrier(4)
 
@@ -142,9 +130,7 @@ def test_two_at_once_download_once() -> None:
 
 
 def test_checksums_are_sha256sum_lines() -> None:
-    """
-    The list in the package is what ``sha256sum`` prints, names with blanks and all.
-    """
+    """The list in the package is what ``sha256sum`` prints, names with blanks and all."""
     expected = {"a.jar": "0" * 64, "b c.jar": "1" * 64}
 
     assert expected == checksums(f"{'0' * 64}  a.jar\n\n{'1' * 64}  b c.jar\n")

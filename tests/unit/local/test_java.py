@@ -38,9 +38,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The Java that was asked for is the one used.
-    """
+    """The Java that was asked for is the one used."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "asked", "17.0.1")))
     monkeypatch.setenv("PATH", str(fake_java(tmp_path / "other", "21") / "bin"))
 
@@ -69,9 +67,7 @@ def test_a_wrong_java_home_is_named_and_passed_over(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    An unusable JAVA_HOME is reported, and the run continues with the next Java.
-    """
+    """An unusable JAVA_HOME is reported, and the run continues with the next Java."""
     if version is not None:
         fake_java(tmp_path / "wrong", version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "wrong"))
@@ -91,9 +87,7 @@ def test_a_wrong_java_home_is_named_and_passed_over(
 
 
 def test_a_link_on_the_path_leads_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Where the PATH holds a link to Java, as Debian's does, its real home is found.
-    """
+    """Where the PATH holds a link to Java, as Debian's does, its real home is found."""
     home = fake_java(tmp_path / "jvm", "25")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
@@ -105,9 +99,7 @@ def test_a_link_on_the_path_leads_home(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_switchers_script_is_seen_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Where the PATH holds a version switcher's script, the Java it picks is used.
-    """
+    """Where the PATH holds a version switcher's script, the Java it picks is used."""
     home = fake_java(tmp_path / "jvm", "21.0.2")
     (tmp_path / "shims").mkdir()
     shim = tmp_path / "shims" / "java"
@@ -121,9 +113,7 @@ def test_a_switchers_script_is_seen_through(
 def test_a_slim_java_is_spared_the_module_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A Java that lacks what Spark asks for starts anyway; everything else is passed on unchanged.
-    """
+    """A Java that lacks what Spark asks for starts anyway; everything else is passed on unchanged."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "it's slim", "25", is_slim=True)))
 
     found = find_java()
@@ -150,9 +140,7 @@ def described_java(home: Path, release: str) -> Path:
 def test_a_java_that_is_described_is_not_started(
     modules: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The file beside it says version and modules, which saves a start in every run.
-    """
+    """The file beside it says version and modules, which saves a start in every run."""
     release = f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="17.0.9"\nMODULES="{modules}"\n'
     monkeypatch.setenv("JAVA_HOME", str(described_java(tmp_path / "described", release)))
 
@@ -173,9 +161,7 @@ def test_a_java_that_is_described_is_not_started(
 def test_a_description_is_no_excuse(
     release: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    An old Java is passed over by what is written, and what is not all there is run after all.
-    """
+    """An old Java is passed over by what is written, and what is not all there is run after all."""
     monkeypatch.setenv("JAVA_HOME", str(described_java(tmp_path / "described", release)))
 
     with pytest.raises(JavaNotFoundError, match=why):
@@ -183,9 +169,7 @@ def test_a_description_is_no_excuse(
 
 
 def test_a_launcher_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A process that inherits JAVA_HOME from us uses the same launcher, not one of its own.
-    """
+    """A process that inherits JAVA_HOME from us uses the same launcher, not one of its own."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "slim", "25", is_slim=True)))
     first = find_java()
     monkeypatch.setenv("JAVA_HOME", str(first.home))
@@ -196,9 +180,7 @@ def test_a_launcher_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_without_any_java_the_error_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Without a usable Java one error names each that was tried, and how to get one.
-    """
+    """Without a usable Java one error names each that was tried, and how to get one."""
     monkeypatch.setenv("JAVA_HOME", "/nowhere/java")
     monkeypatch.setenv("PATH", str(fake_java(tmp_path / "old", "11.0.2") / "bin"))
 
@@ -212,9 +194,7 @@ def test_without_any_java_the_error_says_what_to_do(
 
 
 def test_no_bundle_leaves_java_its_authorities() -> None:
-    """
-    Without a certificate bundle Java keeps its own authorities.
-    """
+    """Without a certificate bundle Java keeps its own authorities."""
     assert trust_store_options() == []
 
 
@@ -233,9 +213,7 @@ def test_a_bundle_without_certificates_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    A bundle that cannot be used is named, and Java keeps its own authorities.
-    """
+    """A bundle that cannot be used is named, and Java keeps its own authorities."""
     (tmp_path / "bundle.pem").write_bytes(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "bundle.pem"))
 
@@ -264,18 +242,14 @@ def test_a_bundle_without_certificates_is_told_of(
 def test_java_is_told_of_the_proxy(
     proxy: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The proxy that Python would use is Java's too.
-    """
+    """The proxy that Python would use is Java's too."""
     monkeypatch.setenv("HTTPS_PROXY", proxy)
 
     assert expected == proxy_options()
 
 
 def test_a_user_without_a_home_has_no_class_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Without a home directory Spark starts without a class archive.
-    """
+    """Without a home directory Spark starts without a class archive."""
 
     def unknown(_uid: int) -> None:
         raise KeyError

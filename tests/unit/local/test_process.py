@@ -54,9 +54,7 @@ def is_removed(path: Path) -> bool:
 
 @pytest.mark.parametrize("is_group", [False, True], ids=["process", "group"])
 def test_a_server_does_not_outlive_us(is_group: bool, tmp_path: Path) -> None:
-    """
-    Killing the process that started a server, or its whole group, leaves no server and no data.
-    """
+    """Killing the process that started a server, or its whole group, leaves no server and no data."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     arguments = [sys.executable, "-c", CHILD, str(tmp_path / "log"), str(scratch)]
@@ -71,9 +69,7 @@ def test_a_server_does_not_outlive_us(is_group: bool, tmp_path: Path) -> None:
 
 
 def test_a_signal_to_our_group_is_not_the_servers(tmp_path: Path) -> None:
-    """
-    A test that kills its own process group spares a server that others use.
-    """
+    """A test that kills its own process group spares a server that others use."""
     service = Service("server", SERVER, tmp_path / "log")
 
     assert service.pid == os.getsid(service.pid)
@@ -82,9 +78,7 @@ def test_a_signal_to_our_group_is_not_the_servers(tmp_path: Path) -> None:
 
 
 def test_a_stopped_server_leaves_its_data(tmp_path: Path) -> None:
-    """
-    The data of a server that we ended ourselves is ours to keep or remove.
-    """
+    """The data of a server that we ended ourselves is ours to keep or remove."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     service = Service("server", SERVER, tmp_path / "log", scratch=scratch)
@@ -99,9 +93,7 @@ def test_a_stopped_server_leaves_its_data(tmp_path: Path) -> None:
 
 
 def test_a_server_that_fails_says_why(tmp_path: Path) -> None:
-    """
-    When a server ends instead of getting ready, its last words are in the error.
-    """
+    """When a server ends instead of getting ready, its last words are in the error."""
     service = Service("server", ["/bin/sh", "-c", "echo port taken; exit 3"], tmp_path / "log")
 
     with pytest.raises(LocalServiceError) as caught:
@@ -111,9 +103,7 @@ def test_a_server_that_fails_says_why(tmp_path: Path) -> None:
 
 
 def test_a_server_that_hangs_is_ended(tmp_path: Path) -> None:
-    """
-    When a server does not get ready in time it is not left behind.
-    """
+    """When a server does not get ready in time it is not left behind."""
     service = Service("server", SERVER, tmp_path / "log")
 
     with pytest.raises(LocalServiceError, match="not ready after 0 s"):
@@ -123,9 +113,7 @@ def test_a_server_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_ports_are_different_and_free() -> None:
-    """
-    Ports handed out together can all be listened on.
-    """
+    """Ports handed out together can all be listened on."""
     ports = free_ports(5)
 
     listeners = [socket.create_server(("127.0.0.1", port)) for port in ports]

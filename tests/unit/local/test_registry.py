@@ -30,9 +30,7 @@ def java(folder: Path, script: str) -> Java:
 
 
 def test_an_altered_program_is_not_run(cache: Path, tmp_path: Path) -> None:
-    """
-    A program with a wrong checksum stays out of the cache.
-    """
+    """A program with a wrong checksum stays out of the cache."""
     name = f"apicurio-registry-app-{REGISTRY_VERSION}-all.tar.gz"
     script = (
         f'while [ "$1" != -retrieve ]; do shift; done\necho "another program" > "${{2%/*}}/{name}"'
@@ -46,9 +44,7 @@ def test_an_altered_program_is_not_run(cache: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_network_it_says_what_to_do(cache: Path, tmp_path: Path) -> None:
-    """
-    The error names the directory that can be copied from another machine.
-    """
+    """The error names the directory that can be copied from another machine."""
     with pytest.raises(LocalServiceError, match="could not be downloaded") as caught:
         fetch_registry(java(tmp_path, "exit 1"))
 

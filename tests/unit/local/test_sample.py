@@ -29,9 +29,7 @@ def headers(rows: pa.Table) -> list[list[tuple[str, bytes | None]]]:
 
 @pytest.mark.parametrize(("topic", "partition"), PLACES)
 def test_batches_are_records_in_offset_order(topic: SampleTopic, partition: int) -> None:
-    """
-    A partition's batches have the schema of all stages, small enough, with no offset left out.
-    """
+    """A partition's batches have the schema of all stages, small enough, with no offset left out."""
     batches = list(topic.batches(partition, SMALLEST))
 
     assert {SCHEMA} == {batch.schema for batch in batches}
@@ -42,9 +40,7 @@ def test_batches_are_records_in_offset_order(topic: SampleTopic, partition: int)
 
 
 def test_the_same_seed_makes_the_same_records() -> None:
-    """
-    Two demos write the same records, another seed and another partition different ones.
-    """
+    """Two demos write the same records, another seed and another partition different ones."""
     first, again, other_seed, other_partition = (
         pa.Table.from_batches(BY_NAME["orders"].batches(partition, SMALLEST, seed))
         for partition, seed in ((0, 7), (0, 7), (0, 8), (1, 7))
@@ -57,9 +53,7 @@ def test_the_same_seed_makes_the_same_records() -> None:
 
 @given(st.integers(0, 10**7))
 def test_every_record_belongs_to_one_partition(records: int) -> None:
-    """
-    The partitions share the records that were asked for, but for the rest of a division.
-    """
+    """The partitions share the records that were asked for, but for the rest of a division."""
     shares = [
         topic.records(partition, records)
         for topic in TOPICS
@@ -80,8 +74,7 @@ def test_timestamps_are_set_and_out_of_order() -> None:
 
 
 def test_keys_are_null_empty_and_present() -> None:
-    """
-    The demo's orders have keys that are null, empty and present, so it shows that all three come
+    """The demo's orders have keys that are null, empty and present, so it shows that all three come
     back.
     """
     keys = table("orders")["key"].to_pylist()
@@ -90,9 +83,7 @@ def test_keys_are_null_empty_and_present() -> None:
 
 
 def test_header_names_repeat_with_null_and_empty_values() -> None:
-    """
-    One record has a header name four times, twice with the same value, once null, once empty.
-    """
+    """One record has a header name four times, twice with the same value, once null, once empty."""
     found = headers(table("orders"))
 
     assert [("tag", b"new"), ("tag", None), ("tag", b""), ("tag", b"new")] in found
@@ -100,9 +91,7 @@ def test_header_names_repeat_with_null_and_empty_values() -> None:
 
 
 def test_values_are_empty_but_never_null_in_orders() -> None:
-    """
-    Sample values may be empty and are never null.
-    """
+    """Sample values may be empty and are never null."""
     values = table("orders")["value"]
 
     assert 0 == values.null_count
@@ -110,9 +99,7 @@ def test_values_are_empty_but_never_null_in_orders() -> None:
 
 
 def test_clicks_are_binary_with_newlines_and_have_no_key() -> None:
-    """
-    Sample values contain line separators, and bytes that are not text.
-    """
+    """Sample values contain line separators, and bytes that are not text."""
     rows = table("clicks")
 
     assert len(rows) == rows["key"].null_count
@@ -122,9 +109,7 @@ def test_clicks_are_binary_with_newlines_and_have_no_key() -> None:
 
 
 def test_profiles_have_tombstones_and_repeated_keys() -> None:
-    """
-    There is something to compact, and tombstones that compaction leaves.
-    """
+    """There is something to compact, and tombstones that compaction leaves."""
     rows = table("profiles")
 
     assert 0 < rows["value"].null_count < len(rows)

@@ -12,9 +12,7 @@ from kbackup.local.java import Java
 
 @pytest.mark.parametrize("release", downloads.RELEASES.values(), ids=downloads.RELEASES)
 def test_every_jar_has_its_checksum(release: downloads.Release) -> None:
-    """
-    The list covers the broker itself and what it logs through, each with a SHA-256.
-    """
+    """The list covers the broker itself and what it logs through, each with a SHA-256."""
     sums = release.wanted.sums
     _, logger, revision = release.logger
 
@@ -23,9 +21,7 @@ def test_every_jar_has_its_checksum(release: downloads.Release) -> None:
 
 
 def test_the_variable_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    ``KBACKUP_KAFKA`` names it; without the variable it is the newest.
-    """
+    """``KBACKUP_KAFKA`` names it; without the variable it is the newest."""
     monkeypatch.setenv("KBACKUP_KAFKA", "3.7")
     assert "3.7.2" == downloads.chosen().version
 
@@ -34,16 +30,12 @@ def test_the_variable_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_ivy_comes_with_pyspark() -> None:
-    """
-    Ivy, which downloads Kafka, is found inside PySpark without any setting.
-    """
+    """Ivy, which downloads Kafka, is found inside PySpark without any setting."""
     assert ivy_jar().is_file()
 
 
 def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Without PySpark, the error says that it is missing.
-    """
+    """Without PySpark, the error says that it is missing."""
     monkeypatch.setattr(downloads, "find_spec", lambda _: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
@@ -56,9 +48,7 @@ def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) ->
 def test_without_network_and_cache_the_error_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A failed download is retried, then reported in one line with its reason and what to do.
-    """
+    """A failed download is retried, then reported in one line with its reason and what to do."""
     calls = tmp_path / "calls"
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
@@ -82,9 +72,7 @@ def test_without_network_and_cache_the_error_says_so(
 
 
 def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Without the extra, the error names the one command that installs it.
-    """
+    """Without the extra, the error names the one command that installs it."""
     monkeypatch.setattr(servers, "find_spec", lambda _: None)
 
     with pytest.raises(LocalServiceError) as caught:
@@ -94,9 +82,7 @@ def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Asking for Docker without its client names the extra and the way without it.
-    """
+    """Asking for Docker without its client names the extra and the way without it."""
 
     def absent(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name="testcontainers")
@@ -112,9 +98,7 @@ def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_unknown_kind_of_kafka_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    An unknown kind of Kafka is an error, not the default.
-    """
+    """An unknown kind of Kafka is an error, not the default."""
     monkeypatch.setenv("KBACKUP_KAFKA", "dokcer")
 
     with pytest.raises(ConfigurationError, match="dokcer"):
