@@ -8,7 +8,6 @@ There are two kinds, which the extension tells apart: ``.aot``, an ahead-of-time
 514, Java 25), and ``.jsa``, of class data sharing.
 """
 
-import fcntl
 import os
 import re
 import shlex
@@ -25,7 +24,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
+
+from filelock import BaseFileLock, FileLock
 
 from kbackup.spark.log_lines import exit_sentence
 from kbackup.spark.settings import EngineSettings
@@ -59,7 +60,7 @@ class JavaProcess:
 
     process: subprocess.Popen[bytes]
     folder: Path
-    _owner: IO[bytes]
+    _owner: BaseFileLock
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_taken: bool = False
     _is_dropped: bool = False
@@ -76,8 +77,8 @@ class JavaProcess:
         said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
-            owner = undo.enter_context((folder / _OWNER).open("wb"))
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            owner = FileLock(folder / _OWNER, timeout=0)
+            undo.enter_context(owner)
             _check_room(folder)
             process = subprocess.Popen(  # noqa: S603  (a Java that was found, options of ours)
                 [command[0], f"-Djava.io.tmpdir={folder}", *command[1:]],
@@ -144,17 +145,16 @@ class JavaProcess:
         if self.process.stdin is not None:
             self.process.stdin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._owner.close()
+        self._owner.release()
 
 
 def _sweep(parent: Path) -> None:
     """Remove the folders in *parent* that processes have left that were killed."""
-    for left in parent.glob(f"{_FOLDER}*"):
+    for owner in parent.glob(f"{_FOLDER}*/{_OWNER}"):
         with suppress(OSError):  # it is in use, or not ours
-            if left.stat().st_mtime < time.time() - _STALE_S:
-                with (left / _OWNER).open("rb+") as owner:
-                    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(left, ignore_errors=True)
+            if owner.parent.stat().st_mtime < time.time() - _STALE_S:
+                with FileLock(owner, timeout=0):
+                    shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 def _check_room(folder: Path) -> None:

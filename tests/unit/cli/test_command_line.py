@@ -191,7 +191,7 @@ def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str
     ids=" ".join,
 )
 def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: list[str]) -> None:
-    """A usage error has the form of any other: what, why if there is more to say, and what to do."""
+    """A usage error has the form of any other: what, why if there is more, and what to do."""
     said = invoke(*words, *quiet).stderr.splitlines()
 
     heads = [line[:7] for line in said if line[:7] in ("error: ", "  why: ", "  do:  ")]

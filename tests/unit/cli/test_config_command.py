@@ -43,7 +43,7 @@ def rows(*words: str, **environ: str) -> dict[str, tuple[str | None, str]]:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_what_people_wrote_is_checked_without_a_traceback(path: Path) -> None:
-    """Any connector's file can be checked: the exit code says whether it runs, each error is named."""
+    """Any connector's file can be checked: the exit code says if it runs, each error is named."""
     checked = invoke("config", "check", "--config", str(path), "--json")
 
     failed = [row for row in checked.of("check") if row["level"] == "fail"]

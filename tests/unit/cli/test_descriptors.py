@@ -57,7 +57,7 @@ def test_a_command_that_shows_nothing_does_not_succeed(
 def test_what_a_command_found_out_outweighs_who_saw_it(
     backup: Path, tmp_path: Path, command: str, missing: str
 ) -> None:
-    """Without any of its standard streams a command exits with what it came to: here, to no Kafka."""
+    """Without any of its standard streams a command exits with what it came to: here no Kafka."""
     line = (
         f"{sys.executable} -m kbackup {command} --store-url {backup.as_uri()} "
         f"-k 127.0.0.1:1 --kafka-timeout 1s {missing}"

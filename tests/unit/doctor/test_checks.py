@@ -73,7 +73,7 @@ def test_a_stop_ends_the_examination() -> None:
 
 
 def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever installed without a compiler learns why a run is slow; whoever asked for it, nothing."""
+    """Whoever installed without a compiler learns why a run is slow; who asked for it, nothing."""
     monkeypatch.setattr(
         native_library, "_found", lambda: native_library.UnavailableError("no compiler")
     )

@@ -10,7 +10,7 @@ from kbackup.records import TopicPartition
 
 
 def test_writers_of_a_group_share_its_positions_until_the_last_has_left() -> None:
-    """Who borrows the same group's positions has the same client, and the last to leave closes it."""
+    """Who borrows the same group's positions has the same client; the last to leave closes it."""
     lending = Lending()
     settings, same = (KafkaSettings("127.0.0.1:1", consumer={"log_level": "0"}) for _ in range(2))
     first, second = lending.borrow(settings, "g"), lending.borrow(same, "g")

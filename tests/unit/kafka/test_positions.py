@@ -183,7 +183,7 @@ def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions
 
 
 def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka) -> None:
-    """Metadata without a zero byte at their end, as other clients commit them, say what they said."""
+    """Metadata without a zero byte at the end, as others commit them, say what they said."""
     wheres = [TopicPartition(f"t{at // 4}", at % 4) for at in range(60)]
     lasts = {
         where: CommitMetadata(LastObject("topics/" + "ö" * at)).position(at)

@@ -18,7 +18,7 @@ from kbackup.kafka.cluster import check_properties
     ],
 )
 def test_a_number_that_only_the_client_can_read_is_refused(name: str, text: str) -> None:
-    """The client reads ``1e6`` as 1 and says nothing, and kbackup counts with the same properties."""
+    """The client reads ``1e6`` as 1 and says nothing; kbackup counts with the same properties."""
     settings = KafkaSettings("127.0.0.1:1", producer={name: text})
 
     with pytest.raises(ConfigurationError) as caught:

@@ -74,7 +74,7 @@ def test_what_fits_one_request_is_flushed_at_once() -> None:
 
 
 def test_a_client_without_answers_is_told_to_flush() -> None:
-    """Where the guess was wrong, what is left waits for the client's linger.ms only for a moment."""
+    """Where the guess was wrong, what is left waits for linger.ms only for a moment."""
     producer = Producer(40, at_once=0)
 
     answers().flush(producer, call, lambda: False)

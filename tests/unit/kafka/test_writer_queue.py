@@ -37,7 +37,7 @@ def test_a_batch_fills_whatever_number_of_records_it_has() -> None:
 
 
 def test_a_writer_to_one_partition_keeps_little_and_waits_for_full_batches() -> None:
-    """What waits longer than linger.ms for the partition's one request keeps the client spinning."""
+    """What waits longer than linger.ms for the partition's one request makes the client spin."""
     one, several = (limits(1, None, {}, is_spread=spread) for spread in (False, True))
 
     assert BATCHES * BATCH_BYTES // 1024 + 1 == one["queue.buffering.max.kbytes"]

@@ -113,7 +113,7 @@ def test_a_switchers_script_is_seen_through(
 def test_a_slim_java_is_spared_the_module_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Java that lacks what Spark asks for starts anyway; everything else is passed on unchanged."""
+    """A Java that lacks what Spark asks for starts anyway; all else is passed on unchanged."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "it's slim", "25", is_slim=True)))
 
     found = find_java()

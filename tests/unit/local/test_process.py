@@ -54,7 +54,7 @@ def is_removed(path: Path) -> bool:
 
 @pytest.mark.parametrize("is_group", [False, True], ids=["process", "group"])
 def test_a_server_does_not_outlive_us(is_group: bool, tmp_path: Path) -> None:
-    """Killing the process that started a server, or its whole group, leaves no server and no data."""
+    """Killing the process that started a server, or its group, leaves no server and no data."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     arguments = [sys.executable, "-c", CHILD, str(tmp_path / "log"), str(scratch)]

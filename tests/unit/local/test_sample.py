@@ -29,7 +29,7 @@ def headers(rows: pa.Table) -> list[list[tuple[str, bytes | None]]]:
 
 @pytest.mark.parametrize(("topic", "partition"), PLACES)
 def test_batches_are_records_in_offset_order(topic: SampleTopic, partition: int) -> None:
-    """A partition's batches have the schema of all stages, small enough, with no offset left out."""
+    """A partition's batches have the schema of all stages, are small, and leave no offset out."""
     batches = list(topic.batches(partition, SMALLEST))
 
     assert {SCHEMA} == {batch.schema for batch in batches}
