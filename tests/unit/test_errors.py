@@ -62,6 +62,7 @@ def test_a_place_changes_nothing_of_the_error_itself() -> None:
     """
     A field of the place that is named like one of the error's own never replaces it.
     """
-    issue = Issue("configuration", "a file", "it is missing", "", {"code": "file", "line": 3})
+    issue = Issue("configuration", "a file", "it is missing", "", {"code": "file", "line": 3}, 2)
 
     assert ("configuration", 3) == (issue.to_dict()["code"], issue.to_dict()["line"])
+    assert 2 == Issue.from_dict(issue.to_dict()).exit_code

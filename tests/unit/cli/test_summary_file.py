@@ -28,6 +28,7 @@ def write(path: Path, code: int, run: str = RUN) -> None:
         pytest.param([6], None, id="never good"),
         pytest.param([0, 6, 143], "2026-11-21T02:00:00Z", id="good once"),
         pytest.param([0, 8], "2026-11-21T02:00:00Z", id="held lock"),
+        pytest.param([0, 0], "2026-11-21T02:01:00Z", id="good twice"),
     ],
 )
 def test_last_success_is_carried(tmp_path: Path, codes: list[int], success: str | None) -> None:

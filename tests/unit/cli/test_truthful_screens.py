@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from kbackup.cli.tables import total
+
 
 def test_the_reason_of_an_exit_code_is_never_among_the_data(any_told: Any, show: Any) -> None:
     """``exit N: ...`` is the last line of stderr, and never among records and tables."""
@@ -45,6 +47,11 @@ def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
     shown = show(each.command, each.lines[:-1], each.summary).stdout
 
     assert ["legacy", "0", "json/gzip", "31", "0", "?", "?"] == shown.splitlines()[2].split()[:7]
+
+
+def test_a_sum_of_which_a_part_is_unknown_is_unknown() -> None:
+    """What is not known of one row is not left out of a sum."""
+    assert (None, 3) == tuple(total([{"n": 3}, {"n": more}], "n") for more in (None, 0))
 
 
 def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:

@@ -17,6 +17,7 @@ def test_writers_of_a_group_share_its_positions_until_the_last_has_left() -> Non
     others = [lending.borrow(settings, "h"), lending.borrow(settings, "g", alone=True)]
 
     lending.give_back(first)
+    second.for_transaction()  # which a closed client refuses
     third = lending.borrow(settings, "g")
     lending.give_back(second)
     lending.give_back(third)
