@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbackup.records import TopicPartition
     from kbackup.runs.known import BackupState
     from kbackup.runs.report import HeldUp
-    from kbackup.spark.settings import Jvm
+    from kbackup.spark.java import Jvm
     from kbackup.stores import Store, StoreSettings
 
 _log = logging.getLogger(__name__)
@@ -285,7 +285,7 @@ def find_jvm() -> "Jvm":
         JavaNotFoundError: If there is none.
     """
     from kbackup.local.java import find_java  # noqa: PLC0415
-    from kbackup.spark.settings import Jvm  # noqa: PLC0415  (only when Spark is started)
+    from kbackup.spark.java import Jvm  # noqa: PLC0415  (only when Spark is started)
 
     java = find_java()
     return Jvm(str(java.home), java.class_archive)

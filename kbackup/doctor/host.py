@@ -19,10 +19,9 @@ from kbackup.doctor import Check, failed
 from kbackup.errors import KbackupError, SparkError
 from kbackup.events import Event
 from kbackup.sink.job import SPOOL_BYTES
-from kbackup.spark.channel import Line
+from kbackup.spark.channel import Line, NotBegun
 from kbackup.spark.engine import archive_classes, run
-from kbackup.spark.java import class_archive
-from kbackup.spark.settings import EngineSettings, Jvm, NotBegun
+from kbackup.spark.java import EngineSettings, Jvm, class_archive
 
 
 def is_sink(settings: Settings) -> bool:

@@ -25,7 +25,7 @@ from kbackup.inspect.peek import shown_bytes
 from kbackup.inspect.source import FAILURE, BackupSource, Found
 from kbackup.records import TopicPartition
 from kbackup.spark.engine import session
-from kbackup.spark.settings import EngineSettings
+from kbackup.spark.java import EngineSettings
 
 _TOO_LARGE: Final = "maxResultSize"
 _SQL_STATE: Final = re.compile(r"SQLSTATE: *\w+")

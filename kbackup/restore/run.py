@@ -28,8 +28,7 @@ from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.channel import Here
-from kbackup.spark.settings import NotBegun
+from kbackup.spark.channel import Here, NotBegun
 from kbackup.stores import Store
 
 _log = logging.getLogger(__name__)

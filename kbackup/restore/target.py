@@ -37,8 +37,7 @@ from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
-from kbackup.spark.channel import Line
-from kbackup.spark.settings import NotBegun
+from kbackup.spark.channel import Line, NotBegun
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""

@@ -24,9 +24,10 @@ from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.report import Summary
 from kbackup.spark import engine
+from kbackup.spark.channel import NotBegun, R, Task, Timings
 from kbackup.spark.engine import TaskOptions
+from kbackup.spark.java import EngineSettings, FindJvm
 from kbackup.spark.jvm import Starting
-from kbackup.spark.settings import EngineSettings, FindJvm, NotBegun, R, Task, Timings
 from kbackup.stores import Store, StoreSettings, open_store
 
 _log = logging.getLogger(__name__)

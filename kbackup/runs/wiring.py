@@ -25,7 +25,7 @@ from kbackup.pipeline.rotate import OPEN_FILES, Rule, Schedule
 from kbackup.pipeline.route import Affix, AffixKind
 from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
 from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
-from kbackup.spark.settings import EngineSettings, Jvm
+from kbackup.spark.java import EngineSettings, Jvm
 from kbackup.stores import StoreSettings
 
 

@@ -32,7 +32,7 @@ from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan
 from kbackup.sink.spans.messages import TO_DRIVER
 from kbackup.sink.spans.scheduler import EVERY, SpanScheduler
 from kbackup.sink.spans.worker import back_up
-from kbackup.spark.settings import Task
+from kbackup.spark.channel import Task
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)

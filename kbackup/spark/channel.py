@@ -20,10 +20,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Protocol, TypeVar
 
+from kbackup.errors import Issue
 from kbackup.events import Event, Plain, to_json
 
 _log = logging.getLogger(__name__)
@@ -278,3 +279,112 @@ def _keep_alive(connection: socket.socket) -> None:
 def _send(line: socket.socket, text: bytes) -> None:
     with suppress(OSError):  # the task is gone
         line.sendall(text)
+
+
+_TYPE: Final = "log"
+
+
+_REMEMBERED: Final = 256
+
+
+"""Lines that are not repeated, whichever task says them again."""
+
+
+@contextmanager
+def sent(line: Line) -> Iterator[None]:
+    """Send what this process warns of to the driver meanwhile."""
+    logger, sender = logging.getLogger("kbackup"), _Sender(line)
+    logger.addHandler(sender)
+    try:
+        yield
+    finally:
+        logger.removeHandler(sender)
+
+
+def logged(hear: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Return *hear* for all events but log lines, which go to this process's log, each once."""
+    said: deque[str] = deque(maxlen=_REMEMBERED)
+
+    def heard(event: Event) -> None:
+        if event["type"] != _TYPE:
+            hear(event)
+        elif event["text"] not in said:
+            said.append(event["text"])
+            # not by the logger it came from, whose filters have seen it in the task
+            _log.log(event["level"], "%s", event["text"])
+
+    return heard
+
+
+@dataclass(frozen=True, slots=True)
+class _LogLine:
+    """What a task warns of.
+
+    Attributes:
+        level: As `logging` numbers it.
+        text: The message.
+    """
+
+    level: int
+    text: str
+
+    def to_dict(self) -> Event:
+        """Return it as plain data."""
+        return {"type": _TYPE, "level": self.level, "text": self.text}
+
+
+class _Sender(logging.Handler):
+    def __init__(self, line: Line) -> None:
+        super().__init__(logging.WARNING)
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._line.tell(_LogLine(record.levelno, record.getMessage()))
+
+
+@dataclass(slots=True)
+class Timings:
+    """Where the time of a run with Spark went, summed over its jobs.
+
+    Attributes:
+        spark_start_s: Seconds until Spark took work.
+        worker_start_s: Seconds from then until the first task ran in a Python worker.
+        work_s: Seconds from there to the last report.
+    """
+
+    spark_start_s: float = 0.0
+    worker_start_s: float = 0.0
+    work_s: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the seconds by name, rounded to what a clock beside them would show."""
+        return {name: round(seconds, 2) for name, seconds in asdict(self).items()}
+
+
+class Report(Protocol):
+    """What became of one unit: a frozen dataclass of plain values, which Spark pickles."""
+
+    @property
+    def failure(self) -> Issue | None:
+        """What stopped the work on the unit; None if nothing has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The report of a task that could not begin, whatever its units.
+
+    Attributes:
+        failure: Why not.
+    """
+
+    failure: Issue
+
+
+R = TypeVar("R", bound=Report)
+
+
+Task = Callable[[Sequence[Any], Line], Iterator[R]]
+
+
+"""A module's function, from units and the line to the driver to a report for each unit."""

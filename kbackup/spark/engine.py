@@ -19,22 +19,29 @@ from typing import Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
 import kbackup
 from kbackup.errors import Issue, KbackupError, SparkError, StoppedError
 from kbackup.events import Event, Plain
-from kbackup.spark import log_lines
-from kbackup.spark.channel import Address, Hub, Line, Scheduler
-from kbackup.spark.java import class_archive, making
-from kbackup.spark.jvm import Starting, end_beside, ended, start
-from kbackup.spark.log_lines import task_failed
-from kbackup.spark.settings import (
+from kbackup.spark.channel import (
+    Address,
+    Hub,
+    Line,
+    NotBegun,
+    R,
+    Report,
+    Scheduler,
+    Task,
+    Timings,
+    logged,
+    sent,
+)
+from kbackup.spark.java import (
     DEFAULT_MASTER,
     EngineSettings,
     FindJvm,
     Jvm,
-    NotBegun,
-    R,
-    Report,
-    Task,
-    Timings,
+    class_archive,
+    making,
+    task_failed,
 )
+from kbackup.spark.jvm import Starting, end_beside, ended, start
 
 __all__ = [
     "DEFAULT_MASTER",
@@ -150,7 +157,7 @@ def run(
         with translated():  # a Spark that was kept may have died since
             host = context.getConf().get("spark.driver.host")
         desk = manner.get("desk")
-        hub = Hub(host, log_lines.logged(hear), desk)
+        hub = Hub(host, logged(hear), desk)
         finished, cut_off = threading.Event(), threading.Event()
         watcher = threading.Thread(
             target=_watch,
@@ -247,7 +254,7 @@ class _Job(Generic[R]):
             )
             yield error.to_dict()  # which any version understands
             return
-        with Line(self._address) as line, log_lines.sent(line):
+        with Line(self._address) as line, sent(line):
             for units in shares:
                 yield from self._task(units, line)
 

@@ -28,8 +28,152 @@ from typing import Any, Final, Self
 
 from filelock import BaseFileLock, FileLock
 
-from kbackup.spark.log_lines import exit_sentence
-from kbackup.spark.settings import EngineSettings
+from kbackup.errors import ConfigurationError, KbackupError, NoSpaceError, SparkError
+
+DEFAULT_MASTER: Final = "local[*,4]"
+
+
+"""All cores, a task tried up to four times: plain ``local[*]`` never retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jvm:
+    """A Java that can run Spark.
+
+    Attributes:
+        home: Its ``JAVA_HOME``.
+        class_archive: Where the classes that Spark loads are kept ready for it, once
+            `archive_classes` has made the file; None for nowhere.
+    """
+
+    home: str
+    class_archive: Path | None = None
+
+
+FindJvm = Callable[[], Jvm]
+
+
+"""Finds a Java, called only when Spark is needed: it takes a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What Spark is given.
+
+    Attributes:
+        master: A Spark master URL, as it is.
+        conf: Spark properties, as they are; they win over ours.
+        jvm: The Java to start, None for what the environment says.
+        stop_timeout_s: How long tasks may take to end after they were asked to.
+        modules: What tasks will import, in time for workers to share it.
+    """
+
+    master: str = DEFAULT_MASTER
+    conf: Mapping[str, str] = field(default_factory=dict)
+    jvm: Jvm | None = None
+    stop_timeout_s: float = 30.0
+    modules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if str(self.conf.get("spark.speculation", "false")).lower() == "true":
+            raise ConfigurationError(
+                "spark.speculation=true",
+                "two copies of one task would work on the same partition",
+                "leave it off",
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers are processes of this machine."""
+        return self.master.startswith("local") and not self.master.startswith("local-cluster")
+
+
+_LONGEST: Final = 500
+
+
+_HARMLESS: Final = re.compile(
+    r"WARNING: |Picked up \w+: |Using Spark's|Setting default log |\[[\d.]+s\]\[\w+ *\]\[(aot|cds)"
+)
+
+
+"""How lines begin that a JVM prints whether it starts or dies."""
+
+
+_HEADING: Final = "Error occurred during initialization of VM"
+
+
+"""What a JVM prints above its reason."""
+
+
+_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+
+
+_SPARK_MIB: Final = 1
+
+
+"""What Spark itself puts into TMPDIR; tasks need room for the files that they fill."""
+
+
+def not_started(why: str, printed: str) -> KbackupError:
+    """Return why Spark did not start.
+
+    Args:
+        why: What the caller saw, such as the JVM's exit code.
+        printed: All that Spark and the JVM printed.
+    """
+    if _is_full(printed) or _is_full(why):
+        return no_space()
+    lines = [line for line in printed.strip().splitlines() if not _HARMLESS.match(line)]
+    causes = [
+        line for line in lines if "xception: " in line and not line.lstrip().startswith("at ")
+    ]
+    telling = [line for line in lines if "rror" in line or "xception" in line or "nable" in line]
+    reason = next(iter([*causes, *telling, *lines[-1:]]), why)
+    if reason.startswith(_HEADING):
+        reason = ": ".join([reason, *lines[lines.index(reason) + 1 :][:1]])
+    do = "run kbackup doctor; --debug shows all of it"
+    return SparkError("Spark did not start", reason.strip()[:_LONGEST], do)
+
+
+def task_failed(text: str) -> KbackupError:
+    """Return why a task failed beyond its retries, from Java's stack trace."""
+    if _is_full(text):
+        return no_space()
+    return SparkError("a Spark task failed beyond its retries", reason(text))
+
+
+def no_space(where: str = "TMPDIR") -> NoSpaceError:
+    """Return the error of a disk on which Spark found no room."""
+    return NoSpaceError(
+        f"no space in {where}",
+        f"about {_SPARK_MIB} MiB needed for Spark to start, and room for the files being written",
+        "free some, or set TMPDIR to a folder with more",
+    )
+
+
+def exit_sentence(code: int) -> str:
+    """Return how a JVM that printed nothing ended, from its process's return code."""
+    if code >= 0:
+        return f"Java ended with exit code {code}"
+    hint = ": the system may be out of memory" if code == -9 else ""
+    return f"Java was ended by signal {-code}{hint}"
+
+
+def reason(text: str) -> str:
+    """Pick the sentence that matters out of a Java stack trace with a Python one inside."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [
+        line
+        for line in lines
+        if line.partition(":")[0].endswith(("Error", "Exception")) and not line.startswith("at ")
+    ]
+    chosen = python[-1] if python else next(iter(lines), "no reason given")
+    return chosen[:_LONGEST]
+
+
+def _is_full(text: str) -> bool:
+    return any(said in text for said in _FULL)
+
 
 _LOOK_S: Final = 0.005
 _START_S: Final = 180.0

@@ -20,9 +20,14 @@ from typing import Any, Final, Self
 
 from kbackup.errors import KbackupError, SparkError
 from kbackup.spark import worker
-from kbackup.spark.java import JavaProcess, class_archive, direct_command, java_options
-from kbackup.spark.log_lines import not_started
-from kbackup.spark.settings import EngineSettings
+from kbackup.spark.java import (
+    EngineSettings,
+    JavaProcess,
+    class_archive,
+    direct_command,
+    java_options,
+    not_started,
+)
 
 _END_S: Final = 10.0
 

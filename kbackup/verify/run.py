@@ -50,7 +50,8 @@ from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
-from kbackup.spark.settings import EngineSettings, NotBegun
+from kbackup.spark.channel import NotBegun
+from kbackup.spark.java import EngineSettings
 from kbackup.stores import RememberedHeads, Store
 from kbackup.verify.task import EVERYTHING, Sample, VerifyJob, VerifyUnit, units_of, verify_task
 

@@ -36,7 +36,7 @@ from kbackup.runs import wiring
 from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.spark.engine import session
-from kbackup.spark.settings import EngineSettings
+from kbackup.spark.java import EngineSettings
 from kbackup.stores import Store, StoreSettings
 
 __all__ = [

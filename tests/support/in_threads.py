@@ -8,9 +8,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from kbackup.events import Event, Plain
-from kbackup.spark.channel import Hub, Line
+from kbackup.spark.channel import Hub, Line, R, Task
 from kbackup.spark.engine import Deal, ReportingDesk, deal
-from kbackup.spark.settings import R, Task
 
 
 class InThreads:

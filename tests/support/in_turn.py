@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kbackup.events import Event, Plain, to_json
-from kbackup.spark.channel import Here
+from kbackup.spark.channel import Here, R, Task
 from kbackup.spark.engine import Deal, deal
-from kbackup.spark.settings import R, Task
 
 
 class InTurn:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kbackup.doctor import Check, host
 from kbackup.errors import JavaNotFoundError
+from kbackup.spark.java import EngineSettings
 from kbackup.spark.jvm import ended
-from kbackup.spark.settings import EngineSettings
 from tests.support.examined import levels, one
 
 

@@ -21,7 +21,7 @@ from kbackup.runs import context
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.settings import NotBegun
+from kbackup.spark.channel import NotBegun
 from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore

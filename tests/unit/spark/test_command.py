@@ -8,8 +8,7 @@ import pyspark
 import pytest
 
 from kbackup.local import find_java
-from kbackup.spark.java import _GATEWAY, direct_command, java_options
-from kbackup.spark.settings import EngineSettings, Jvm
+from kbackup.spark.java import _GATEWAY, EngineSettings, Jvm, direct_command, java_options
 
 HOME = Path(pyspark.__file__).parent
 CONF = {"spark.master": "local[2]", "spark.driver.memory": "512m"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.spark.log_lines import exit_sentence, not_started, reason, task_failed
+from kbackup.spark.java import exit_sentence, not_started, reason, task_failed
 
 INCUBATOR = "WARNING: Using incubator modules: jdk.incubator.vector\n"
 KILLED = "Java was ended by signal 9: the system may be out of memory"

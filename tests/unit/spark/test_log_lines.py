@@ -7,8 +7,7 @@ import pytest
 
 from kbackup.events import Event, Progress
 from kbackup.records import TopicPartition
-from kbackup.spark.channel import Hub, Line
-from kbackup.spark.log_lines import logged, sent
+from kbackup.spark.channel import Hub, Line, logged, sent
 
 
 def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:

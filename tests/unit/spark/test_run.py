@@ -19,8 +19,8 @@ from kbackup.errors import (
 )
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import check_whole, deal, run, translated
+from kbackup.spark.java import EngineSettings
 from kbackup.spark.jvm import Starting, ended
-from kbackup.spark.settings import EngineSettings
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))

@@ -10,7 +10,7 @@ from kbackup.catalog.claims import Checked
 from kbackup.errors import Issue
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
-from kbackup.spark.settings import NotBegun
+from kbackup.spark.channel import NotBegun
 from kbackup.verify.run import Notes
 from tests.support.verified import LINES, NOW, Verified, here
 
