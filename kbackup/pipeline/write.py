@@ -4,6 +4,7 @@ Files are spooled: in memory up to a limit that all of them share, then on disk.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
@@ -167,6 +168,8 @@ class OpenFiles:
             keys last; empty where there is none.
         dated: Gives the date under which the files that begin at an offset are stored; needed
             where the layout is dated.
+        pool: One thread in which rows are written, while the caller makes the next ones; None: the
+            caller's own.  What fails there is raised by the next call.
         records: Records in all open files.
     """
 
@@ -177,8 +180,10 @@ class OpenFiles:
     identity: TopicIdentity = UNKNOWN
     dated: Callable[[int], str] | None = None
     tombstones: str = NO_TOMBSTONES
+    pool: Executor | None = None
     records: int = 0
     _open: dict[str, _Open] = field(default_factory=dict)
+    _writing: Future[None] | None = None
 
     def write(self, rows: Rows) -> None:
         """Add rows, each to the files of its directory.
@@ -186,6 +191,19 @@ class OpenFiles:
         Raises:
             NoSpaceError: If neither memory nor disk takes them.
         """
+        self.records += len(rows)
+        self._await_written()
+        if self.pool is None:
+            self._write(rows)
+        else:
+            self._writing = self.pool.submit(self._write, rows)
+
+    def _await_written(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write(self, rows: Rows) -> None:
         for directory, some in by_directory(rows):
             files = self._open.get(directory)
             if files is None:
@@ -195,7 +213,6 @@ class OpenFiles:
             for sheet, (_, part) in zip(files.sheets, self._filed(directory, some), strict=True):
                 sheet.writer.write(self._under(sheet.schema, part))
             files.facts = grown(files.facts, some.batch)
-            self.records += len(some)
         if len(self._open) > 1:
             self._relieve()
 
@@ -209,6 +226,7 @@ class OpenFiles:
             Directory by directory in the order of their first records, the views of each in the
             layout's order: ready to be stored in that order.
         """
+        self._await_written()
         closed = []
         cut = CutFacts(span, len(self._open))
         is_spread = len(self._open) > 1
@@ -240,6 +258,8 @@ class OpenFiles:
 
     def drop(self) -> None:
         """Discard all open files: the next run begins them again."""
+        with suppress(Exception):  # of what is dropped with its files
+            self._await_written()
         for files in self._open.values():
             for sheet in files.sheets:
                 with suppress(Exception):  # such as a full disk, which is why it is dropped: after

@@ -6,7 +6,7 @@ the ledger beside the objects of its cut, and, where asked, in a dead letter top
 Source of the headers: Kafka Connect's ``DeadLetterQueueReporter``.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -198,7 +198,6 @@ class Rejects:
         run: The run's id.
         line: Hears of them.
         letters: Takes them; None for nobody.
-        before_said: Called before anything is said of a record, or done about it.
         is_reported: One of the partition has been reported.
     """
 
@@ -207,7 +206,6 @@ class Rejects:
     run: str
     line: Line
     letters: DeadLetters | None = None
-    before_said: Callable[[], None] = lambda: None
     is_reported: bool = False
     _bad: list[int] = field(default_factory=list)
     _nulls: list[int] = field(default_factory=list)
@@ -220,8 +218,6 @@ class Rejects:
             BadRecordError: Of the first bad record, if it is not to be left out.
             KbackupError: If a dead letter could not be written.
         """
-        if rows.bad or (rows.left_out and self.policy.takes_nulls):
-            self.before_said()
         self._filtered.take(rows)
         if rows.left_out:
             self._nulls += rows.left_out

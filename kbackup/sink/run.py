@@ -29,13 +29,15 @@ from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import EXAMINED, GAVE_UP, Adopt, Examined, SinkJob, SinkUnit
 from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan
-from kbackup.sink.spans.messages import TO_DRIVER
-from kbackup.sink.spans.scheduler import EVERY, SpanScheduler
-from kbackup.sink.spans.worker import back_up
+from kbackup.sink.task import back_up
 from kbackup.spark.channel import Task
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
+
+EVERY: Final = 1_000_000
+"""Every run ends files of full records at multiples of this many offsets: as ``flush.size`` does
+by itself where no offset is missing."""
 
 _ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
@@ -50,7 +52,7 @@ class SinkRun:
         stop: Ends the run at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         every: Files of full records end at multiples of this many offsets, or of ``flush.size``
-            where that is more; there, several tasks may divide a partition.
+            where that is more, wherever a run began.
     """
 
     def __init__(
@@ -261,10 +263,8 @@ class SinkRun:
         self, task: Task[PartitionReport[OfSink]], units: Sequence[SinkUnit]
     ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it is in those that retention overtook."""
-        overtaken, desk = {}, SpanScheduler(self._every)
-        found = self._frame.tasks(
-            task, units, self._hear, slices_per_core=1, deal=desk.deal, desk=desk
-        )
+        overtaken = {}
+        found = self._frame.tasks(task, units, self._hear)
         for report in self._frame.begun(found):
             if report.failure is not None and report.failure.code == LogStartMovedError.code:
                 overtaken[report.where] = report.reached
@@ -280,8 +280,6 @@ class SinkRun:
             return
         if event["type"] == GAVE_UP:
             self._ended.set()
-            return
-        if event["type"] in TO_DRIVER:
             return
         said = from_json(event)
         if isinstance(said, Progress):

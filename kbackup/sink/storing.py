@@ -25,12 +25,12 @@ from kbackup.naming import DatedLayout, Layout
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import CommitMetadata, Done, LastObject
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import UploadDates, keep, keep_indexed, point
+from kbackup.sink.rejects import LeftOut
 from kbackup.sink.schemas import SchemaKeeper
-from kbackup.sink.spans.lease import ClosedCut
 from kbackup.sink.start import Again
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
@@ -48,27 +48,50 @@ WAIT_S: Final = 0.5
 """Cuts are committed once this many are waiting, or once the first has waited this long."""
 
 
-@dataclass(slots=True)
-class StoredCut:
-    """A cut whose objects are stored.
+@dataclass(frozen=True, slots=True)
+class ClosedFileSet:
+    """Files that were closed together, complete, and not stored yet.
 
     Attributes:
-        where: Its partition.
-        rows: What the ledger is to say of its objects.
-        position: What to commit.
+        files: In the order to store them.
+        next_offset: The first offset after them.
+        bytes_read: Bytes of the records read for them.
+        left_out: What they lack.
+    """
+
+    files: tuple[ClosedFile, ...]
+    next_offset: int
+    bytes_read: int
+    left_out: LeftOut
+
+    def size(self, spool_bytes: int) -> int:
+        """Return what they hold in memory, at most *spool_bytes* each."""
+        return sum(min(file.body.size, spool_bytes) for file in self.files)
+
+
+@dataclass(slots=True)
+class StoredFileSet:
+    """Objects that were stored together, and are not committed yet.
+
+    Attributes:
+        where: Their partition.
         topic: The name under which its topic is stored.
+        rows: What the ledger is to say of them.
+        position: What to commit.
+        report: What holds once it is committed.
         settled: Done when it is committed, or has failed.
     """
 
     where: TopicPartition
+    topic: str
     rows: Sequence[Entry]
     position: Position
-    topic: str
+    report: PartitionReport[OfSink]
     settled: Future[None] = field(default_factory=Future)
 
 
 class Storing:
-    """Cuts in flight, from closed files to committed offsets.  A context manager.
+    """File sets in flight, from closed files to committed offsets.  A context manager.
 
     Args:
         store: Where the ledger is.
@@ -76,6 +99,9 @@ class Storing:
         positions: Where offsets are committed; nobody else may use it meanwhile.
         clock: The time.
         limit_bytes: What may be in flight at a time; a larger file goes alone.
+
+    Attributes:
+        writer: One thread in which files are written, while what follows is read and converted.
     """
 
     def __init__(
@@ -83,13 +109,14 @@ class Storing:
     ) -> None:
         self._store, self._layout, self._clock = store, layout, clock
         self._positions, self._limit_bytes = positions, limit_bytes
+        self.writer = ThreadPoolExecutor(1)
         self._pool = ThreadPoolExecutor(THREADS)
         self._known: dict[TopicPartition, Position | None] = {}
         self._asked: dict[TopicPartition, tuple[float, int]] = {}
         self._turn = threading.Lock()  # held while positions are asked for or committed
         self._changed = threading.Condition()  # guards what follows
         self._bytes = self._jobs = 0
-        self._waiting: list[StoredCut] = []
+        self._waiting: list[StoredFileSet] = []
         self._since = 0.0
         self._is_asked = False
 
@@ -98,6 +125,7 @@ class Storing:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
+        self.writer.shutdown()
 
     def expect(self, wheres: Iterable[TopicPartition]) -> None:
         """Ask for the positions of many partitions at once; `position` asks for any others.
@@ -157,12 +185,12 @@ class Storing:
         future.add_done_callback(lambda _: self._end(size))
         return future
 
-    def add(self, cut: StoredCut) -> None:
+    def add(self, stored: StoredFileSet) -> None:
         """Take a cut whose objects are stored; `flush` settles it."""
         with self._changed:
             if not self._waiting:
                 self._since = self._clock.steady_s()
-            self._waiting.append(cut)
+            self._waiting.append(stored)
 
     def is_due(self) -> bool:
         """Whether cuts should not wait for more of them."""
@@ -203,7 +231,7 @@ class Storing:
             self._jobs -= 1
             self._changed.notify_all()
 
-    def _settle(self, cuts: Sequence[StoredCut]) -> None:
+    def _settle(self, cuts: Sequence[StoredFileSet]) -> None:
         topics = sorted({cut.topic for cut in cuts if cut.rows})
         with ThreadPoolExecutor(min(THREADS, len(topics)) or 1) as pool:
             enter = [pool.submit(self._enter, topic, cuts) for topic in topics]
@@ -222,7 +250,7 @@ class Storing:
             else:
                 cut.settled.set_exception(type(error)(error.what, error.why, error.do))
 
-    def _enter(self, topic: str, cuts: Sequence[StoredCut]) -> KbackupError | None:
+    def _enter(self, topic: str, cuts: Sequence[StoredFileSet]) -> KbackupError | None:
         """Enter the objects of a topic into the ledger; return why not."""
         rows = [row for cut in cuts if cut.topic == topic for row in cut.rows]
         stream = topic_stream(self._store, self._layout, topic, self._clock)
@@ -231,14 +259,6 @@ class Storing:
         except KbackupError as error:
             return error
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A cut that is stored, and the report that holds once it is committed."""
-
-    cut: StoredCut
-    after: PartitionReport[OfSink]
 
 
 @dataclass(slots=True)
@@ -276,63 +296,57 @@ class Placing:
             return None
         return UploadDates(self.store, job.layout, self.stored_as, job.clock, last_key).of
 
-    def place(self, report: PartitionReport[OfSink], closed: ClosedCut) -> Placed:
-        """Store the files of a cut; it is neither entered into the ledger nor committed yet.
+    def place(self, report: PartitionReport[OfSink], closed: ClosedFileSet) -> StoredFileSet:
+        """Store the files of a set; it is neither entered into the ledger nor committed yet.
 
         Args:
             report: What holds before it.
-            closed: The cut.
+            closed: The files.
 
         Raises:
             KbackupError: As `kbackup.sink.keep.keep`.
         """
-        where = self.unit.where
-        ends_with: LastObject | None = None
-        files, next_offset, lacks = closed.files, closed.next_offset, closed.lacks
-        done = report.done
-        done = replace(
-            done, bytes_read=done.bytes_read + closed.read, nulls=done.nulls + lacks.nulls,
-            filtered=done.filtered + lacks.filtered,
-            bad_records=done.bad_records + lacks.bad_records,
-        )  # fmt: skip
+        where, next_offset, left_out = self.unit.where, closed.next_offset, closed.left_out
         now_ms = self.job.clock.ms()
-        rows = lacks.entries(where, self.job.run, now_ms)
-        if not files and report.reached < next_offset:
+        rows = left_out.entries(where, self.job.run, now_ms)
+        if not closed.files and report.reached < next_offset:
             span = Span(report.reached, next_offset)
             rows.append(passed(where, span, self.job.run, now_ms))
-        mains = [file for file in files if file.is_main]
-        if mains:
-            end = max(file.facts.last_offset for file in mains) + 1
-            held = Span(min(file.facts.first_offset for file in mains), end)
-            keys = [file.key for file in mains]
-            self.again.check(self.store, held, next_offset, keys)
-        for file in files:
+        self._check_again(closed)
+        before, newest = report.own.bookmark, None
+        done = _with_read(report.done, closed)
+        for file in closed.files:
             try:
                 facts = self._keep(file)
             finally:
                 file.body.close()
             rows.append(self._row(file, facts))
-            done = replace(
-                done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
-            )
-            if file.is_main:
-                first = file.facts.first_offset if done.first is None else done.first
-                done = replace(done, records=done.records + file.facts.records, first=first)
-                if ends_with is None or (ends_with.last_offset or 0) < facts.last_offset:
-                    ends_with = LastObject(file.key, facts.last_offset, size=rows[-1].bytes)
+            done = _with_stored(done, file)
+            if file.is_main and (newest is None or (newest.last_offset or 0) < facts.last_offset):
+                newest = LastObject(file.key, facts.last_offset, size=rows[-1].bytes)
             self.line.tell(ObjectStored.of(self.job.run, file.key, file.facts, file.body.size))
-        stands = report.own.bookmark
-        last = LastObject() if stands is None else stands.of
-        if ends_with is not None:
-            last, done = ends_with, replace(done, last=ends_with.last_offset)
-        again_to = self.again.to(next_offset)
-        last = replace(last, identity=self.unit.identity, again_to=again_to, backup=self.job.backup)
+        if newest is not None:
+            done = replace(done, last=newest.last_offset)
+        last = newest or (LastObject() if before is None else before.of)
+        last = replace(
+            last, identity=self.unit.identity, again_to=self.again.to(next_offset),
+            backup=self.job.backup,
+        )  # fmt: skip
         bookmark = CommitMetadata(last, self.job.run, done, next_offset)
-        position = bookmark.position(next_offset)
-        cut = StoredCut(where, rows, position, self.stored_as.topic)
-        skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
+        skipped = joined((*report.own.skipped, *left_out.bad))[:SPANS_MOST]
         own = replace(report.own, bookmark=bookmark, skipped=skipped)
-        return Placed(cut, replace(report, committed=next_offset, done=done, own=own))
+        return StoredFileSet(
+            where, self.stored_as.topic, rows, bookmark.position(next_offset),
+            replace(report, committed=next_offset, done=done, own=own),
+        )  # fmt: skip
+
+    def _check_again(self, closed: ClosedFileSet) -> None:
+        """Check that files take the places of those of the same offsets that are there."""
+        mains = [file for file in closed.files if file.is_main]
+        if mains:
+            first = min(file.facts.first_offset for file in mains)
+            held = Span(first, max(file.facts.last_offset for file in mains) + 1)
+            self.again.check(self.store, held, closed.next_offset, [file.key for file in mains])
 
     def _keep(self, file: ClosedFile) -> Facts:
         """Store a file with all that belongs beside it; return what is there now."""
@@ -354,6 +368,26 @@ class Placing:
             self.unit.where, file.key, view, facts, size, file.cut.span, self.job.run,
             self.job.clock.ms(),
         )  # fmt: skip
+
+
+def _with_read(done: Done, closed: ClosedFileSet) -> Done:
+    """Return *done* with what was read for a file set, and left out of it."""
+    left_out = closed.left_out
+    return replace(
+        done, bytes_read=done.bytes_read + closed.bytes_read, nulls=done.nulls + left_out.nulls,
+        filtered=done.filtered + left_out.filtered,
+        bad_records=done.bad_records + left_out.bad_records,
+    )  # fmt: skip
+
+
+def _with_stored(done: Done, file: ClosedFile) -> Done:
+    """Return *done* with a file that is stored."""
+    size = done.bytes_stored + file.body.size
+    done = replace(done, objects=done.objects + 1, bytes_stored=size)
+    if not file.is_main:
+        return done
+    first = file.facts.first_offset if done.first is None else done.first
+    return replace(done, records=done.records + file.facts.records, first=first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,18 @@
-"""One task: a partition's records from Kafka to objects.
+"""One task: partitions' records from Kafka to objects.
 
-Read, convert, route, cut, write, store, enter, commit: the objects of a cut are complete, then they
-are in the ledger, then the group's offset is committed, then progress is reported.  The upload of
-one cut runs while the next one fills, of the same partition or the next; a partition's commits stay
-in order.
+Read, convert, route, rotate, write, store, enter, commit: the objects of a file set are complete,
+then they are in the ledger, then the group's offset is committed, then progress is reported.  One
+thread reads ahead and one writes files behind, which takes the time of the slowest of them.  The
+upload of one file set runs while the next one fills, of the same partition or the next; a
+partition's commits stay in order.
 """
 
-import functools
 import logging
 import random
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from kbackup import partitioners
 from kbackup.catalog.ledger.rows import SKIPPED, entries
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.errors import KbackupError, RegistryError, StoppedError
-from kbackup.kafka import Outage, Position, Reader
+from kbackup.kafka import Outage, Position
 from kbackup.naming import View
 from kbackup.partitioners import extractors
 from kbackup.pipeline.convert import Conversion, convert
@@ -30,17 +30,28 @@ from kbackup.pipeline.rotate import Append, Cut, cut
 from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.write import OpenFiles
-from kbackup.records import Span, TopicPartition, joined
+from kbackup.records import Prefetch, Span, joined
 from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import Rejects
-from kbackup.sink.schemas import SchemaKeeper
-from kbackup.sink.spans.lease import AT_ONCE, ClosedCut, Lease, ReadAhead
-from kbackup.sink.storing import Placed, Placing, Storing, TaskClients, connect, storing
+from kbackup.sink.storing import (
+    ClosedFileSet,
+    Placing,
+    StoredFileSet,
+    Storing,
+    TaskClients,
+    connect,
+    storing,
+)
 from kbackup.spark.channel import Line
 from kbackup.stores import Store
 from kbackup.transforms.chain import Chain
+
+_log: Final = logging.getLogger(__name__)
+
+TELL_S: Final = 0.5
+"""How often a task reports what it has read beyond what is safe."""
 
 
 def back_up(
@@ -88,73 +99,157 @@ def _finished(work: "SinkPartitionTask", outage: Outage) -> PartitionReport[OfSi
     return work.report
 
 
-_log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Intake:
-    """Where the rows of one partition come from.
+@dataclass(slots=True)
+class SinkPartitionTask:
+    """One unit's way through the task.
 
     Attributes:
         job: The run's settings.
-        where: The partition.
-        reader: Reads it.
-        rejects: Takes the records that do not fit.
-        line: Says when to stop.
-        schemas: Stores the schemas that records name; None where no registry is known.
+        unit: The partition, and its offsets.
+        clients: The task's.
+        line: To the driver.
+        report: The unit's result so far.
     """
 
     job: SinkJob
-    where: TopicPartition
-    reader: Reader
-    rejects: Rejects
+    unit: SinkUnit
+    clients: TaskClients
     line: Line
-    schemas: SchemaKeeper | None = None
+    report: PartitionReport[OfSink] = field(init=False)
+    _told: float = field(init=False)
+    _upload: Future[None] | None = None
+    _last: Future[StoredFileSet] | None = None
+    _from: int = field(init=False)
+    _read: int = 0
+    _placing: Placing = field(init=False)
 
-    def rows(self, span: Span, views: Sequence[Conversion]) -> Generator[Rows, None, None]:
+    def __post_init__(self) -> None:
+        unit, span = self.unit, self.unit.span
+        self._from = span.start_offset
+        self._placing = Placing(self.job, unit, self.clients.store, self.line)
+        self._told = self.job.clock.steady_s()
+        self.report = PartitionReport(
+            unit.where, span.start_offset, span.end_offset, span.start_offset,
+            OfSink(unit.bookmark),
+        )  # fmt: skip
+
+    def fail(self, error: KbackupError) -> None:
+        """Put *error*, with its place, into the report."""
+        where = self.unit.where
+        failure = error.issue().at(topic=where.topic, partition=where.partition)
+        self.report = replace(self.report, failure=failure)
+
+    def run(self) -> None:
+        """Back up the unit alone.
+
+        Raises:
+            KbackupError: What kept it from its end; *report* shows how far it got.
+        """
+        with storing(self.job, self.clients) as stores:
+            self.begin(stores)
+            stores.drain()
+        self.finish()
+
+    def begin(self, stores: Storing) -> None:
+        """Back the unit up: all is committed when this returns but the last file set.
+
+        Raises:
+            KbackupError: What kept it from its end; *report* shows how far it got.
+        """
+        job, unit = self.job, self.unit
+        position = stores.position(unit.where)
+        self.report = resumed(self.report, job, unit, self.clients.store, position)
+        self._from, end = self.report.reached, unit.span.end_offset
+        span = Span(self._from, max(self._from, end))
+        rejects = self._rejects()
+        files = self._files(stores)
+        rule = replace(job.rule, stored=self._placing.again.spans)
+        try:
+            with closing(self._rows(span, rejects)) as rows:
+                for step in cut(rows, rule, job.clock.ms, span):
+                    match step:
+                        case Append(some, size):
+                            files.write(some)
+                            self._read += size
+                            self._tell_open(files)
+                            stores.flush_beside()
+                        case Cut(next_offset):
+                            closed = self._closed(files, rejects, next_offset)
+                            size = closed.size(job.spool_bytes)
+                            self._upload = stores.submit(size, self._commit, stores, closed)
+            if (files.records and job.flush_tail) or (not files.records and self._from < end):
+                closed = self._closed(files, rejects, end)
+                size = closed.size(job.spool_bytes)
+                self._last = stores.submit(size, self._store, stores, closed)
+        finally:
+            files.drop()
+            self._finish_upload()
+
+    def is_settled(self) -> bool:
+        """Whether `finish` need not wait."""
+        return self._last is None or (
+            self._last.done()
+            and (self._last.exception() is not None or self._last.result().settled.done())
+        )
+
+    def finish(self) -> None:
+        """Take in the outcome of the last file set.
+
+        Raises:
+            KbackupError: What kept it from being committed.
+        """
+        if self._last is not None:
+            self._take(self._last.result())
+
+    def _rejects(self) -> Rejects:
+        is_reported = self.report.done.bad_records > 0
+        return Rejects(
+            self.unit.where, self.job.errors, self.job.run, self.line, self.clients.letters,
+            is_reported,
+        )  # fmt: skip
+
+    def _files(self, stores: Storing) -> OpenFiles:
+        job, unit, bookmark = self.job, self.unit, self.report.own.bookmark
+        last = None if bookmark is None else bookmark.of.key
+        views = [Conversion.of(spec, unit.where.topic) for spec in job.views]
+        return OpenFiles(
+            self._placing.stored_as, views, job.layout, job.spool_bytes, unit.identity,
+            self._placing.dates(last), job.rule.tombstones, stores.writer,
+        )  # fmt: skip
+
+    def _rows(self, span: Span, rejects: Rejects) -> Generator[Rows, None, None]:
         """Read, convert and route the records of *span*; bad ones are left out, or end it.
 
         Raises:
             BadRecordError: After all rows before that record.
             StoppedError: When asked to stop.
         """
-        partitioner = partitioners.by_name(self.job.partitioner, self.job.plugin_options)
-        extractor = extractors.by_name(self.job.extractor, self.job.plugin_options)
-        transforms = (Chain(self.job.transforms), self.where) if self.job.transforms else None
-        with closing(self.reader.read(self.where, span)) as batches:  # another may follow
+        job, where, schemas = self.job, self.unit.where, self.clients.schemas
+        partitioner = partitioners.by_name(job.partitioner, job.plugin_options)
+        extractor = extractors.by_name(job.extractor, job.plugin_options)
+        views = [Conversion.of(spec, where.topic) for spec in job.views]
+        transforms = Chain(job.transforms) if job.transforms else None
+        with Prefetch(self.clients.reader.read(where, span), depth=1) as batches:
             for batch in batches:
                 if self.line.is_stopped():
-                    raise StoppedError(f"{self.where} stopped")
-                found = self._converted(batch, views, transforms)
-                if (
-                    self.schemas is not None
-                ):  # its converters have asked for them: no question twice
-                    self.schemas.meet(self.job.routes(self.where), batch)
-                for converted in found:
-                    now_ms = self.job.clock.ms()
+                    raise StoppedError(f"{where} stopped")
+                converted = self._converted(batch, views, transforms)
+                if schemas is not None:  # converters have asked for them: no question twice
+                    schemas.meet(job.routes(where), batch)
+                for some in converted:
+                    now_ms, tombstones = job.clock.ms(), job.rule.tombstones
                     rows = route(
-                        converted,
-                        self.where,
-                        partitioner,
-                        extractor,
-                        now_ms,
-                        affix=self.job.affix,
-                        tombstones=self.job.rule.tombstones,
-                    )
-                    if self.job.errors.tolerates:
-                        self.rejects.take(batch, rows)
-                        yield rows
-                    else:
-                        before = rows.before_bad()
-                        self.rejects.take(batch, before)
-                        yield before
-                        self.rejects.take(batch, replace(rows, left_out=(), filtered=()))
+                        some, where, partitioner, extractor, now_ms,
+                        affix=job.affix, tombstones=tombstones,
+                    )  # fmt: skip
+                    good = rows if job.errors.tolerates else rows.before_bad()
+                    rejects.take(batch, good)
+                    yield good
+                    if good is not rows:
+                        rejects.take(batch, replace(rows, left_out=(), filtered=()))
 
     def _converted(
-        self,
-        batch: pa.RecordBatch,
-        views: Sequence[Conversion],
-        transforms: tuple[Chain, TopicPartition] | None,
+        self, batch: pa.RecordBatch, views: Sequence[Conversion], transforms: Chain | None
     ) -> list[Rows]:
         """Convert *batch*; a registry's error names the record whose schema was asked for.
 
@@ -162,26 +257,23 @@ class Intake:
             RegistryError: If it does not answer for as long as it is to be asked.
             StoppedError: When asked to stop meanwhile.
         """
-        clock, where, attempt = self.job.clock, self.where, 0
+        job, where, attempt = self.job, self.unit.where, 0
         failed_at: float | None = None
         while True:
             try:
                 return list(
                     convert(
-                        batch,
-                        views,
-                        nulls=self.job.nulls,
-                        compatibility=self.job.rule.compatibility,
-                        transforms=transforms,
+                        batch, views, nulls=job.nulls, compatibility=job.rule.compatibility,
+                        transforms=None if transforms is None else (transforms, where),
                     )
-                )
+                )  # fmt: skip
             except RegistryError as error:
                 attempt += 1
-                failed_at = clock.steady_s() if failed_at is None else failed_at
+                failed_at = job.clock.steady_s() if failed_at is None else failed_at
                 offset = batch["offset"][error.row].as_py()
                 what = f"{where} offset {offset}: {error.what}"
-                waited_s, jitter = clock.steady_s() - failed_at, random.random()  # noqa: S311
-                wait_s = self.job.errors.wait_s(attempt, waited_s, jitter)
+                waited_s, jitter = job.clock.steady_s() - failed_at, random.random()  # noqa: S311
+                wait_s = job.errors.wait_s(attempt, waited_s, jitter)
                 if wait_s is None:
                     raise RegistryError(
                         what, error.why, error.do,
@@ -190,6 +282,59 @@ class Intake:
                 _log.warning("%s: %s; again in %.1f s", what, error.why, wait_s)
                 if self.line.wait(wait_s):
                     raise StoppedError(f"{where} stopped") from error
+
+    def _closed(self, files: OpenFiles, rejects: Rejects, next_offset: int) -> ClosedFileSet:
+        """Complete the open files, once those before them are committed."""
+        self._finish_upload()
+        if self.line.is_stopped() and next_offset < self.unit.span.end_offset:
+            raise StoppedError(f"{self.unit.where} stopped")  # one batch may have many file sets
+        rejects.settle()
+        closed = ClosedFileSet(
+            tuple(files.close(Span(self._from, next_offset))),
+            next_offset, self._read, rejects.before(next_offset),
+        )  # fmt: skip
+        self._from, self._read = next_offset, 0
+        return closed
+
+    def _finish_upload(self) -> None:
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.result()
+
+    def _store(self, stores: Storing, closed: ClosedFileSet) -> StoredFileSet:
+        """Store the files of one set, and have them entered into the ledger and committed."""
+        if any(file.spec.view is not View.RECORD for file in closed.files):
+            stores.check(self.unit.where, self.report.reached)
+        stored = self._placing.place(self.report, closed)
+        stores.add(stored)
+        if stores.is_due():
+            stores.flush()
+        return stored
+
+    def _commit(self, stores: Storing, closed: ClosedFileSet) -> None:
+        """Do all that is left to do for a file set: `_store`."""
+        stored = self._store(stores, closed)
+        stores.flush()
+        self._take(stored)
+
+    def _take(self, stored: StoredFileSet) -> None:
+        """Report the unit's progress after a file set is committed.
+
+        Raises:
+            KbackupError: If it is not.
+        """
+        stored.settled.result()
+        self.report = stored.report
+        self._tell_progress(0)
+
+    def _tell_open(self, files: OpenFiles) -> None:
+        """Report now and then what has been read but could still be lost."""
+        if self.job.clock.steady_s() - self._told >= TELL_S:
+            self._tell_progress(files.records)
+
+    def _tell_progress(self, open_records: int) -> None:
+        self._told = self.job.clock.steady_s()
+        self.line.tell(self.report.progress(self.job.run, open_records))
 
 
 def resumed(
@@ -236,265 +381,3 @@ def _skipped(
         for entry in entries(stream.read().rows)
         if entry.kind == SKIPPED and (entry.partition, entry.run) == (where.partition, job.run)
     )[:SPANS_MOST]
-
-
-TELL_S: Final = 0.5
-"""How often a task reports what it has read beyond what is safe."""
-
-
-@dataclass(slots=True)
-class SinkPartitionTask:
-    """One unit's way through the task.
-
-    Attributes:
-        turn: When its files may be stored; until then they are held.
-        report: Its result so far.
-        has_begun: Its turn has come: *report* is true, and what fails has failed for good.
-    """
-
-    job: SinkJob
-    unit: SinkUnit
-    clients: TaskClients
-    line: Line
-    turn: Lease = AT_ONCE
-    report: PartitionReport[OfSink] = field(init=False)
-    has_begun: bool = False
-    _told: float = field(init=False)
-    _upload: Future[None] | None = None
-    _last: Future[Placed] | None = None
-    _from: int = field(init=False)
-    _read: int = 0
-    _rejects: Rejects | None = None
-    _ahead: ReadAhead = field(default_factory=ReadAhead)
-    _placing: Placing = field(init=False)
-
-    def __post_init__(self) -> None:
-        unit, span = self.unit, self.unit.span
-        self._from = span.start_offset
-        self._placing = Placing(self.job, unit, self.clients.store, self.line)
-        self._told = self.job.clock.steady_s()
-        self.report = PartitionReport(
-            unit.where, span.start_offset, span.end_offset, span.start_offset,
-            OfSink(unit.bookmark),
-        )  # fmt: skip
-
-    def fail(self, error: KbackupError) -> None:
-        """Put *error*, with its place, into the report."""
-        where = self.unit.where
-        failure = error.issue().at(topic=where.topic, partition=where.partition)
-        self.report = replace(self.report, failure=failure)
-
-    def run(self) -> None:
-        """Back up the unit alone.
-
-        Raises:
-            KbackupError: What kept it from its end; *report* shows how far it got.
-        """
-        with storing(self.job, self.clients) as cuts:
-            self.begin(cuts)
-            cuts.drain()
-        self.finish()
-
-    def is_settled(self) -> bool:
-        """Whether `finish` need not wait."""
-        if self._upload is not None and not self._upload.done():
-            return False
-        return self._last is None or (
-            self._last.done()
-            and (self._last.exception() is not None or self._last.result().cut.settled.done())
-        )
-
-    def finish(self) -> None:
-        """Take in the outcome of the last cut.
-
-        Raises:
-            KbackupError: What kept it from being committed.
-        """
-        self._finish_upload()
-        if self._last is not None:
-            self._take(self._last.result())
-
-    def begin(self, cuts: Storing) -> None:
-        """Read the unit to its end, and commit all but its last cut.
-
-        What fails before the unit's turn is tried again in its turn.
-
-        Raises:
-            KbackupError: What kept it from its end; *report* shows how far it got.
-            DroppedError: If the unit is no longer this task's.
-        """
-        try:
-            with suppress(_ElsewhereError):
-                if self.turn.has_come():
-                    self._come(cuts)
-            while not self._has_read(cuts):
-                with suppress(_ElsewhereError):
-                    self._come(cuts)
-            if not self.turn.is_of_span:
-                self._finish_upload()
-        except BaseException:
-            self._finish_upload()
-            raise
-        finally:
-            self._ahead.drop()
-
-    def _has_read(self, cuts: Storing) -> bool:
-        """Read on to the unit's end; return whether nothing kept it from there before its turn."""
-        try:
-            self._read_on(cuts)
-        except _ElsewhereError:
-            return False
-        except StoppedError:
-            raise
-        except KbackupError as error:
-            if self.has_begun:
-                raise
-            _log.info("%s: %s; again in its turn", self.unit.where, error)
-            return False
-        return True
-
-    def _read_on(self, cuts: Storing) -> None:
-        job, unit = self.job, self.unit
-        self._read = 0
-        rejects = self._rejects = Rejects(
-            unit.where, job.errors, job.run, self.line, self.clients.letters,
-            functools.partial(self._come, cuts), self.report.done.bad_records > 0,
-        )  # fmt: skip
-        span = Span(self._from, max(self._from, unit.span.end_offset))
-        views = [Conversion.of(spec, unit.where.topic) for spec in job.views]
-        intake = Intake(
-            job, unit.where, self.clients.reader, rejects, self.line, self.clients.schemas
-        )
-        bookmark = self.report.own.bookmark
-        last = None if bookmark is None else bookmark.of.key
-        files = OpenFiles(
-            self._placing.stored_as, views, job.layout, job.spool_bytes, unit.identity,
-            self._placing.dates(last), job.rule.tombstones,
-        )  # fmt: skip
-        rule = replace(job.rule, stored=self._placing.again.spans)
-        try:
-            with closing(intake.rows(span, views)) as rows:
-                for step in cut(rows, rule, job.clock.ms, span):
-                    if not self.has_begun and self.turn.has_come():
-                        self._come(cuts)
-                    match step:
-                        case Append(some, size):
-                            files.write(some)
-                            self._read += size
-                            self._tell_open(files)
-                            cuts.flush_beside()
-                        case Cut(next_offset):
-                            self._finish_upload()
-                            if self.line.is_stopped():  # one batch may have many cuts
-                                raise StoppedError(f"{unit.where} stopped")
-                            self._close(cuts, files, rejects, next_offset)
-            end = span.end_offset
-            if (files.records and job.flush_tail) or (not files.records and self._from < end):
-                self._close(cuts, files, rejects, end, is_last=True)
-            if not self.has_begun:
-                self._come(cuts)
-        finally:
-            files.drop()
-
-    def _close(
-        self,
-        cuts: Storing,
-        files: OpenFiles,
-        rejects: Rejects,
-        next_offset: int,
-        *,
-        is_last: bool = False,
-    ) -> None:
-        """End a cut: store its files, or hold them before the unit's turn."""
-        self._finish_upload()
-        rejects.settle()
-        closed = ClosedCut(
-            tuple(files.close(Span(self._from, next_offset))),
-            next_offset, self._read, rejects.before(next_offset),
-        )  # fmt: skip
-        self._read = 0
-        if self.has_begun:
-            self._from = next_offset
-            self._send(cuts, closed, is_last=is_last)
-            return
-        self._ahead.add(closed)
-        self._from = next_offset
-        if self._ahead.is_full:
-            self._come(cuts)
-
-    def _come(self, cuts: Storing) -> None:
-        """Wait for the unit's turn, and store what is held.
-
-        Raises:
-            _ElsewhereError: If the group is not where reading began: read on from there.
-        """
-        if self.has_begun:
-            return
-        self.turn.wait()
-        self.has_begun = True
-        position = cuts.position(self.unit.where)
-        self.turn.check(position, self.job.run)
-        self.report = resumed(self.report, self.job, self.unit, self.clients.store, position)
-        if self.report.reached != self.unit.span.start_offset:
-            self._ahead.drop()
-            self._from = self.report.reached
-            raise _ElsewhereError
-        if self._rejects is not None:
-            self._rejects.is_reported = self.report.done.bad_records > 0
-        while self._ahead:
-            self._finish_upload()  # before the next cut is in no one's hands
-            if self.line.is_stopped():
-                raise StoppedError(f"{self.unit.where} stopped")
-            self._send(cuts, self._ahead.pop())
-
-    def _send(self, cuts: Storing, closed: ClosedCut, *, is_last: bool = False) -> None:
-        """Store a cut beside what follows; others may wait for the last one of a span."""
-        size = sum(min(file.body.size, self.job.spool_bytes) for file in closed.files)
-        if is_last and not self.turn.is_of_span:
-            self._last = cuts.submit(size, self._store, cuts, closed)
-        else:
-            self._upload = cuts.submit(size, self._commit, cuts, closed)
-
-    def _finish_upload(self) -> None:
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            upload.result()
-
-    def _commit(self, cuts: Storing, closed: ClosedCut) -> None:
-        """Do all that is left to do for a cut: `_store`."""
-        stored = self._store(cuts, closed)
-        cuts.flush()
-        self._take(stored)
-
-    def _take(self, stored: Placed) -> None:
-        """Report the unit's progress after a cut is committed.
-
-        Raises:
-            KbackupError: If it is not.
-        """
-        stored.cut.settled.result()
-        self.report = stored.after
-        self._tell_progress(0)
-
-    def _store(self, cuts: Storing, closed: ClosedCut) -> Placed:
-        """Store the files of one cut, and have it entered into the ledger and committed."""
-        if any(file.spec.view is not View.RECORD for file in closed.files):
-            cuts.check(self.unit.where, self.report.reached)
-        placed = self._placing.place(self.report, closed)
-        cuts.add(placed.cut)
-        if cuts.is_due():
-            cuts.flush()
-        return placed
-
-    def _tell_open(self, files: OpenFiles) -> None:
-        """Report now and then what has been read but could still be lost."""
-        if self.has_begun and self.job.clock.steady_s() - self._told >= TELL_S:
-            self._tell_progress(files.records)
-
-    def _tell_progress(self, open_records: int) -> None:
-        self._told = self.job.clock.steady_s()
-        self.line.tell(self.report.progress(self.job.run, open_records))
-
-
-class _ElsewhereError(Exception):
-    """The group is further on in a unit than where reading began: read again from there."""

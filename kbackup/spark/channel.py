@@ -1,7 +1,5 @@
 """The line between the driver and its tasks: news one way, orders and "stop" the other.
 
-An order is for all tasks, or an answer to one of them from the driver's desk.
-
 Spark hands results over only when a task has ended.  A backup wants to show what is safe now, and
 to stop tasks without killing them, so each task keeps one TCP connection to the driver, opened
 with a secret that travels with the task.  JSON lines, nothing that could run code.  A task that
@@ -10,7 +8,6 @@ whose driver has died reads the end of the stream, and stops.
 """
 
 import hmac
-import itertools
 import json
 import logging
 import secrets
@@ -46,36 +43,18 @@ class Address:
         return f"Address({self.host}:{self.port})"
 
 
-class Scheduler(Protocol):
-    """Answers single tasks.  It is called with one thing at a time; tasks have numbers."""
-
-    def heard(self, who: int, event: Event) -> Sequence[tuple[int, Plain]]:
-        """Take what a task says; return what to tell which tasks."""
-        ...
-
-    def left(self, who: int) -> Sequence[tuple[int, Plain]]:
-        """Take note that a task has hung up, or has died; return what to tell which tasks."""
-        ...
-
-
 class Hub:
     """The driver's end.  *hear* is called with each event, one at a time, from another thread.
 
     Args:
         host: Where to listen.
         hear: Takes what tasks say.
-        desk: Answers single tasks; it takes what they say before *hear* does.
 
     Attributes:
         met_at: When the first task called, by the clock of ``time.monotonic``; None until then.
     """
 
-    def __init__(
-        self, host: str, hear: Callable[[Event], None], desk: Scheduler | None = None
-    ) -> None:
-        self._desk = desk
-        self._tasks: dict[int, socket.socket] = {}
-        self._numbers = itertools.count()
+    def __init__(self, host: str, hear: Callable[[Event], None]) -> None:
         self._secret = secrets.token_hex(16)
         self._hear = hear
         self._lock = threading.Lock()
@@ -137,8 +116,6 @@ class Hub:
                 return  # which hangs up: the task must not wait for a driver that has left
             self.met_at = self.met_at or time.monotonic()
             self._lines.add(connection)
-            who = next(self._numbers)
-            self._tasks[who] = connection
             for order in self._orders:
                 _send(connection, order)
             if self._is_stopping:
@@ -147,23 +124,12 @@ class Hub:
         try:
             while line := lines.readline(_LINE_MAX):
                 with self._lock:
-                    event = json.loads(line)
-                    if self._desk is not None:
-                        self._answer(self._desk.heard(who, event))
-                    self._tell(event)
+                    self._tell(json.loads(line))
         except (OSError, ValueError):
             pass  # the task is gone, maybe within a line; Spark knows what became of it
         finally:
             with self._lock:
                 self._lines.discard(connection)
-                del self._tasks[who]
-                if self._desk is not None:
-                    self._answer(self._desk.left(who))
-
-    def _answer(self, answers: Sequence[tuple[int, Plain]]) -> None:
-        for who, order in answers:
-            if who in self._tasks:
-                _send(self._tasks[who], json.dumps(to_json(order)).encode() + b"\n")
 
     def _tell(self, event: Event) -> None:
         """Pass *event* on; a display that fails must not look like a driver that has died."""
@@ -243,7 +209,7 @@ class Line:
             for text in lines:
                 if text == _STOP:
                     self._stopped.set()
-                    continue  # an answer may still come
+                    continue
                 with self._came:
                     self._orders.append(json.loads(text))
                     self._came.notify_all()

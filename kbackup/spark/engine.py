@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
 import kbackup
 from kbackup.errors import Issue, KbackupError, SparkError, StoppedError
@@ -26,7 +26,6 @@ from kbackup.spark.channel import (
     NotBegun,
     R,
     Report,
-    Scheduler,
     Task,
     Timings,
     logged,
@@ -53,7 +52,6 @@ __all__ = [
     "NotBegun",
     "R",
     "Report",
-    "ReportingDesk",
     "Starting",
     "Task",
     "TaskOptions",
@@ -69,14 +67,6 @@ Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
 """Makes of units and a number of slots what each Spark task gets."""
 
 
-class ReportingDesk(Scheduler, Protocol):
-    """Hands units out to tasks that ask for them; their reports come over the line."""
-
-    def reports(self) -> Sequence[Any]:
-        """Return a report for each unit that it has handed out, as far as there is any."""
-        ...
-
-
 class TaskOptions(TypedDict, total=False):
     """How tasks are run, where that matters.
 
@@ -86,7 +76,6 @@ class TaskOptions(TypedDict, total=False):
         orders: What is put here while tasks run is passed on to all of them.
         timings: Grows by what it took.
         keeps: Leave Spark up for the next tasks, unless these fail.
-        desk: Hands out units to tasks; *deal* gives it those units.
     """
 
     slices_per_core: int
@@ -94,7 +83,6 @@ class TaskOptions(TypedDict, total=False):
     orders: SimpleQueue[Plain]
     timings: Timings
     keeps: bool
-    desk: ReportingDesk
 
 
 SLICES_PER_CORE: Final = 4
@@ -122,7 +110,7 @@ def run(
     stop: threading.Event,
     *,
     starting: Starting | None = None,
-    **manner: Unpack[TaskOptions],
+    **options: Unpack[TaskOptions],
 ) -> list[R | NotBegun]:
     """Run *task* over *units* and return all reports.
 
@@ -133,15 +121,15 @@ def run(
         hear: Called with what tasks report while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
         starting: The Spark to use, on its way already; None starts one.
-        manner: See `TaskOptions`.
+        options: See `TaskOptions`.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
         StoppedError: If tasks were asked to end and did not within ``stop.timeout``.
     """
-    timings, orders = manner.get("timings"), manner.get("orders")
+    timings, orders = options.get("timings"), options.get("orders")
     began = time.monotonic()
-    keeps, is_kept = manner.get("keeps", False), False
+    keeps, is_kept = options.get("keeps", False), False
     starting = starting or Starting(lambda: settings)
     if not starting.is_awaited(stop):
         starting.drop()
@@ -156,8 +144,7 @@ def run(
     try:
         with translated():  # a Spark that was kept may have died since
             host = context.getConf().get("spark.driver.host")
-        desk = manner.get("desk")
-        hub = Hub(host, logged(hear), desk)
+        hub = Hub(host, logged(hear))
         finished, cut_off = threading.Event(), threading.Event()
         watcher = threading.Thread(
             target=_watch,
@@ -166,13 +153,12 @@ def run(
         )
         watcher.start()
         try:
-            slices = manner.get("slices_per_core") or SLICES_PER_CORE
+            slices = options.get("slices_per_core") or SLICES_PER_CORE
             job = _Job(task, hub.address, kbackup.__version__)
             with translated(cut_off):
-                shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
+                shares = options.get("deal", deal)(units, context.defaultParallelism * slices)
                 found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
             reports = [_report(each) for each in found]
-            reports += () if desk is None else desk.reports()
             is_idle = True
             if not stop.is_set():
                 check_whole(reports, len(units))

@@ -35,7 +35,7 @@ _NEEDED: Final = ("pyspark", "py4j")
 
 _USED_BY_TASKS: Final = (
     "kbackup.restore.task",
-    "kbackup.sink.spans.worker",
+    "kbackup.sink.task",
     "pyspark.daemon",
     "pyspark.worker",
 )

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from kbackup import records
 from kbackup.catalog import merging, reading
 from kbackup.cli import root
 from kbackup.config.known import REFUSALS
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES
-from kbackup.restore import task
 from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob
 
@@ -294,7 +294,7 @@ def test_each_finding_is_mentioned(code: str) -> None:
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
         pytest.param("a batch of each | {} MiB", parquet_records.READ_BYTES / MIB, id="read"),
         pytest.param("headers, decoded | {} MiB", reading.HELD_BYTES / MIB, id="held"),
-        pytest.param("what is read ahead | {} \u00d7 16", task.DEPTH + 1, id="ahead"),
+        pytest.param("what is read ahead | {} \u00d7 16", records.DEPTH + 1, id="ahead"),
         pytest.param("what is read ahead | 3 \u00d7 {} MiB", merging.WOVEN_BYTES / MIB, id="woven"),
         pytest.param(
             "not yet acknowledged | {} MiB to one",

@@ -183,39 +183,6 @@ def test_a_sink_outlives_its_python_workers(
     assert ends == cluster.committed(group, reference.topic, range(PARTITIONS))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("all_die", [True, False], ids=["all", "one"])
-def test_a_divided_partition_outlives_its_python_workers(
-    kafka: LocalKafka, s3: LocalS3, cluster: TestCluster, topic: str, *, all_die: bool
-) -> None:
-    """
-    Two tasks share a partition, and Spark's Python workers are killed while they do: the run ends
-    with 0, its objects are those of a run with one task, and it counts each record once.
-    """
-    cluster.create(topic, 1)
-    written = varied(60_000)
-    cluster.write(topic, written)
-    files = []
-    for cores in (1, 2):
-        bucket = f"crash-spans-{next(_NUMBER)}"
-        s3.create_bucket(bucket)
-        kbackup = _kbackup(kafka, s3, bucket, "kbackup_small_spans")
-        words = ("sink", "-t", topic, "--flush-size", "700", "--master", f"local[{cores},4]")
-        with running(kbackup, *words) as command:
-            if cores == 2:
-                command.wait_for("object", 20)
-                workers = command.workers()
-                for worker in workers if all_die else workers[-1:]:
-                    worker.kill()
-                assert len(workers) > 1
-            result = command.finish()
-        assert 0 == result.code, result.stdout
-        assert len(written) == result.summary["records"]
-        files.append(_facts(Backup(s3, bucket).files()))
-
-    assert files[0] == files[1]
-
-
 def test_a_dead_driver_of_a_sink_leaves_no_orphans(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:

@@ -1,8 +1,5 @@
 """A run as the world sees it: a row of requests that may meet a fault, a kill or another run."""
 
-import functools
-import itertools
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.determinism import Clock, SerialBeats
-from tests.simulation.product import Event, Line, Plain, ReportingDesk, SpanWorker, deal, to_json
+from tests.simulation.product import Event, Line, deal, to_json
 
 REQUESTS_MAX = 20_000
 """A run that asks more often than this goes round in circles."""
@@ -147,137 +144,12 @@ class Tasks:
         orders: object = None,
         timings: object = None,
         keeps: bool = False,
-        desk: ReportingDesk | None = None,
     ) -> list[Any]:
         """Return all reports."""
         del orders, timings, keeps
         slots = (slices_per_core or 4) * self._process.script.cores
-        shares = deal(units, slots if desk is not None else min(len(units), slots))
-        seats = [share for share in shares if share and isinstance(share[0], SpanWorker)]
-        if desk is not None and seats:
-            SideBySide(self._process, desk, hear).run(task, seats)
-        rest = [share for share in shares if share not in seats]
-        found = [report for share in rest for report in self._process.attempt(task, share, hear)]
-        return found if desk is None else [*found, *desk.reports()]
-
-
-class SideBySide:
-    """Tasks of one run that ask the driver for work, in threads of which one runs at a time.
-
-    One whose worker dies is run again: at once, or, as where a machine is lost, after the others.
-    """
-
-    def __init__(
-        self, process: Process, desk: ReportingDesk, hear: Callable[[Event], None]
-    ) -> None:
-        self._process, self._desk, self._hear = process, desk, hear
-        self._rng = Random(process.rng.random())
-        self._back = threading.Semaphore(0)
-        self._lines: dict[int, SeatLine] = {}
-        self._numbers = itertools.count()
-        self._failures: list[BaseException] = []
-        self._late: list[Callable[[], None]] = []
-        self._mine: dict[int, threading.Semaphore] = {}
-        self._running = -1
-
-    def run(self, task: Any, shares: Sequence[Sequence[Any]]) -> None:
-        """Run them to their ends."""
-        process, steps = self._process, 0
-        process.pause = self.pause
-        try:
-            for share in shares:
-                self._begin(task, share)
-            while self._lines or self._late:
-                if not self._lines:
-                    self._late.pop()()
-                    continue
-                steps += 1
-                assert steps < 10 * REQUESTS_MAX, "tasks wait for each other"
-                self._running = self._rng.choice(sorted(self._lines))
-                process.is_in_task, process.has_no_worker = True, False
-                self._mine[self._running].release()
-                self._back.acquire()
-        finally:
-            process.pause = lambda: None
-            process.is_in_task = process.has_no_worker = False
-        if self._failures:
-            raise self._failures[0]
-
-    def pause(self) -> None:
-        """Let another task go on."""
-        mine = self._mine[self._running]
-        self._back.release()
-        mine.acquire()
-
-    def say(self, answers: Sequence[tuple[int, Plain]]) -> None:
-        """Pass on what the driver says to single tasks."""
-        for who, order in answers:
-            if who in self._lines:
-                self._lines[who].take(json.loads(json.dumps(to_json(order))))
-
-    def hear(self, who: int, event: Event) -> None:
-        """Take what a task says, unless it is dead."""
-        if who in self._lines and not self._process.is_dead and not self._process.has_no_worker:
-            self.say(self._desk.heard(who, event))
-            self._hear(event)
-
-    def wait(self) -> None:
-        """Let time pass for a task."""
-        self._process.clock.sleep(0.01)
-        self.pause()
-        if self._process.is_dead:
-            raise KilledError
-
-    def _begin(self, task: Any, share: Sequence[Any]) -> None:
-        who = next(self._numbers)
-        self._lines[who] = SeatLine(self, who)
-        self._mine[who] = threading.Semaphore(0)
-        body = functools.partial(self._body, task, share, who)
-        threading.Thread(target=body, name=f"seat {who}", daemon=True).start()
-
-    def _body(self, task: Any, share: Sequence[Any], who: int) -> None:
-        self._mine[who].acquire()
-        process = self._process
-        try:
-            list(task(share, self._lines[who]))
-            is_dead = process.has_no_worker
-        except KilledError as error:
-            is_dead = True
-            if process.is_dead:
-                self._failures.append(error)
-        except BaseException as error:  # noqa: BLE001  (raised in the main thread)
-            is_dead = process.has_no_worker
-            if not is_dead:
-                self._failures.append(error)
-        del self._lines[who]
-        if not process.is_dead:
-            self.say(self._desk.left(who))
-            if is_dead:
-                again = functools.partial(self._begin, task, share)
-                if self._rng.random() < 0.5:
-                    self._late.append(again)
-                else:
-                    again()
-        self._back.release()
-
-
-class SeatLine(Line):
-    """The line of a task that asks for work: function calls, and turns of `SideBySide`."""
-
-    def __init__(self, tasks: SideBySide, who: int) -> None:
-        super().__init__(None)
-        self._tasks, self._who = tasks, who
-        self.tell = lambda event: tasks.hear(who, json.loads(json.dumps(to_json(event))))  # type: ignore[method-assign]
-
-    def take(self, order: Event) -> None:
-        """Take an order."""
-        self._orders.append(order)
-
-    def next_order(self, seconds: float) -> Event | None:
-        """Let time pass where there is none."""
-        if not self._orders and seconds:
-            self._tasks.wait()
-        return self._orders.popleft() if self._orders else None
+        shares = deal(units, min(len(units), slots))
+        return [report for share in shares for report in self._process.attempt(task, share, hear)]
 
 
 class _Line(Line):

@@ -41,12 +41,11 @@ from kbackup.kafka import (
 )
 from kbackup.naming import Layout
 from kbackup.pipeline.write import ClosedFile
-from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.records import SCHEMA, Prefetch, Span, TopicPartition
 from kbackup.restore import plan as restore_plan
 from kbackup.restore import resume as resuming
 from kbackup.restore.resume import Log, Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
-from kbackup.restore.task import Prefetch
 from kbackup.runs import known, locks, wiring
 from kbackup.runs.context import BEAT_S, Environment, Periodic, Stop, linked
 from kbackup.runs.known import read as read_known
@@ -62,11 +61,10 @@ from kbackup.sink import plan as sink_plan
 from kbackup.sink import run as sink_run
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.plan import make_plan
-from kbackup.sink.run import SinkRun
-from kbackup.sink.spans.scheduler import EVERY, SpanWorker
+from kbackup.sink.run import EVERY, SinkRun
 from kbackup.sink.start import Evidence, Start, decide
 from kbackup.spark.channel import Line
-from kbackup.spark.engine import ReportingDesk, deal
+from kbackup.spark.engine import deal
 from kbackup.stores import ObjectHead, Store, StoredObject
 from kbackup.verify.run import Acceptance, Mending, Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
@@ -115,13 +113,11 @@ __all__ = [
     "Prefetch",
     "Remaining",
     "RepairRun",
-    "ReportingDesk",
     "RestoreRun",
     "ResumeState",
     "Settings",
     "SinkRun",
     "Span",
-    "SpanWorker",
     "Start",
     "Stop",
     "Store",

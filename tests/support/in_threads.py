@@ -9,7 +9,7 @@ from typing import Any
 
 from kbackup.events import Event, Plain
 from kbackup.spark.channel import Hub, Line, R, Task
-from kbackup.spark.engine import Deal, ReportingDesk, deal
+from kbackup.spark.engine import Deal, deal
 
 
 class InThreads:
@@ -35,12 +35,11 @@ class InThreads:
         deal: Deal = deal,
         orders: "SimpleQueue[Plain] | None" = None,
         timings: object = None,
-        desk: ReportingDesk | None = None,
     ) -> list[R]:
         """`RunTasks`."""
         del slices_per_core, timings
         self.jobs += 1
-        hub = Hub("127.0.0.1", hear, desk)
+        hub = Hub("127.0.0.1", hear)
         reports: list[R] = []
 
         def work(share: Sequence[Any]) -> None:
@@ -59,4 +58,4 @@ class InThreads:
             if stop.wait(0.01):
                 hub.stop()
         hub.close()
-        return [*reports, *(() if desk is None else desk.reports())]
+        return reports

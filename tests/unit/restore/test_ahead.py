@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbackup.restore.task import Prefetch
+from kbackup.records import Prefetch
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])

@@ -227,42 +227,6 @@ def wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-class Desk:
-    """Answers every question with its number, and remembers who has left."""
-
-    def __init__(self) -> None:
-        self.gone: list[int] = []
-        self.left_one = threading.Event()
-
-    def heard(self, who: int, event: Event) -> list[tuple[int, Said]]:
-        """Answer."""
-        return [(who, Said({"type": "answer", "to": event["question"]}))]
-
-    def left(self, who: int) -> list[tuple[int, Said]]:
-        """Remember."""
-        self.gone.append(who)
-        self.left_one.set()
-        return []
-
-
-def test_the_desk_answers_the_task_that_asked() -> None:
-    """
-    An answer goes to one task, even after it was asked to stop, and the desk learns who hangs up.
-    """
-    desk = Desk()
-    hub = Hub("127.0.0.1", Ear(), desk)
-    with Line(hub.address) as one, Line(hub.address) as other:
-        one.tell(Said({"question": 1}))
-        assert {"type": "answer", "to": 1} == one.next_order(60)
-        hub.stop()
-        assert one.wait(60)
-        one.tell(Said({"question": 2}))
-        assert {"type": "answer", "to": 2} == one.next_order(60)
-        assert other.next_order(0) is None
-    assert desk.left_one.wait(60)
-    hub.close()
-
-
 def test_a_task_that_waits_for_an_order_learns_that_the_driver_has_gone() -> None:
     """
     It does not wait for the time that it would have waited for an answer.
