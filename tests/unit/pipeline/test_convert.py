@@ -13,9 +13,7 @@ def headers(*rows: list[tuple[str, bytes | None]]) -> pa.Array:
 
 
 def test_headers_become_text() -> None:
-    """
-    Header values that are not UTF-8 are stored as base64, as in a connector's file.
-    """
+    """Header values that are not UTF-8 are stored as base64, as in a connector's file."""
     found = headers_as_text(headers([("a", b"1"), ("a", b"\xff")], [("b", "é".encode())]))
 
     assert () == found.bad

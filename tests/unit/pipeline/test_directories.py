@@ -44,9 +44,7 @@ def test_a_record_without_a_directory_is_named_and_its_neighbours_are_not() -> N
 
 
 def test_a_tombstone_has_a_directory() -> None:
-    """
-    A tombstone goes to the directory of a null field, or to that of its own timestamp.
-    """
+    """A tombstone goes to the directory of a null field, or to that of its own timestamp."""
     batch = batch_of([{"value": None, "timestamp": 1_700_000_000_000}])
     extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
     extractor.configure({"timestamp.field": "at"})
@@ -89,9 +87,7 @@ def test_a_date_is_counted_in_days() -> None:
 def test_the_name_of_the_schema_stands_beside_the_directory(
     kind: AffixKind, expected: list[str]
 ) -> None:
-    """
-    The schema's name is put before the directory, after it, or left out.
-    """
+    """The schema's name is put before the directory, after it, or left out."""
     schema = ConnectSchema(Type.STRUCT, name="com.x.Order").of_column()
 
     assert expected == [Affix(kind).beside("partition=3", schema)]

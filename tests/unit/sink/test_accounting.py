@@ -23,9 +23,7 @@ def at(topic: str, partition: int, seen: Evidence) -> SinkPartitionPlan:
 
 
 def test_a_plan_has_a_line_for_each_topic() -> None:
-    """
-    What is new, what goes on, what has nothing new and what is refused is said before a run.
-    """
+    """What is new, what goes on, what has nothing new and what is refused is said before a run."""
     known = Evidence(Span(0, 90), Position(50), is_confirmed=True, has_objects=True)
     refused = TopicChangedError("orders is another topic")
     plan = SinkPlan(

@@ -138,9 +138,7 @@ def test_a_run_writes_files_indexes_and_the_pointer() -> None:
 
 
 def test_each_object_is_under_the_day_it_was_uploaded_on() -> None:
-    """
-    A partition is one sequence of objects across days.
-    """
+    """A partition is one sequence of objects across days."""
     store, positions = a_store(), FakePositions()
     for day, end in ((1, 5), (2, 9), (30, 13)):
         run_once(batch(range(end)), positions, store, at(day))
@@ -224,9 +222,7 @@ def test_names_by_a_template_are_found_again(template: str, is_lost: bool) -> No
 
 
 def test_a_rerun_past_midnight_keeps_the_key_that_is_there() -> None:
-    """
-    A crash between file and commit, then the clock moves to the next day, or far.
-    """
+    """A crash between file and commit, then the clock moves to the next day, or far."""
     for day in (6, 25):
         store, positions, log = a_store(), FakePositions({2}), batch(range(10))
         with suppress(CrashError):
@@ -276,9 +272,7 @@ def test_the_originals_group_is_believed_where_its_newest_object_adds_up(
     "text", ["", "nonsense", "systest/2026-03-05/b-00000-000000000000.index.json"]
 )
 def test_a_pointer_that_leads_nowhere_is_as_good_as_none(text: str) -> None:
-    """
-    A pointer to no object is ignored: the objects say where the backup ends.
-    """
+    """A pointer to no object is ignored: the objects say where the backup ends."""
     store, log = a_store(), batch(range(13))
     run_once(batch(range(7)), FakePositions(), store, at(5))
     pointer = LAYOUT.pointer(WHERE.topic, WHERE.partition)
@@ -288,9 +282,7 @@ def test_a_pointer_that_leads_nowhere_is_as_good_as_none(text: str) -> None:
 
 
 def test_a_pointer_to_an_older_object_is_named() -> None:
-    """
-    Group and objects decide, and a warning mentions the pointer.
-    """
+    """Group and objects decide, and a warning mentions the pointer."""
     store, log = a_store(), batch(range(13))
     run_once(batch(range(7)), FakePositions(), store, at(5))
     pointer = LAYOUT.pointer(WHERE.topic, WHERE.partition)
@@ -304,9 +296,7 @@ def test_a_pointer_to_an_older_object_is_named() -> None:
 
 
 def test_a_topic_of_a_similar_name_is_another_one() -> None:
-    """
-    All topics share the folders of days: their objects are told apart by their names.
-    """
+    """All topics share the folders of days: their objects are told apart by their names."""
     store = a_store()
     run_once(batch(range(7)), FakePositions(), store, at(5))
     keys = [key for key in content(store) if not key.endswith(".txt")]
@@ -343,9 +333,7 @@ def test_records_that_the_original_stored_twice_are_restored_once(
 
 
 def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
-    """
-    Nothing is lost, and a warning says that only the whole object can be read.
-    """
+    """Nothing is lost, and a warning says that only the whole object can be read."""
     store = a_store()
     run_once(batch(range(12)), FakePositions(), store, at(5))
 
@@ -364,9 +352,7 @@ def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
 
 
 def test_the_day_is_the_clocks_in_utc() -> None:
-    """
-    An hour before midnight and an hour after it are two days.
-    """
+    """An hour before midnight and an hour after it are two days."""
     store, positions, clock = a_store(), FakePositions(), at(5)
     run_once(batch(range(5)), positions, store, clock)
     clock.pass_s(7200)

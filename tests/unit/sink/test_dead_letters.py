@@ -67,9 +67,7 @@ def ledger(store: StoreSettings) -> list[Span]:
 
 
 def test_a_bad_record_is_left_out_counted_and_named(kafka: FakeKafka, store: StoreSettings) -> None:
-    """
-    The summary and the ledger name each offset, the run goes on, and its exit code is 3.
-    """
+    """The summary and the ledger name each offset, the run goes on, and its exit code is 3."""
     sink = Sink(kafka, store, **LAYOUT)
     summary = sink.wait()
 
@@ -88,9 +86,7 @@ def test_a_bad_record_is_left_out_counted_and_named(kafka: FakeKafka, store: Sto
 def test_a_dead_letter_is_the_record_and_says_what_is_wrong_with_it(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    Key, value, headers and timestamp are the record's; Kafka Connect's headers say the rest.
-    """
+    """Key, value, headers and timestamp are the record's; Kafka Connect's headers say the rest."""
     summary = Sink(kafka, store, name="s3-orders", **KEPT).wait()
 
     assert [LETTERS] * 3 == [topic for topic, _ in kafka.letters]
@@ -132,9 +128,7 @@ def test_nothing_is_committed_before_its_dead_letters_are_acknowledged(
 def test_a_pattern_never_takes_its_own_dead_letter_topic(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    A dead letter is not backed up, does not fail again, and makes no further dead letter.
-    """
+    """A dead letter is not backed up, does not fail again, and makes no further dead letter."""
     named = {**KEPT, "topics": None, "topics_regex": ".*orders"}
     Sink(kafka, store, **named).wait()
     kafka.append(TopicPartition(LETTERS, 0), 3)
@@ -144,9 +138,7 @@ def test_a_pattern_never_takes_its_own_dead_letter_topic(
 
 
 def test_a_partition_of_bad_records_alone_is_committed(store: StoreSettings) -> None:
-    """
-    The group does not stand still where nothing can be stored.
-    """
+    """The group does not stand still where nothing can be stored."""
     kafka = FakeKafka()
     kafka.create("orders", 3)
     kafka.values = {(ORDERS, at): b"no JSON" for at in range(3)}
@@ -160,9 +152,7 @@ def test_a_partition_of_bad_records_alone_is_committed(store: StoreSettings) -> 
 def test_without_tolerance_the_first_bad_record_ends_the_partition(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    What comes before it is stored and committed, and no dead letter topic is made.
-    """
+    """What comes before it is stored and committed, and no dead letter topic is made."""
     summary = Sink(kafka, store, **{**KEPT, "errors_tolerance": "none", "flush_size": 1}).wait()
 
     [error] = summary["errors"]
@@ -175,9 +165,7 @@ def test_without_tolerance_the_first_bad_record_ends_the_partition(
 def test_a_value_that_a_restore_would_split_is_a_dead_letter_where_asked(
     store: StoreSettings,
 ) -> None:
-    """
-    With format.bytearray.refuse.separator, files hold no value that contains their separator.
-    """
+    """With format.bytearray.refuse.separator, files hold no value that contains their separator."""
     kafka = FakeKafka()
     kafka.create("orders", 3)
     kafka.values = {(ORDERS, 1): b"two\nlines"}
@@ -193,9 +181,7 @@ def test_a_value_that_a_restore_would_split_is_a_dead_letter_where_asked(
 def test_null_values_that_are_left_out_are_dead_letters_where_asked(
     reports: bool, store: StoreSettings
 ) -> None:
-    """
-    report.null.values.to.dlq keeps them; they are no bad records, and the run exits 0.
-    """
+    """report.null.values.to.dlq keeps them; they are no bad records, and the run exits 0."""
     kafka = FakeKafka()
     kafka.create("orders", 3)
     kafka.values = {(ORDERS, 1): None}
@@ -212,9 +198,7 @@ def test_null_values_that_are_left_out_are_dead_letters_where_asked(
 def test_each_bad_record_is_reported_where_asked(
     times: bool, kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    errors.log.enable reports all of them with their reasons, never with what is in them.
-    """
+    """errors.log.enable reports all of them with their reasons, never with what is in them."""
     sink = Sink(kafka, store, **LAYOUT, errors_log_enable=True, errors_log_include_messages=times)
     sink.wait()
 
@@ -226,9 +210,7 @@ def test_each_bad_record_is_reported_where_asked(
 
 @pytest.mark.usefixtures("quick")
 def test_a_sink_that_follows_leaves_them_out_too(kafka: FakeKafka, store: StoreSettings) -> None:
-    """
-    Each visit counts and names what it left out; a dead letter that fails is written later.
-    """
+    """Each visit counts and names what it left out; a dead letter that fails is written later."""
     kafka.unwritten = [KafkaError("writing records", "no answer")]
     with following(kafka, store, **{**KEPT, "flush_size": 3}) as sink:
         wait_until(lambda: kafka.positions_.get(ORDERS, Position(0)).offset == 10, "ten")
@@ -246,9 +228,7 @@ def test_a_sink_that_follows_leaves_them_out_too(kafka: FakeKafka, store: StoreS
 def test_a_task_that_takes_over_names_what_the_one_before_it_left_out(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    A worker that died has committed more than its report says; the ledger has the offsets.
-    """
+    """A worker that died has committed more than its report says; the ledger has the offsets."""
     settings = load("sink", bootstrap_servers="h:1", s3_bucket_name="b", **LAYOUT).settings
     job = SinkJob(
         "r1", kafka, store, Layout(), SystemClock(), wiring.views(settings), "default",  # type: ignore[arg-type]
@@ -265,9 +245,7 @@ def test_a_task_that_takes_over_names_what_the_one_before_it_left_out(
 def test_verify_names_what_was_left_out_and_misses_nothing(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    The offsets of dead letters are not an unexplained gap.
-    """
+    """The offsets of dead letters are not an unexplained gap."""
     Sink(kafka, store, **LAYOUT).wait()
     opened = open_store(store)
     summary = Summary("r", "restore verify")

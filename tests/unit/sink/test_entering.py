@@ -120,9 +120,7 @@ def test_an_object_is_in_the_ledger_before_its_offset_is_committed() -> None:
 
 
 def test_a_cut_that_cannot_be_entered_is_not_committed() -> None:
-    """
-    The object is there, the offset is not: the next run stores it again.
-    """
+    """The object is there, the offset is not: the next run stores it again."""
     backup, positions = Backup(), FakePositions()
     store = FaultyStore("ok 503", backup.store, methods=frozenset({"put"}))
 
@@ -137,9 +135,7 @@ def test_a_cut_that_cannot_be_entered_is_not_committed() -> None:
 
 
 def test_nothing_is_written_beside_the_backup_and_nothing_is_deleted() -> None:
-    """
-    Whatever else is in the bucket stays as it is.
-    """
+    """Whatever else is in the bucket stays as it is."""
     backup = Backup()
     for key in ("README", "elsewhere/a", "topics/orders/partition=0/notes.txt"):
         backup.store.put(key, io.BytesIO(b"mine"), sha256="", metadata={})
@@ -177,9 +173,7 @@ def test_values_are_stored_after_their_keys_and_headers() -> None:
 
 
 def test_where_a_longer_object_is_kept_the_ledger_says_what_is_there() -> None:
-    """
-    Where another run's longer object is kept, the ledger records what is there.
-    """
+    """Where another run's longer object is kept, the ledger records what is there."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(30), identity=ID)
 
@@ -192,9 +186,7 @@ def test_where_a_longer_object_is_kept_the_ledger_says_what_is_there() -> None:
 
 
 def test_topics_are_known_with_their_settings_before_anything_is_stored() -> None:
-    """
-    Empty ones too, and only the settings that are their own.
-    """
+    """Empty ones too, and only the settings that are their own."""
     backup = Backup()
 
     begin(backup, cluster(audit=3), topics="orders,audit")
@@ -209,9 +201,7 @@ def test_topics_are_known_with_their_settings_before_anything_is_stored() -> Non
 
 
 def test_nothing_is_entered_where_nothing_has_changed() -> None:
-    """
-    A run that finds nothing new enters nothing in the ledger.
-    """
+    """A run that finds nothing new enters nothing in the ledger."""
     backup = Backup()
     begin(backup, cluster())
     before = [entry.key for entry in backup.store.list("_kbackup/")]
@@ -229,9 +219,7 @@ def test_nothing_is_entered_where_nothing_has_changed() -> None:
     ],
 )
 def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
-    """
-    The group stands before the log's start, and the bucket holds all that is between them.
-    """
+    """The group stands before the log's start, and the bucket holds all that is between them."""
     backup, there = Backup(), cluster(10)
     begin(backup, there)
     back_up(backup, 0, 10)
@@ -246,9 +234,7 @@ def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
 
 @pytest.mark.parametrize("committed", [None, 12])
 def test_a_lost_position_goes_on_after_the_last_cut_that_is_whole(committed: int | None) -> None:
-    """
-    An object of a cut that was never entered counts for nothing: it may be one of several.
-    """
+    """An object of a cut that was never entered counts for nothing: it may be one of several."""
     backup = Backup()
     begin(backup, cluster(100))
     back_up(backup, 0, 10)
@@ -301,9 +287,7 @@ def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
 
 
 def test_topics_that_this_sink_does_not_back_up_stay_with_their_run_records() -> None:
-    """
-    Until a sink of theirs takes them over, readers go on asking the run records about them.
-    """
+    """Until a sink of theirs takes them over, readers go on asking the run records about them."""
     backup = Backup()
     row = {"topic": "audit", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
     record(backup, RUN, {"audit": {"topic_id": "other-id", "partitions": 1}}, [row])
@@ -321,9 +305,7 @@ def test_topics_that_this_sink_does_not_back_up_stay_with_their_run_records() ->
 
 @pytest.mark.parametrize("count", [1, 1500])
 def test_run_records_of_any_number_are_asked_before_there_is_a_ledger(count: int) -> None:
-    """
-    A recreated topic is refused however many runs of other topics came after its own.
-    """
+    """A recreated topic is refused however many runs of other topics came after its own."""
     backup = Backup()
     backup.put("orders", 0, range(10))
     record(backup, "2026-11-20T00:00:00Z-0000", {"orders": {"topic_id": "id", "partitions": 1}})
@@ -356,9 +338,7 @@ def test_a_refused_run_says_nothing_of_the_topic() -> None:
 
 
 def test_a_run_folds_what_many_parts_were_added_to() -> None:
-    """
-    The next reader opens one snapshot, and no part.
-    """
+    """The next reader opens one snapshot, and no part."""
     backup = Backup()
     ledger = RunLedger(backup.store, backup.layout, RUN, SystemClock())
     stream = topic_stream(backup.store, backup.layout, "orders", SystemClock())

@@ -72,9 +72,7 @@ def _of(where: TopicPartition) -> tuple[str, int]:
 
 
 def test_a_schedule_closes_files_at_its_boundaries() -> None:
-    """
-    What waits when the clock passes a boundary is stored, and nothing before, however long.
-    """
+    """What waits when the clock passes a boundary is stored, and nothing before, however long."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 3)
     task = Task(kafka, [where])
@@ -93,9 +91,7 @@ def test_a_schedule_closes_files_at_its_boundaries() -> None:
 
 
 def test_a_schedule_goes_by_a_clock_that_was_set_back() -> None:
-    """
-    After a clock that was a day ahead is corrected, nothing waits for the next day.
-    """
+    """After a clock that was a day ahead is corrected, nothing waits for the next day."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 3)
     task = Task(kafka, [where])
@@ -148,9 +144,7 @@ def test_a_partition_that_fails_is_set_aside_and_its_neighbours_go_on(error: Exc
 
 
 def test_failures_are_tried_less_and_less_often() -> None:
-    """
-    A store that refuses one partition for ten minutes is not asked six hundred times.
-    """
+    """A store that refuses one partition for ten minutes is not asked six hundred times."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     kafka.faults[where] = StoreError("put", "503")
@@ -171,9 +165,7 @@ def _reads(task: Task) -> int:
 
 
 def test_clients_of_kafka_are_opened_anew_after_its_fault_and_only_then() -> None:
-    """
-    One store, one reader and one positions client serve all visits.
-    """
+    """One store, one reader and one positions client serve all visits."""
     kafka = FakeKafka()
     first, second = kafka.create("orders", 10, 10)
     task = Task(kafka, [first, second])
@@ -193,9 +185,7 @@ def test_clients_of_kafka_are_opened_anew_after_its_fault_and_only_then() -> Non
 
 
 def test_a_deleted_and_a_recreated_topic_are_set_aside() -> None:
-    """
-    Nothing of a topic that is another one is stored, and the others go on.
-    """
+    """Nothing of a topic that is another one is stored, and the others go on."""
     kafka = FakeKafka()
     (gone,) = kafka.create("gone", 10)
     (anew,) = kafka.create("anew", 10)
@@ -219,9 +209,7 @@ def test_a_deleted_and_a_recreated_topic_are_set_aside() -> None:
 
 
 def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
-    """
-    A permission that was taken away, and a partition without a leader, stand still alone.
-    """
+    """A permission that was taken away, and a partition without a leader, stand still alone."""
     kafka = FakeKafka()
     (denied,) = kafka.create("denied", 10)
     silent, kept = kafka.create("orders", 10, 10)
@@ -239,9 +227,7 @@ def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
 
 
 def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
-    """
-    If the look at the cluster fails, no partition is blamed.
-    """
+    """If the look at the cluster fails, no partition is blamed."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     task = Task(kafka, [where])
@@ -254,9 +240,7 @@ def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
 
 
 def test_what_expires_before_it_is_read_is_written_down() -> None:
-    """
-    The gap is reported, and the backup continues after it.
-    """
+    """The gap is reported, and the backup continues after it."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     task = Task(kafka, [where])
@@ -314,9 +298,7 @@ def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
 
 
 def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
-    """
-    The group was set back before the run, and retention overtakes the second backup.
-    """
+    """The group was set back before the run, and retention overtakes the second backup."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     task = Task(kafka, [where])
@@ -359,9 +341,7 @@ def test_a_partition_that_comes_is_taken_by_one_task() -> None:
 
 
 def test_orders_of_the_driver_add_partitions_once() -> None:
-    """
-    A new topic is followed from its beginning; hearing of it again changes nothing.
-    """
+    """A new topic is followed from its beginning; hearing of it again changes nothing."""
     kafka = FakeKafka()
     (old,) = kafka.create("orders", 10)
     task = Task(kafka, [old])
@@ -407,9 +387,7 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
 
 
 def test_a_task_that_never_had_a_line_fails() -> None:
-    """
-    A task that never had a line to the driver fails, since it could not be stopped.
-    """
+    """A task that never had a line to the driver fails, since it could not be stopped."""
     hub = Hub("127.0.0.1", lambda _: None)
     hub.close()
     task = Task(FakeKafka(), [])
@@ -452,18 +430,14 @@ def _forget(store: Store, line: SilentLine) -> None:
 
 
 def test_five_thousand_visits_cost_no_memory() -> None:
-    """
-    Under 1 KB each, so that the formula for memory holds for a week.
-    """
+    """Under 1 KB each, so that the formula for memory holds for a week."""
     assert grows(5_000) < 1024
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_a_hundred_thousand_visits_cost_no_memory() -> None:
-    """
-    A day of a partition that is visited each second, under 100 bytes a visit.
-    """
+    """A day of a partition that is visited each second, under 100 bytes a visit."""
     assert grows(100_000) < 100
 
 

@@ -45,9 +45,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
 
 
 def test_the_position_alone_knows_which_topic_it_is_of() -> None:
-    """
-    If nothing could be stored of a topic, its position alone says which topic it is.
-    """
+    """If nothing could be stored of a topic, its position alone says which topic it is."""
     kept = CommitMetadata(LastObject(identity=OLD), "r1").to_metadata()
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
 
@@ -56,9 +54,7 @@ def test_the_position_alone_knows_which_topic_it_is_of() -> None:
 
 @pytest.mark.parametrize("topic_id", ["old-id", ""], ids=["the same", "broker without ids"])
 def test_the_same_topic_goes_on(topic_id: str) -> None:
-    """
-    The same topic continues, and an unknown id is taken for the same topic.
-    """
+    """The same topic continues, and an unknown id is taken for the same topic."""
     backup = Backup()
     backup.put("orders", 0, range(300), identity=OLD)
 
@@ -79,9 +75,7 @@ def test_another_cluster_is_another_topic_where_ids_are_missing() -> None:
 
 
 def test_objects_and_positions_say_which_topic_they_are_of() -> None:
-    """
-    A run's objects carry the ids in their metadata, its committed offset carries them too.
-    """
+    """A run's objects carry the ids in their metadata, its committed offset carries them too."""
     backup, positions = Backup(), FakePositions()
     unit = SinkUnit(WHERE, Span(0, 20), identity=OLD)
 
@@ -96,9 +90,7 @@ def test_objects_and_positions_say_which_topic_they_are_of() -> None:
 
 
 def test_an_object_of_another_topic_is_not_replaced() -> None:
-    """
-    An object of another topic is not replaced, even if it begins with the same records.
-    """
+    """An object of another topic is not replaced, even if it begins with the same records."""
     backup = Backup()
     backup.put("orders", 0, range(10), identity=OLD)
 

@@ -89,9 +89,7 @@ def test_the_group_is_believed_where_the_newest_object_agrees(
 
 
 def test_a_log_that_ends_where_a_connectors_newest_object_begins_is_another(config: Path) -> None:
-    """
-    An object has a record: a log without that offset is of another topic, or was cut back.
-    """
+    """An object has a record: a log without that offset is of another topic, or was cut back."""
     backup = Backup()
     left(backup, range(3), range(3, 6), range(6, 9))
 
@@ -123,9 +121,7 @@ def test_what_expired_beyond_a_connectors_objects_is_a_gap(config: Path) -> None
 def test_the_directories_of_a_cut_are_counted_together(
     committed: int | None, offset: int, codes: list[str], config: Path
 ) -> None:
-    """
-    A cut of six records is spread over three directories, whose offsets interleave.
-    """
+    """A cut of six records is spread over three directories, whose offsets interleave."""
     backup = Backup()
     left(backup, range(4, 10, 2), range(10, 16, 2), directory="f=a")
     left(backup, range(5, 10, 2), range(11, 15, 3), directory="f=b")
@@ -178,9 +174,7 @@ def test_what_was_counted_is_not_counted_again(config: Path) -> None:
 
 
 def test_a_damaged_newest_object_stops_its_partition(config: Path) -> None:
-    """
-    Nobody can say where it ends, so nothing is written after it.
-    """
+    """Nobody can say where it ends, so nothing is written after it."""
     backup = Backup()
     left(backup, range(3))
     backup.replace(KEY.format(0), b'{"n":0}\n{"n":', {})
@@ -195,9 +189,7 @@ def test_a_damaged_newest_object_stops_its_partition(config: Path) -> None:
 def test_a_newest_object_that_may_not_be_read_stops_its_partition_alone(
     why: str, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The neighbour, whose newest object can be counted, is backed up.
-    """
+    """The neighbour, whose newest object can be counted, is backed up."""
     backup = Backup()
     left(backup, range(3))
     (key,) = backup.put("orders", 1, range(3), views=JSON)
@@ -224,9 +216,7 @@ def test_a_newest_object_that_may_not_be_read_stops_its_partition_alone(
 
 
 def test_a_group_set_back_is_not_marked_with_an_object_that_comes_after_it(config: Path) -> None:
-    """
-    The next run counts again, and dates of upload are looked up from the first object on.
-    """
+    """The next run counts again, and dates of upload are looked up from the first object on."""
     backup = Backup()
     left(backup, range(3), range(3, 6), range(6, 9))
 
@@ -239,9 +229,7 @@ def test_a_group_set_back_is_not_marked_with_an_object_that_comes_after_it(confi
 
 
 def test_a_connector_that_took_over_again_is_believed_again(config: Path) -> None:
-    """
-    The ledger knows the first object; a connector wrote the second one since.
-    """
+    """The ledger knows the first object; a connector wrote the second one since."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)
     left(backup, range(3, 6))
@@ -252,9 +240,7 @@ def test_a_connector_that_took_over_again_is_believed_again(config: Path) -> Non
 
 
 def test_the_plan_says_where_the_connector_left_off_and_what_comes_next(config: Path) -> None:
-    """
-    Each partition has a line with the group's offset, the newest object and the next one.
-    """
+    """Each partition has a line with the group's offset, the newest object and the next one."""
     backup = Backup()
     left(backup, range(3), range(3, 6))
 
@@ -269,9 +255,7 @@ def test_the_plan_says_where_the_connector_left_off_and_what_comes_next(config: 
 
 
 def test_the_next_objects_directory_is_not_guessed(config: Path) -> None:
-    """
-    Where the records decide it, the plan names no key.
-    """
+    """Where the records decide it, the plan names no key."""
     options: dict[str, Any] = {"partitioner_class": "field", "partition_field_name": "region"}
     plan = planned(Backup(), config, None, **options)
 
@@ -282,9 +266,7 @@ def test_the_next_objects_directory_is_not_guessed(config: Path) -> None:
 
 
 def test_a_connectors_json_is_the_same_in_another_order_of_keys() -> None:
-    """
-    Java's hash map orders the keys of an object; the same records still replace it.
-    """
+    """Java's hash map orders the keys of an object; the same records still replace it."""
     backup = Backup()
     rows = batch(range(2), value=b'{"b":1.0E1,"a":"x"}')
     (key,) = backup.put("orders", 0, rows, views=JSON)

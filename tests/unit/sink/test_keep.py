@@ -28,9 +28,7 @@ def records(store: Store, key: str) -> int:
 
 @pytest.mark.parametrize(("first", "second"), [(10, 20), (20, 10), (10, 10)])
 def test_more_is_kept_whoever_comes_first(first: int, second: int) -> None:
-    """
-    A longer object is kept, whichever run comes first.
-    """
+    """A longer object is kept, whichever run comes first."""
     backup = Backup()
 
     (key,) = backup.put("orders", 0, range(first))
@@ -88,9 +86,7 @@ def test_values_are_not_stored_where_the_group_has_moved_on() -> None:
 
 
 def test_a_key_that_the_store_cannot_have_stops_the_partition(tmp_path: Path) -> None:
-    """
-    No record is left out where a folder cannot have the name: it is the store that fails.
-    """
+    """No record is left out where a folder cannot have the name: it is the store that fails."""
     backup = Backup(StoreSettings(f"file://{tmp_path}"), Layout(topics_dir="d" * 256))
 
     with pytest.raises(StoreError, match="255 bytes a file name may have") as caught:
@@ -200,9 +196,7 @@ def test_a_slow_replacement_does_not_land_on_more(
 
 
 def test_what_is_deleted_while_it_is_compared_is_put_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    An object that a person removes meanwhile does not take this run's records with it.
-    """
+    """An object that a person removes meanwhile does not take this run's records with it."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(10))
     read = MemoryStore.open
@@ -264,9 +258,7 @@ def test_a_count_has_what_the_task_has_read_that_committed() -> None:
 
 
 def test_another_record_at_an_offset_is_another_topic() -> None:
-    """
-    Holes are compaction's work; two different records at one offset stop the run.
-    """
+    """Holes are compaction's work; two different records at one offset stop the run."""
     backup = Backup()
     backup.put("orders", 0, range(5))
     other = batch([0, 2, 5])
@@ -277,9 +269,7 @@ def test_another_record_at_an_offset_is_another_topic() -> None:
 
 
 def test_a_copy_of_another_partition_s_object_is_not_added_to() -> None:
-    """
-    An object of another partition in our object's place stops the run.
-    """
+    """An object of another partition in our object's place stops the run."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(5))
     (other,) = backup.put("orders", 1, [7, 8])

@@ -89,9 +89,7 @@ def _peak(folder: Path) -> float:
 def test_two_hundred_directories_of_eight_partitions_stay_within_the_formula(
     tmp_path: Path,
 ) -> None:
-    """
-    A partition's files of 128 MiB a cut, with the defaults; a GiB in all.
-    """
+    """A partition's files of 128 MiB a cut, with the defaults; a GiB in all."""
     assert measured(__file__, str(tmp_path)) < ALLOWED_MIB
 
 

@@ -70,9 +70,7 @@ def _warnings(summary: dict[str, Any]) -> list[str]:
 
 
 def test_what_lies_behind_an_open_transaction_is_counted_and_named(backup: Backup) -> None:
-    """
-    Transactions are open now and then: what follows one is lag, and is named, with exit 0.
-    """
+    """Transactions are open now and then: what follows one is lag, and is named, with exit 0."""
     backup.kafka.behind[WHERE] = 5000
     first, second = backup.sink(), backup.sink()
     plan = backup.sink(dry_run=True)
@@ -108,9 +106,7 @@ def test_what_is_held_up_for_too_long_is_left_out(backup: Backup) -> None:
 
 
 def test_transactions_that_come_and_go_are_no_hanging_one(backup: Backup) -> None:
-    """
-    Where each look meets another open transaction, the backup goes on, and grows no older.
-    """
+    """Where each look meets another open transaction, the backup goes on, and grows no older."""
     ages = []
     for _ in range(20):
         backup.kafka.append(WHERE, 100)
@@ -124,9 +120,7 @@ def test_transactions_that_come_and_go_are_no_hanging_one(backup: Backup) -> Non
 
 
 def test_a_backup_that_is_held_up_grows_old(backup: Backup) -> None:
-    """
-    Up to when the backup is complete stays where it was before the transaction began.
-    """
+    """Up to when the backup is complete stays where it was before the transaction began."""
     good = backup.sink()
     backup.kafka.behind[WHERE] = 5000
     for _ in range(5):
@@ -137,9 +131,7 @@ def test_a_backup_that_is_held_up_grows_old(backup: Backup) -> None:
 
 
 def test_what_retention_deletes_behind_a_transaction_is_a_gap(backup: Backup) -> None:
-    """
-    The partition is not called emptied, and the transaction does not become a younger one.
-    """
+    """The partition is not called emptied, and the transaction does not become a younger one."""
     backup.kafka.behind[WHERE] = 5000
     backup.sink()
     backup.clock.pass_s(900)
@@ -153,9 +145,7 @@ def test_what_retention_deletes_behind_a_transaction_is_a_gap(backup: Backup) ->
 
 
 def test_a_group_behind_the_transaction_is_no_other_topic(backup: Backup) -> None:
-    """
-    A position between the last stable offset and the end of the log is not beyond the log.
-    """
+    """A position between the last stable offset and the end of the log is not beyond the log."""
     backup.sink()
     backup.kafka.logs[WHERE], backup.kafka.behind[WHERE] = Span(0, 80), 100
     summary = backup.sink()
@@ -167,9 +157,7 @@ def test_a_group_behind_the_transaction_is_no_other_topic(backup: Backup) -> Non
 def test_a_clock_that_differs_by_a_day_delays_no_alarm_for_long(
     backup: Backup, ahead_s: float
 ) -> None:
-    """
-    Since when is never later than the clock that reads it.
-    """
+    """Since when is never later than the clock that reads it."""
     backup.sink()
     backup.kafka.behind[WHERE] = 5
     backup.clock.pass_s(ahead_s)
@@ -182,9 +170,7 @@ def test_a_clock_that_differs_by_a_day_delays_no_alarm_for_long(
 
 
 def test_doctor_names_what_a_transaction_holds_up() -> None:
-    """
-    A partition that is held up does not count as one without anything new.
-    """
+    """A partition that is held up does not count as one without anything new."""
     clock = HandClock()
     held_up = HeldUp.of(Span(0, 100), 5100, clock.now().timestamp())
     assert held_up is not None
@@ -217,9 +203,7 @@ def test_a_restore_says_what_a_transaction_keeps_from_the_backup(backup: Backup)
 def test_a_look_at_a_backup_says_what_a_transaction_keeps_from_it(
     backup: Backup, tmp_path: Path, command: str
 ) -> None:
-    """
-    Both name what the sink could not store, and exit 3 once that has lasted.
-    """
+    """Both name what the sink could not store, and exit 3 once that has lasted."""
     backup.store = StoreSettings(f"file://{tmp_path}")
 
     def look(*more: str) -> tuple[int, str]:

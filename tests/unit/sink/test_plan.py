@@ -22,9 +22,7 @@ def planned(seen: Evidence) -> SinkPartitionPlan:
 
 @pytest.mark.parametrize("end", [1000, 1500])
 def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
-    """
-    A gap is committed whether or not records are left, so the next run does not repeat it.
-    """
+    """A gap is committed whether or not records are left, so the next run does not repeat it."""
     at = planned(Evidence(Span(1000, end), KEPT, True, has_objects=True))
     unit = at.unit()
 
@@ -46,18 +44,14 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
 
 
 def test_a_group_that_stands_right_is_left_alone() -> None:
-    """
-    A group's offset is not committed again if it is already right.
-    """
+    """A group's offset is not committed again if it is already right."""
     at = planned(Evidence(Span(0, 1500), KEPT, True, has_objects=True))
 
     assert at.position() is None
 
 
 def test_what_an_earlier_version_committed_gets_its_offset() -> None:
-    """
-    A position that does not carry its offset is committed with it once the bucket agrees.
-    """
+    """A position that does not carry its offset is committed with it once the bucket agrees."""
     at = planned(
         Evidence(
             Span(0, 500), Position(500, BOOKMARK.to_metadata()), stored_to=500, has_objects=True
@@ -68,9 +62,7 @@ def test_what_an_earlier_version_committed_gets_its_offset() -> None:
 
 
 def test_a_group_too_far_ahead_is_set_back() -> None:
-    """
-    The bucket's end counts, and what was kept with the offset does not.
-    """
+    """The bucket's end counts, and what was kept with the offset does not."""
     at = planned(Evidence(Span(0, 1500), Position(900), stored_to=500, has_objects=True))
     unit = at.unit()
 
@@ -80,9 +72,7 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
 
 
 def test_a_group_without_an_offset_gets_one_though_nothing_is_new() -> None:
-    """
-    The next run then has nothing to warn of; the bucket is still compared with it.
-    """
+    """The next run then has nothing to warn of; the bucket is still compared with it."""
     at = planned(Evidence(Span(0, 500), None, stored_to=500, has_objects=True))
 
     assert at.unit() is None
@@ -96,9 +86,7 @@ def test_a_group_without_an_offset_gets_one_though_nothing_is_new() -> None:
 
 
 def test_a_group_that_was_set_back_before_the_log_start_is_moved_there() -> None:
-    """
-    The group is set forward past expired offsets, so that no later run finds them out again.
-    """
+    """The group is set forward past expired offsets, so that no later run finds them out again."""
     seen = Evidence(
         Span(1000, 1500), Position(500), stored_to=1500, has_objects=True, kept=(Span(0, 1500),)
     )
@@ -109,9 +97,7 @@ def test_a_group_that_was_set_back_before_the_log_start_is_moved_there() -> None
 
 
 def test_a_task_that_follows_learns_what_the_bucket_holds_of_what_it_reads() -> None:
-    """
-    What retention takes of it while a group that was set back catches up is no gap.
-    """
+    """What retention takes of it while a group that was set back catches up is no gap."""
     kept = Span(0, 20), Span(40, 100)
     unit = planned(Evidence(Span(0, 150), Position(50), has_objects=True, kept=kept)).followed()
 

@@ -68,9 +68,7 @@ def work(store: Any, **options: Any) -> tuple[list[dict[str, Any]], dict[str, An
 
 
 def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
-    """
-    Only old unfinished uploads of ours are aborted: a run may be working on a young one.
-    """
+    """Only old unfinished uploads of ours are aborted: a run may be working on a young one."""
     events, summary = work(store)
 
     assert [key("orders", 0), key("orders", 1), key("payments", 0)] == store.aborted
@@ -80,9 +78,7 @@ def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
 
 
 def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
-    """
-    A dry run says what it would abort, and aborts nothing.
-    """
+    """A dry run says what it would abort, and aborts nothing."""
     _, summary = work(store, is_dry=True, older_than_s=0.0)
 
     assert [] == store.aborted
@@ -101,17 +97,13 @@ def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
 def test_topics_and_partitions_can_be_chosen(
     store: Uploading, options: dict[str, Any], expected: list[str]
 ) -> None:
-    """
-    Topics and partitions can be chosen, as for every command.
-    """
+    """Topics and partitions can be chosen, as for every command."""
     work(store, **options)
 
     assert expected == store.aborted
 
 
 def test_a_store_without_uploads_says_so() -> None:
-    """
-    Pruning a store without multipart uploads, such as a folder, is refused with that reason.
-    """
+    """Pruning a store without multipart uploads, such as a folder, is refused with that reason."""
     with pytest.raises(ConfigurationError, match="no uploads in parts"):
         work(MemoryStore(StoreSettings(f"memory://{uuid4()}")))

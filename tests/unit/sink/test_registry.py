@@ -92,9 +92,7 @@ def objects(store: MemoryStore) -> dict[str, bytes]:
 
 
 def test_avro_files_hold_the_records_under_their_schema(registry: FakeRegistry) -> None:
-    """
-    A file's schema has the record's name, and its version in the registry.
-    """
+    """A file's schema has the record's name, and its version in the registry."""
     schema_id = registry.add("orders-value", FIRST)
     store, work = work_of(
         log_of(*(value(schema_id, FIRST, {"id": n}) for n in range(5))), registry, "avro", 3
@@ -114,9 +112,7 @@ def test_avro_files_hold_the_records_under_their_schema(registry: FakeRegistry) 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_other_formats_hold_them_too(registry: FakeRegistry, form: str) -> None:
-    """
-    Values from a registry can be stored in every format that takes their columns.
-    """
+    """Values from a registry can be stored in every format that takes their columns."""
     schema_id = registry.add("orders-value", SECOND)
     row = {"id": 1, "n": "é"}
     store, work = work_of(log_of(value(schema_id, SECOND, row)), registry, form)
@@ -131,9 +127,7 @@ def test_other_formats_hold_them_too(registry: FakeRegistry, form: str) -> None:
 
 
 def test_a_new_schema_begins_a_new_file(registry: FakeRegistry) -> None:
-    """
-    Without schema.compatibility a file holds the records of one schema.
-    """
+    """Without schema.compatibility a file holds the records of one schema."""
     one, two = registry.add("orders-value", FIRST), registry.add("orders-value", SECOND)
     old, new = value(one, FIRST, {"id": 1}), value(two, SECOND, {"id": 2, "n": "b"})
     store, work = work_of(log_of(old, old, new, old), registry, "avro")
@@ -144,9 +138,7 @@ def test_a_new_schema_begins_a_new_file(registry: FakeRegistry) -> None:
 
 
 def test_compatibility_goes_by_the_registrys_versions(registry: FakeRegistry) -> None:
-    """
-    Backward, an older record is brought under the newer schema of its file.
-    """
+    """Backward, an older record is brought under the newer schema of its file."""
     one, two = registry.add("orders-value", FIRST), registry.add("orders-value", SECOND)
     old, new = value(one, FIRST, {"id": 1}), value(two, SECOND, {"id": 2, "n": "b"})
     log = log_of(old, new, old, old)
@@ -240,9 +232,7 @@ def test_a_registry_is_asked_again_for_as_long_as_is_said(
 def test_waits_double_up_to_the_longest(
     attempt: int, waited_s: float, expected: float | None
 ) -> None:
-    """
-    Retries double their waits up to the longest, and the last one ends with the timeout.
-    """
+    """Retries double their waits up to the longest, and the last one ends with the timeout."""
     policy = ErrorPolicy(retry_s=10.0, longest_wait_s=5.0)
 
     assert policy.wait_s(attempt, waited_s, 0.0) == expected

@@ -83,9 +83,7 @@ class Bucket:
 @pytest.mark.parametrize("size", [10, 4], ids=["", "with a smaller flush.size"])
 @pytest.mark.parametrize("options", [{}, JSON], ids=["full records", "values"])
 def test_missing_objects_come_back_as_they_were(options: dict[str, str], size: int) -> None:
-    """
-    With the same names and bytes, several of one partition too; the sink's group stays.
-    """
+    """With the same names and bytes, several of one partition too; the sink's group stays."""
     bucket = Bucket(options)
     before, group = bucket.objects(), dict(bucket.kafka.positions_)
     for key in before:
@@ -102,9 +100,7 @@ def test_missing_objects_come_back_as_they_were(options: dict[str, str], size: i
 
 
 def test_a_damaged_object_is_written_again_once_it_is_moved_away(tmp_path: Path) -> None:
-    """
-    What is there is not replaced, and a repair that has changed nothing says so.
-    """
+    """What is there is not replaced, and a repair that has changed nothing says so."""
     bucket = Bucket(settings=StoreSettings(f"file://{tmp_path}"))
     before = bucket.objects()
     key = next(key for key in before if "orders+0+0000000010" in key)
@@ -120,9 +116,7 @@ def test_a_damaged_object_is_written_again_once_it_is_moved_away(tmp_path: Path)
 
 
 def test_another_topic_of_that_name_repairs_nothing() -> None:
-    """
-    Where the ledger no longer says which topic it was, the objects around do.
-    """
+    """Where the ledger no longer says which topic it was, the objects around do."""
     bucket = Bucket()
     for entry in list(bucket.store.list("_kbackup/")):
         if "/topics/" in entry.key or "/runs/" in entry.key:
@@ -151,9 +145,7 @@ def test_another_topic_of_that_name_repairs_nothing() -> None:
 def test_what_cannot_be_written_again_is_an_error_and_the_rest_is_written(
     place: str, why: str
 ) -> None:
-    """
-    Each place that is lost is named with the reason, and keeps no other from its repair.
-    """
+    """Each place that is lost is named with the reason, and keeps no other from its repair."""
     bucket = Bucket()
     before = bucket.objects()
     bucket.kafka.logs[ORDERS] = Span(5, 25)
@@ -200,9 +192,7 @@ def test_a_repair_after_compaction_says_what_compaction_did(left: range) -> None
 
 
 def test_another_topic_of_the_name_is_refused() -> None:
-    """
-    A topic that was created again holds other records.
-    """
+    """A topic that was created again holds other records."""
     bucket = Bucket()
     bucket.kafka.ids["orders"] = "id-of-another"
 
@@ -212,9 +202,7 @@ def test_another_topic_of_the_name_is_refused() -> None:
 
 
 def test_a_dry_run_writes_nothing() -> None:
-    """
-    A dry run of a repair shows which offsets it would read, and writes nothing.
-    """
+    """A dry run of a repair shows which offsets it would read, and writes nothing."""
     bucket = Bucket()
     for key in bucket.objects():
         bucket.store.delete(key)
@@ -227,17 +215,13 @@ def test_a_dry_run_writes_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["orders", "orders:0", "orders:x:1", "a/b:0:1", "", " ,"])
 def test_a_place_has_three_parts(text: str) -> None:
-    """
-    As restore verify prints it; of none at all, no sink is run instead.
-    """
+    """As restore verify prints it; of none at all, no sink is run instead."""
     with pytest.raises(ConfigurationError, match="TOPIC:PARTITION:OFFSET"):
         load("sink", repair=text, bootstrap_servers="h:1", topics="t", s3_bucket_name="b")
 
 
 def test_the_ledger_knows_a_repaired_object() -> None:
-    """
-    A repaired object is entered into the ledger, so that the next repair finds it.
-    """
+    """A repaired object is entered into the ledger, so that the next repair finds it."""
     bucket = Bucket()
 
     bucket.repair("orders:0:10")
@@ -276,9 +260,7 @@ def test_an_object_of_another_tool_comes_back_whole() -> None:
 
 
 def test_the_newest_object_of_another_tool_is_not_written_again_in_part() -> None:
-    """
-    Nothing says where it ended: exit 7, and nothing is stored under its name.
-    """
+    """Nothing says where it ended: exit 7, and nothing is stored under its name."""
     bucket = Bucket(JSON)
     as_another_tool(bucket)
     key = next(key for key in bucket.objects() if "orders+0+0000000020" in key)
@@ -292,9 +274,7 @@ def test_the_newest_object_of_another_tool_is_not_written_again_in_part() -> Non
 
 
 def test_a_cut_in_several_directories_is_written_again_as_it_was() -> None:
-    """
-    With a smaller flush.size too: no value gets into a second object.
-    """
+    """With a smaller flush.size too: no value gets into a second object."""
     values: dict[Any, bytes | None] = {
         (ORDERS, offset): b'{"n":%d}' % (offset % 2) for offset in range(25)
     }
@@ -312,9 +292,7 @@ def test_a_cut_in_several_directories_is_written_again_as_it_was() -> None:
 
 
 def test_a_pointer_keeps_naming_the_newest_object() -> None:
-    """
-    In the block-gzip layout: another tool that continues there would store records twice.
-    """
+    """In the block-gzip layout: another tool that continues there would store records twice."""
     dated = {"format_class": "block_gzip", "partitioner_class": "upload_date"}
     bucket = Bucket(dated | {"value_converter": "bytes", "topics_dir": "backup"})
     pointer = "backup/last_chunk_index.orders-00000.txt"
@@ -333,17 +311,13 @@ def test_a_pointer_keeps_naming_the_newest_object() -> None:
 
 
 def test_a_topic_that_the_sink_does_not_back_up_is_refused() -> None:
-    """
-    The lock of the sink that backs it up is another, so a repair would run beside it.
-    """
+    """The lock of the sink that backs it up is another, so a repair would run beside it."""
     with pytest.raises(ConfigurationError, match="does not back up: others"):
         Bucket().repair("orders:0:0", "others:0:0")
 
 
 def test_dead_letters_are_not_written_again() -> None:
-    """
-    The sink has written them, and a repair writes objects alone.
-    """
+    """The sink has written them, and a repair writes objects alone."""
     letters = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
     bucket = Bucket({**JSON, **letters})
     bucket.kafka.append(ORDERS, 10)
@@ -371,9 +345,7 @@ transforms.r.replacement=stored
 def test_a_renamed_topic_is_repaired_by_either_name(
     named: str, asked: dict[str, Any], tmp_path: Path
 ) -> None:
-    """
-    As verify prints it, which is the name in the bucket, or as Kafka has it.
-    """
+    """As verify prints it, which is the name in the bucket, or as Kafka has it."""
     path = tmp_path / "sink.properties"
     path.write_text(ROUTED)
     bucket = Bucket(paths=(path,))
@@ -388,9 +360,7 @@ def test_a_renamed_topic_is_repaired_by_either_name(
 
 
 def test_a_topic_that_kafka_has_lost_keeps_no_other_from_its_repair() -> None:
-    """
-    A sink that chooses topics by an expression backed it up, whatever the cluster has now.
-    """
+    """A sink that chooses topics by an expression backed it up, whatever the cluster has now."""
     bucket = Bucket()
     before = bucket.objects()
     bucket.store.delete(next(key for key in before if "orders+0+0000000010" in key))
@@ -403,9 +373,7 @@ def test_a_topic_that_kafka_has_lost_keeps_no_other_from_its_repair() -> None:
 
 
 def test_a_name_that_stands_for_two_topics_is_refused(tmp_path: Path) -> None:
-    """
-    That of one in Kafka and of another in the bucket.
-    """
+    """That of one in Kafka and of another in the bucket."""
     path = tmp_path / "sink.properties"
     path.write_text(ROUTED)
     bucket = Bucket(paths=(path,))

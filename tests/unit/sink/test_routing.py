@@ -57,9 +57,7 @@ def stored(store: Store) -> dict[str, int]:
 def test_a_routed_topic_is_stored_under_its_new_name_and_goes_on_there(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    Objects, their own metadata and the ledger have the new name, the group the topic's own.
-    """
+    """Objects, their own metadata and the ledger have the new name, the group the topic's own."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     first = sink(kafka, place, topics="orders", **ROUTER)
@@ -87,9 +85,7 @@ def test_a_routed_topic_is_stored_under_its_new_name_and_goes_on_there(
 def test_a_group_that_was_lost_goes_on_after_what_is_stored_under_the_new_name(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    The ledger of the new name says how far the backup is.
-    """
+    """The ledger of the new name says how far the backup is."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     sink(kafka, place, topics="orders", **ROUTER)
@@ -104,9 +100,7 @@ def test_a_group_that_was_lost_goes_on_after_what_is_stored_under_the_new_name(
 def test_a_first_run_that_failed_before_the_ledger_leaves_nothing_to_miss(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    Its run record speaks of the topic by its name in Kafka, under which nothing is stored.
-    """
+    """Its run record speaks of the topic by its name in Kafka, under which nothing is stored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     first = sink(kafka, place, topics="orders", **ROUTER)
@@ -126,9 +120,7 @@ def test_a_first_run_that_failed_before_the_ledger_leaves_nothing_to_miss(
 def test_topics_that_would_be_stored_as_one_are_refused_before_anything_is_stored(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    Topics that would be stored under one name are refused before anything is stored.
-    """
+    """Topics that would be stored under one name are refused before anything is stored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     kafka.create("payments", 10)
@@ -143,9 +135,7 @@ def test_topics_that_would_be_stored_as_one_are_refused_before_anything_is_store
 def test_a_topic_that_would_get_the_name_of_another_backup_is_refused(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    The ledger knows whose backup has that name, whichever run wrote it.
-    """
+    """The ledger knows whose backup has that name, whichever run wrote it."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     kafka.create("payments", 10)
@@ -184,9 +174,7 @@ def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_bein
 
 
 def test_a_name_that_no_topic_can_have_is_refused(place: StoreSettings, store: Store) -> None:
-    """
-    Routing to a name that no topic can have is refused, since it could not be restored.
-    """
+    """Routing to a name that no topic can have is refused, since it could not be restored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     slash = {**ROUTER, "transforms.copy.replacement": "a/$0"}
@@ -197,9 +185,7 @@ def test_a_name_that_no_topic_can_have_is_refused(place: StoreSettings, store: S
 
 
 def test_a_restore_takes_a_copy_for_no_source(place: StoreSettings, store: Store) -> None:
-    """
-    The topic that a sink reads is watched, and not the name under which it is stored.
-    """
+    """The topic that a sink reads is watched, and not the name under which it is stored."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     sink(kafka, place, topics="orders", **ROUTER)
@@ -212,9 +198,7 @@ def test_a_restore_takes_a_copy_for_no_source(place: StoreSettings, store: Store
 def test_a_router_that_is_added_later_begins_a_backup_of_everything_the_log_has(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    What is stored under the old name is another backup; the new one is whole by itself.
-    """
+    """What is stored under the old name is another backup; the new one is whole by itself."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     before = sink(kafka, place, topics="orders")

@@ -110,9 +110,7 @@ def committed(kafka: FakeKafka, *wheres: TopicPartition) -> list[int]:
 def test_a_pattern_that_matches_nothing_is_exit_3_and_no_good_run(
     dry_run: bool, store: StoreSettings
 ) -> None:
-    """
-    A typing error in topics.regex must not look like a backup.
-    """
+    """A typing error in topics.regex must not look like a backup."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     sink = Sink(kafka, store, topics_regex="oders.*", dry_run=dry_run)
@@ -131,9 +129,7 @@ def test_a_pattern_that_matches_nothing_is_exit_3_and_no_good_run(
 def test_a_pattern_that_matches_nothing_keeps_the_date_of_the_last_good_run(
     store: StoreSettings,
 ) -> None:
-    """
-    A pattern that matches nothing does not make the backup look new.
-    """
+    """A pattern that matches nothing does not make the backup look new."""
     kafka = FakeKafka()
     kafka.create("orders", 10)
     good = Sink(kafka, store, topics_regex="ord.*").wait()
@@ -148,9 +144,7 @@ def test_a_pattern_that_matches_nothing_keeps_the_date_of_the_last_good_run(
 def test_a_sink_that_follows_waits_for_a_first_topic_and_takes_up_what_comes(
     store: StoreSettings,
 ) -> None:
-    """
-    New topics that match and partitions that are added are backed up from their beginning.
-    """
+    """New topics that match and partitions that are added are backed up from their beginning."""
     kafka = FakeKafka()
     with following(kafka, store, topics_regex="pay.*", auto_offset_reset="latest") as sink:
         wait_until(lambda: sink.warned("no_topic"), "the warning")
@@ -255,9 +249,7 @@ def test_status_says_that_a_partition_stands_still(store: StoreSettings) -> None
 
 @pytest.mark.usefixtures("quick")
 def test_a_partition_that_goes_on_again_leaves_no_error(store: StoreSettings) -> None:
-    """
-    A fault that has passed does not affect the exit code.
-    """
+    """A fault that has passed does not affect the exit code."""
     kafka = FakeKafka()
     (bad,) = kafka.create("orders", 10)
     kafka.faults[bad] = StoreError("put", "503 Slow Down")
@@ -296,9 +288,7 @@ def test_a_topic_that_is_gone_is_the_reason_at_the_end(
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_ends_by_itself_when_nothing_is_left_to_follow(store: StoreSettings) -> None:
-    """
-    If all named topics are gone, the run ends.
-    """
+    """If all named topics are gone, the run ends."""
     kafka = FakeKafka()
     kafka.create("gone", 10)
     with following(kafka, store, topics="gone") as sink:
@@ -315,9 +305,7 @@ def test_a_run_ends_by_itself_when_nothing_is_left_to_follow(store: StoreSetting
 def test_a_cluster_that_is_away_ends_the_run(
     store: StoreSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A cluster that stays away is exit code 5, reported once and not once a partition.
-    """
+    """A cluster that stays away is exit code 5, reported once and not once a partition."""
     monkeypatch.setattr(follow, "PATIENCE_S", 0.2)
     kafka = FakeKafka()
     kafka.create("orders", *[10] * 6)
@@ -333,9 +321,7 @@ def test_a_cluster_that_is_away_ends_the_run(
 
 @pytest.mark.usefixtures("quick")
 def test_a_bad_record_stops_its_partition_alone(store: StoreSettings) -> None:
-    """
-    A bad record is reported once, and stops only its own partition.
-    """
+    """A bad record is reported once, and stops only its own partition."""
     kafka = FakeKafka()
     bad, good = kafka.create("orders", 10, 10)
     kafka.faults[bad] = BadRecordError("orders-0 offset 3", "no value")
@@ -367,9 +353,7 @@ def test_a_first_run_that_begins_at_the_end_says_so_to_the_next(store: StoreSett
 
 
 def test_a_sink_leaves_topics_to_another_live_sink(store: StoreSettings, tmp_path: Path) -> None:
-    """
-    Two configurations over one topic: the second backs up the others, and names what it left.
-    """
+    """Two configurations over one topic: the second backs up the others, and names what it left."""
     kafka = FakeKafka()
     for name in ("t1", "t2", "u"):
         kafka.create(name, 10)

@@ -105,9 +105,7 @@ def test_each_schema_is_stored_once(registry: FakeRegistry, store: StoreSettings
 def test_a_schema_is_filed_under_the_name_that_its_topic_is_stored_under(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A restore finds it by the backup's topic, whatever transforms made of the name.
-    """
+    """A restore finds it by the backup's topic, whatever transforms made of the name."""
     registry.add("orders-value", '"int"')
     registry.script = [403]
     kafka = orders(head_of(1) + b"\2")
@@ -128,9 +126,7 @@ def test_a_schema_is_filed_under_the_name_that_its_topic_is_stored_under(
 def test_a_schema_comes_with_all_that_it_refers_to(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A restore needs no other registry than the target's.
-    """
+    """A restore needs no other registry than the target's."""
     registry.add("names", '"string"')
     refers: Any = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
     registry.add("orders-value", {"type": "array", "items": "x.Name"}, **refers)
@@ -174,9 +170,7 @@ def test_records_are_backed_up_while_the_registry_is_away(
 def test_a_registry_that_fails_is_left_alone_for_a_while(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    However many schemas a task meets, they cost one question a minute, not one each.
-    """
+    """However many schemas a task meets, they cost one question a minute, not one each."""
     registry.script = [403]
 
     done = sink(
@@ -270,9 +264,7 @@ def test_numbers_of_eight_bytes_are_told_apart(
 def test_schemas_named_after_records_count_if_they_fit(
     registry: FakeRegistry, store: StoreSettings, value: bytes, is_kept: bool
 ) -> None:
-    """
-    Any topic may have records of such a schema, so what follows the id tells numbers apart.
-    """
+    """Any topic may have records of such a schema, so what follows the id tells numbers apart."""
     fields = [{"name": "n", "type": "string"}]
     registry.add("x.Order", {"type": "record", "name": "x.Order", "fields": fields})
 
@@ -284,9 +276,7 @@ def test_schemas_named_after_records_count_if_they_fit(
 def test_numbers_that_a_registry_which_was_away_could_not_tell_are_asked_for_again(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    The next run knows that they may be numbers.
-    """
+    """The next run knows that they may be numbers."""
     registry.add("users-value", '"int"')
     kafka = orders((2**24).to_bytes(8, "big"))
     registry.script = [403]
@@ -300,9 +290,7 @@ def test_numbers_that_a_registry_which_was_away_could_not_tell_are_asked_for_aga
 
 @pytest.mark.parametrize("follows", [False, True], ids=["the next run", "a run that follows"])
 def test_a_registry_that_was_set_up_anew_is_noticed(store: StoreSettings, follows: bool) -> None:
-    """
-    An id with a second meaning keeps both, and one with the same meaning is stored once.
-    """
+    """An id with a second meaning keeps both, and one with the same meaning is stored once."""
     time = HandClock()
     with FakeRegistry() as registry:
         registry.add("orders-value", '"int"')
@@ -365,9 +353,7 @@ def test_converters_name_their_own_registry() -> None:
 
 
 def test_the_registry_of_records_is_not_waited_for_long() -> None:
-    """
-    A backup of full records does not wait long for a registry that does not answer.
-    """
+    """A backup of full records does not wait long for a registry that does not answer."""
     settings = load(
         "sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b",
         schema_registry_url="http://a:1, http://b:1",

@@ -123,9 +123,7 @@ def test_a_format_may_change_where_the_group_is_and_no_row_of_values_is_stored_t
 def test_two_groups_that_back_up_in_turns_store_no_row_twice(
     format_class: str | None, partitioner: str
 ) -> None:
-    """
-    A position is confirmed only where nothing of another run lies behind it.
-    """
+    """A position is confirmed only where nothing of another run lies behind it."""
     bench = Bench(0)
     options = {"format_class": format_class, "partitioner_class": partitioner}
     groups: dict[str, Any] = {"one": {}, "other": {}}
@@ -143,9 +141,7 @@ def test_two_groups_that_back_up_in_turns_store_no_row_twice(
 
 
 def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> None:
-    """
-    A position on the way says that what follows it is stored a second time.
-    """
+    """A position on the way says that what follows it is stored a second time."""
     bench = Bench(60)
     bench.sink(20)
     before = bench.rows()
@@ -182,9 +178,7 @@ def test_the_log_has_lost_the_beginning_of_a_cut_that_is_whole() -> None:
 
 
 def test_objects_that_would_have_other_names_are_refused() -> None:
-    """
-    With another partitioner, values would be in two objects: exit 4 names the offsets.
-    """
+    """With another partitioner, values would be in two objects: exit 4 names the offsets."""
     bench = Bench(40)
     bench.sink(20)
     before = bench.rows()
@@ -263,9 +257,7 @@ def test_a_cut_with_nothing_after_its_last_record_takes_its_old_place(size: int)
 
 
 def test_a_smaller_flush_size_after_a_run_that_died_stores_no_row_twice() -> None:
-    """
-    What it had stored and not entered is written again as it is.
-    """
+    """What it had stored and not entered is written again as it is."""
     bench = Bench(20)
     bench.sink(20)
     noted = {
@@ -288,9 +280,7 @@ def test_a_smaller_flush_size_after_a_run_that_died_stores_no_row_twice() -> Non
 
 @pytest.mark.parametrize("offset", [0, 7, 13])
 def test_a_group_that_is_set_back_over_another_tool_s_directories_is_refused(offset: int) -> None:
-    """
-    Its objects do not say where they end, so no row is stored twice by guess.
-    """
+    """Its objects do not say where they end, so no row is stored twice by guess."""
     bench = Bench(20)
     bench.sink(10, partitioner_class="modulo")
     leave_to_another_tool(bench)

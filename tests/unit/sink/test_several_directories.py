@@ -93,9 +93,7 @@ def offsets(store: Store) -> Counter[int]:
 
 @pytest.mark.parametrize("partitioner", PARTITIONERS)
 def test_every_record_is_stored_once_in_its_directory(partitioner: str) -> None:
-    """
-    A cut has a file for each directory, and the position goes on behind all of them.
-    """
+    """A cut has a file for each directory, and the position goes on behind all of them."""
     store, positions, log = a_store(), FakePositions(), log_of(range(23))
 
     report = run_once(log, positions, store, partitioner)
@@ -170,9 +168,7 @@ def test_a_cut_of_twenty_directories_is_whole_wherever_a_run_dies(word: str) -> 
 def test_a_run_that_dies_at_any_commit_leaves_no_hole_and_no_double(
     partitioner: str, is_lost: bool
 ) -> None:
-    """
-    Objects that were stored and not committed are written again as they are.
-    """
+    """Objects that were stored and not committed are written again as they are."""
     log = log_of(range(23))
     reference = a_store()
     run_once(log, FakePositions(), reference, partitioner)
@@ -189,9 +185,7 @@ def test_a_run_that_dies_at_any_commit_leaves_no_hole_and_no_double(
 
 
 def test_an_object_says_which_cut_it_is_of() -> None:
-    """
-    An object's metadata states where its cut begins and ends, and how many files it has.
-    """
+    """An object's metadata states where its cut begins and ends, and how many files it has."""
     store = a_store()
     run_once(log_of(range(8)), FakePositions(), store, "modulo")
 
@@ -208,9 +202,7 @@ def test_an_object_says_which_cut_it_is_of() -> None:
 
 
 def test_objects_of_an_earlier_version_in_several_directories_say_no_end() -> None:
-    """
-    Without the cut's metadata, a missing neighbour cannot be noticed: the backup starts over.
-    """
+    """Without the cut's metadata, a missing neighbour cannot be noticed: the backup starts over."""
     store = a_store()
     run_once(log_of(range(8)), FakePositions(), store, "modulo")
     for one in [*store.list("topics/")]:
@@ -226,9 +218,7 @@ def test_objects_of_an_earlier_version_in_several_directories_say_no_end() -> No
 
 
 def test_a_bad_record_is_named_by_its_offset() -> None:
-    """
-    All records before a bad one are stored, whatever else is in its batch or directory.
-    """
+    """All records before a bad one are stored, whatever else is in its batch or directory."""
     values = [b'{"n":%d}' % at for at in range(13)]
     rows = batch(range(100, 113))
     values[9] = b"{"

@@ -59,18 +59,14 @@ def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
     ],
 )
 def test_no_hole_arises(known: dict[str, object], offset: int, codes: list[str]) -> None:
-    """
-    Where group and bucket disagree, the lower one is taken, and the run says so.
-    """
+    """Where group and bucket disagree, the lower one is taken, and the run says so."""
     found = start(Span(5, 90), **known)  # type: ignore[arg-type]
 
     assert (offset, codes) == (found.offset, [code for code, _ in found.warnings])
 
 
 def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
-    """
-    What the cluster deleted before it was backed up is named.
-    """
+    """What the cluster deleted before it was backed up is named."""
     found = start(Span(50, 90), committed=40, confirmed=True)
 
     assert (50, (Span(40, 50),)) == (found.offset, found.expired)
@@ -85,18 +81,14 @@ def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
     ],
 )
 def test_what_expired_after_all_objects_were_deleted_is_a_gap(known: dict[str, object]) -> None:
-    """
-    The ledger knows how far a backup had come, even if none of its objects is left.
-    """
+    """The ledger knows how far a backup had come, even if none of its objects is left."""
     found = start(Span(50, 90), known_to=40, **known)  # type: ignore[arg-type]
 
     assert (50, (Span(40, 50),)) == (found.offset, found.expired)
 
 
 def test_what_expired_after_a_position_without_objects_is_a_gap() -> None:
-    """
-    A partition may have had markers alone: the group's offset is all that is known of it.
-    """
+    """A partition may have had markers alone: the group's offset is all that is known of it."""
     found = start(Span(50, 90), committed=40)
 
     assert (50, (Span(40, 50),)) == (found.offset, found.expired)
@@ -113,9 +105,7 @@ def test_what_expired_after_a_position_without_objects_is_a_gap() -> None:
 def test_what_the_bucket_holds_is_no_gap_for_a_group_that_was_set_back(
     kept: list[tuple[int, int]], expired: list[tuple[int, int]]
 ) -> None:
-    """
-    If a group was set back, only what is really lost is reported.
-    """
+    """If a group was set back, only what is really lost is reported."""
     spans = tuple(Span(*one) for one in kept)
     found = start(Span(50, 90), committed=10, stored_to=60, kept=spans)
 
@@ -123,9 +113,7 @@ def test_what_the_bucket_holds_is_no_gap_for_a_group_that_was_set_back(
 
 
 def test_a_first_start_has_no_gap() -> None:
-    """
-    Records that expired before the first run are nobody's loss to report.
-    """
+    """Records that expired before the first run are nobody's loss to report."""
     assert () == start(Span(50, 90)).expired
 
 
@@ -138,18 +126,14 @@ def test_a_first_start_has_no_gap() -> None:
     ],
 )
 def test_what_expires_after_a_first_run_has_begun_is_a_gap(known: dict[str, object]) -> None:
-    """
-    Records that the run set out to read, and that retention took from it, are named.
-    """
+    """Records that the run set out to read, and that retention took from it, are named."""
     found = start(Span(50, 90), reached=5, **known)  # type: ignore[arg-type]
 
     assert (50, (Span(5, 50),)) == (found.offset, found.expired)
 
 
 def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> None:
-    """
-    A gap begins after the last record that is safe.
-    """
+    """A gap begins after the last record that is safe."""
     found = start(Span(50, 90), committed=40, confirmed=True, reached=5)
 
     assert (Span(40, 50),) == found.expired

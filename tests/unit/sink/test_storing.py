@@ -129,9 +129,7 @@ def backing(monkeypatch: pytest.MonkeyPatch) -> Backing:
 def test_an_object_is_in_the_ledger_before_its_offset_is_committed(
     backing: Backing, records: int
 ) -> None:
-    """
-    However many partitions share a commit, and however many cuts a partition has.
-    """
+    """However many partitions share a commit, and however many cuts a partition has."""
     reports = backing.reports(Rule(records=records))
 
     assert [] == [report.failure for report in reports if report.failure is not None]
@@ -151,9 +149,7 @@ def test_cuts_of_many_partitions_share_their_commits(backing: Backing) -> None:
 
 
 def test_where_the_ledger_cannot_be_written_nothing_is_committed(backing: Backing) -> None:
-    """
-    The partitions of one topic fail, each in its own name; those of the other are safe.
-    """
+    """The partitions of one topic fail, each in its own name; those of the other are safe."""
     backing.store.refused = "/orders/"
 
     reports = backing.reports(Rule())

@@ -27,9 +27,7 @@ from tests.support.fakes import FakePositions, FakeReader, SilentLine
 
 
 def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Each unit says so in its own name, and a hundred of them do not wait a hundred times.
-    """
+    """Each unit says so in its own name, and a hundred of them do not wait a hundred times."""
     monkeypatch.setattr(kafka_client, "PATIENCE_S", 2.0)
     kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=2.0)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())

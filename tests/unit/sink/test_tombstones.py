@@ -113,9 +113,7 @@ class Bench:
 
 
 def test_keys_of_tombstones_are_in_a_directory_of_their_own() -> None:
-    """
-    Tombstones count for flush.size as values do, and close no file of them.
-    """
+    """Tombstones count for flush.size as values do, and close no file of them."""
     bench = Bench("a", "b-", "c", "d-", "e-", "f-", "g-", "h-", "i")
 
     summary = bench.sink()
@@ -191,9 +189,7 @@ def test_keys_may_be_json(*, schemas: bool, keys: dict[str, str], stored: dict[i
 @pytest.mark.parametrize("size", [2, 4, 100])
 @pytest.mark.parametrize("offset", [0, 2, 5, 8])
 def test_a_group_that_is_set_back_stores_none_of_them_twice(offset: int, size: int) -> None:
-    """
-    Cuts of tombstones are written again where they were, whatever flush.size is now.
-    """
+    """Cuts of tombstones are written again where they were, whatever flush.size is now."""
     bench = Bench("a", "b-", "c-", "d-", "e-", "f-", "g-", "h-", "i", "a-")
     bench.sink()
     before = bench.objects()
@@ -228,9 +224,7 @@ def test_a_set_that_is_not_whole_is_no_set() -> None:
 
 
 def test_tombstones_of_a_connector_are_restored_with_a_warning() -> None:
-    """
-    Only kbackup keeps the order of each key's records.
-    """
+    """Only kbackup keeps the order of each key's records."""
     bench = Bench("a", "b-")
     bench.sink()
     sets = bench.listed().sets[WHERE]
@@ -245,9 +239,7 @@ def test_tombstones_of_a_connector_are_restored_with_a_warning() -> None:
 
 @pytest.mark.parametrize("offset", [0, 2, 3])
 def test_a_group_that_is_set_back_before_those_of_a_connector_is_refused(offset: int) -> None:
-    """
-    Its objects do not say which of them closed together, so none is stored again by guess.
-    """
+    """Its objects do not say which of them closed together, so none is stored again by guess."""
     bench = Bench("a", "b-", "c", "d-", "e", "f-")
     bench.sink()
     bench.forget_who_wrote_it()
@@ -264,9 +256,7 @@ def test_a_group_that_is_set_back_before_those_of_a_connector_is_refused(offset:
 
 @pytest.mark.parametrize("offset", [None, 0, 2, 3])
 def test_what_a_connector_has_stored_is_not_stored_again(offset: int | None) -> None:
-    """
-    Where the group's offset is not where its objects end, the run is refused.
-    """
+    """Where the group's offset is not where its objects end, the run is refused."""
     bench = Bench("a", "b-", "c", "d-", "e", "f-")
     bench.sink()
     bench.forget_who_wrote_it()
@@ -310,8 +300,6 @@ def test_a_cut_does_not_end_within_objects_of_a_connector() -> None:
 
 
 def test_they_are_refused_without_keys() -> None:
-    """
-    Nothing else of a tombstone could be stored.
-    """
+    """Nothing else of a tombstone could be stored."""
     with pytest.raises(ConfigurationError, match="nothing but its key"):
         Bench().settings(store_kafka_keys=False, keys_format_class=None)

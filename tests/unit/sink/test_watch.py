@@ -49,9 +49,7 @@ SILENT = Look(silent={WHERE: KafkaError("orders-0 has no leader")})
 def test_a_partition_that_cannot_be_followed_says_why(
     before: Look, now: Look, code: str | None
 ) -> None:
-    """
-    What one broker's stale answer could look like is believed when it is seen twice.
-    """
+    """What one broker's stale answer could look like is believed when it is seen twice."""
     error = changed(WHERE, 100, now, before)
 
     assert code == (None if error is None else error.code)
@@ -82,9 +80,7 @@ def code(at: Watch) -> object:
 
 
 def test_a_partition_is_visited_when_a_file_is_full_or_a_record_has_waited() -> None:
-    """
-    Waiting begins with the first record that is seen to wait.
-    """
+    """Waiting begins with the first record that is seen to wait."""
     at = watch()
 
     due = []
@@ -97,9 +93,7 @@ def test_a_partition_is_visited_when_a_file_is_full_or_a_record_has_waited() -> 
 
 
 def test_a_visit_that_left_less_than_a_file_waits_for_a_file_more() -> None:
-    """
-    What was read and is not stored yet is not read again for each record that comes.
-    """
+    """What was read and is not stored yet is not read again for each record that comes."""
     at = see(watch(), 0.0, look(115))
     visit(at, 110, None, 1.0)
 
@@ -123,9 +117,7 @@ def test_pauses_grow_to_a_limit_and_are_spread(passes: bool) -> None:
 
 
 def test_a_partition_that_failed_is_left_alone_until_its_pause_is_over() -> None:
-    """
-    The report says why meanwhile, and its lag is real; a visit that succeeds clears it.
-    """
+    """The report says why meanwhile, and its lag is real; a visit that succeeds clears it."""
     at = see(watch(), 0.0, look(120))
     visit(at, 105, StoreError("put", "503"), 1.0)
     waits = see(at, 1.9, look(130)).is_due(1.9, IDLE_S), see(at, 2.0, look(130)).is_due(2.0, IDLE_S)
@@ -154,9 +146,7 @@ def test_a_bad_record_is_tried_again_when_it_may_have_gone() -> None:
 
 
 def test_a_recreated_topic_is_set_aside_for_good_and_a_deleted_one_until_it_is_back() -> None:
-    """
-    A topic that grows beyond where the old one was is still another one.
-    """
+    """A topic that grows beyond where the old one was is still another one."""
     deleted = see(watch(), 2.0, GONE, GONE)
     gone = code(deleted), deleted.is_due(99.0, IDLE_S)
     see(deleted, 5.0, look(150), look(150))
@@ -168,9 +158,7 @@ def test_a_recreated_topic_is_set_aside_for_good_and_a_deleted_one_until_it_is_b
 
 
 def test_a_partition_without_a_leader_is_reported_when_that_lasts() -> None:
-    """
-    A partition without a leader is reported only if that lasts longer than an election.
-    """
+    """A partition without a leader is reported only if that lasts longer than an election."""
     at = see(watch(), 0.0, SILENT)
     first = code(see(at, SILENCE_S - 1, SILENT))
     last = code(see(at, SILENCE_S, SILENT))
@@ -179,9 +167,7 @@ def test_a_partition_without_a_leader_is_reported_when_that_lasts() -> None:
 
 
 def test_everything_is_backed_up_to_the_look_whose_end_is_committed() -> None:
-    """
-    The backup is complete up to the look whose end it reached, not up to the commit.
-    """
+    """The backup is complete up to the look whose end it reached, not up to the commit."""
     at = watch()
     untils = [at.report.own.until]
     untils.append(see(at, 1.0, look(100)).report.own.until)
@@ -198,9 +184,7 @@ def test_everything_is_backed_up_to_the_look_whose_end_is_committed() -> None:
 
 
 def test_a_partition_that_stands_still_grows_old() -> None:
-    """
-    A partition that is set aside is not known to be backed up from then on.
-    """
+    """A partition that is set aside is not known to be backed up from then on."""
     at = see(watch(), 1.0, look(100))
     see(at, 500.0, GONE, GONE)
 
@@ -208,9 +192,7 @@ def test_a_partition_that_stands_still_grows_old() -> None:
 
 
 def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:
-    """
-    A stopped visit is not a failure, and does not hide an earlier one.
-    """
+    """A stopped visit is not a failure, and does not hide an earlier one."""
     failed, fine = see(watch(), 0.0, look(120)), see(watch(), 0.0, look(120))
     visit(failed, 100, StoreError("put", "503"), 1.0)
     for at in (failed, fine):
@@ -220,9 +202,7 @@ def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:
 
 
 def test_a_visit_that_fails_at_once_undoes_no_count() -> None:
-    """
-    A visit that fails at once leaves the run's counts as they were.
-    """
+    """A visit that fails at once leaves the run's counts as they were."""
     at = see(watch(), 0.0, look(110))
     done = Done(10, 1, bad_records=1, first=100, last=109)
     at.visited(replace(at.report, committed=110, done=done), None, 1.0, 0.0)

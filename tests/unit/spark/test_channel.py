@@ -40,9 +40,7 @@ class Ear:
 
 
 def test_events_arrive_in_order() -> None:
-    """
-    The driver receives what a task sends.
-    """
+    """The driver receives what a task sends."""
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
     with Line(hub.address) as line:
@@ -54,9 +52,7 @@ def test_events_arrive_in_order() -> None:
 
 
 def test_threads_of_a_task_do_not_mix_their_lines() -> None:
-    """
-    Messages of two threads arrive complete, each thread's in order.
-    """
+    """Messages of two threads arrive complete, each thread's in order."""
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
     text = "x" * 300_000  # more than a socket takes at once
@@ -84,9 +80,7 @@ def test_threads_of_a_task_do_not_mix_their_lines() -> None:
     "end", [pytest.param(Hub.stop, id="asked to"), pytest.param(Hub.close, id="driver gone")]
 )
 def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> None:
-    """
-    A stop, and the death of the driver, both reach a task that works.
-    """
+    """A stop, and the death of the driver, both reach a task that works."""
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
     with Line(hub.address) as line:
@@ -100,9 +94,7 @@ def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> No
 
 
 def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
-    """
-    The driver can leave between a task's call and its secret; the task must not wait for it.
-    """
+    """The driver can leave between a task's call and its secret; the task must not wait for it."""
     hub = Hub("127.0.0.1", Ear())
     with socket.create_connection((hub.address.host, hub.address.port), 10) as early:
         with Line(hub.address):
@@ -114,9 +106,7 @@ def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
 
 
 def test_a_task_that_comes_late_is_stopped_too() -> None:
-    """
-    Tasks start one after the other; a stop is for all of them.
-    """
+    """Tasks start one after the other; a stop is for all of them."""
     hub = Hub("127.0.0.1", Ear())
     hub.stop()
 
@@ -126,9 +116,7 @@ def test_a_task_that_comes_late_is_stopped_too() -> None:
 
 
 def test_nobody_without_the_secret_is_heard() -> None:
-    """
-    The port is open to whoever finds it; the secret travels with the task alone.
-    """
+    """The port is open to whoever finds it; the secret travels with the task alone."""
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
 
@@ -141,9 +129,7 @@ def test_nobody_without_the_secret_is_heard() -> None:
 
 
 def test_a_task_out_of_reach_works_on() -> None:
-    """
-    Without a line to the driver a task neither fails nor stops.
-    """
+    """Without a line to the driver a task neither fails nor stops."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         hub = Hub("127.0.0.1", Ear())
@@ -157,9 +143,7 @@ def test_a_task_out_of_reach_works_on() -> None:
 
 
 def test_the_secret_is_not_shown() -> None:
-    """
-    An address in a log line gives nothing away.
-    """
+    """An address in a log line gives nothing away."""
     hub = Hub("127.0.0.1", Ear())
 
     assert hub.address.secret not in repr(hub.address)
@@ -167,9 +151,7 @@ def test_the_secret_is_not_shown() -> None:
 
 
 def test_a_display_that_fails_does_not_stop_the_task() -> None:
-    """
-    An event that cannot be shown is lost, and the line holds.
-    """
+    """An event that cannot be shown is lost, and the line holds."""
     ear = Ear()
 
     def hear(event: Event) -> None:
@@ -189,9 +171,7 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
 
 
 def test_orders_reach_every_task_and_those_that_call_later() -> None:
-    """
-    A task that Spark runs again receives all earlier orders once, in order.
-    """
+    """A task that Spark runs again receives all earlier orders once, in order."""
     hub = Hub("127.0.0.1", Ear())
     with Line(hub.address) as first:
         wait_for(lambda: hub.met_at is not None)
@@ -228,9 +208,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_task_that_waits_for_an_order_learns_that_the_driver_has_gone() -> None:
-    """
-    It does not wait for the time that it would have waited for an answer.
-    """
+    """It does not wait for the time that it would have waited for an answer."""
     hub = Hub("127.0.0.1", Ear())
     with Line(hub.address) as line:
         hub.close()

@@ -58,9 +58,7 @@ def test_the_command_is_the_one_that_sparks_launcher_makes(settings: EngineSetti
 def test_sparks_scripts_are_asked_where_something_is_set_for_them(
     settings: EngineSettings, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """
-    What an operator has set up for Spark holds for our runs too.
-    """
+    """What an operator has set up for Spark holds for our runs too."""
     monkeypatch.setenv(name, "1")
 
     assert direct_command(settings, CONF, None) is None
@@ -78,18 +76,14 @@ def test_sparks_scripts_are_asked_where_something_is_set_for_them(
 def test_sparks_scripts_are_asked_for_what_only_they_do(
     settings: EngineSettings, master: str, more: dict[str, str]
 ) -> None:
-    """
-    Jars to fetch and class paths to extend are left to spark-submit.
-    """
+    """Jars to fetch and class paths to extend are left to spark-submit."""
     given = EngineSettings(master, more, settings.jvm)
 
     assert direct_command(given, {**CONF, **more}, None) is None
 
 
 def test_options_of_the_operator_come_last(settings: EngineSettings) -> None:
-    """
-    Java takes the last of two options that contradict each other.
-    """
+    """Java takes the last of two options that contradict each other."""
     given = EngineSettings(
         conf={"spark.driver.extraJavaOptions": '-Da="b c" -XX:+UseParallelGC'}, jvm=settings.jvm
     )

@@ -9,9 +9,7 @@ KILLED = "Java was ended by signal 9: the system may be out of memory"
 
 
 def test_the_reason_of_a_failed_task_is_its_python_error() -> None:
-    """
-    A failed task is reported by its Python exception, without stack traces.
-    """
+    """A failed task is reported by its Python exception, without stack traces."""
     text = """org.apache.spark.SparkException: Job aborted due to stage failure
     at org.apache.spark.Foo.bar(Foo.scala:1)
 Traceback (most recent call last):
@@ -58,9 +56,7 @@ def test_a_jvm_that_dies_at_its_start_says_why(printed: str, said: str) -> None:
 
 
 def test_an_exit_code_is_better_than_nothing() -> None:
-    """
-    A JVM that dies silently is reported by its exit code.
-    """
+    """A JVM that dies silently is reported by its exit code."""
     assert "Java ended with exit code 3" == exit_sentence(3)
 
 
@@ -76,7 +72,5 @@ FULL = "java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.
     ],
 )
 def test_a_full_disk_is_no_fault_of_sparks(error: Exception) -> None:
-    """
-    TMPDIR without room is exit 1 and says so, whoever runs into it first.
-    """
+    """TMPDIR without room is exit 1 and says so, whoever runs into it first."""
     assert (1, "no space in TMPDIR: about ") == (error.exit_code, str(error)[:26])  # type: ignore[attr-defined]

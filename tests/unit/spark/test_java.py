@@ -30,9 +30,7 @@ def java(tmp_path: Path) -> Iterator[JavaProcess]:
 
 
 def test_a_jvm_that_nobody_needs_ends_at_once(java: JavaProcess) -> None:
-    """
-    A restore that is refused does not wait for the Spark that it has begun to start.
-    """
+    """A restore that is refused does not wait for the Spark that it has begun to start."""
     java.drop()
 
     with pytest.raises(OSError, match="signal 9"):
@@ -81,9 +79,7 @@ def test_a_jvm_that_was_dropped_is_not_connected_to(java: JavaProcess) -> None:
 
 
 def test_a_jvm_that_is_in_use_is_not_dropped(java: JavaProcess) -> None:
-    """
-    A JVM in use is not dropped: whoever is connected to it ends it.
-    """
+    """A JVM in use is not dropped: whoever is connected to it ends it."""
     (java.folder / "gateway").write_bytes(_SAID)
     java.gateway(SimpleNamespace)
     java.drop()
@@ -113,9 +109,7 @@ def test_a_jvm_without_room_for_what_it_has_to_say_is_not_started(
 def test_a_jvm_that_never_listens_is_given_up(
     java: JavaProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    P7: no wait is endless; its main thread may have died while others keep it alive.
-    """
+    """P7: no wait is endless; its main thread may have died while others keep it alive."""
     monkeypatch.setattr(module, "_START_S", 0.0)
 
     with pytest.raises(OSError, match="did not say where it listens"):

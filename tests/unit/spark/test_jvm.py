@@ -26,9 +26,7 @@ class Dead:
 def test_the_client_of_the_jvm_prints_nothing_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    An error is raised once, and a JVM that was ended on purpose is not an error.
-    """
+    """An error is raised once, and a JVM that was ended on purpose is not an error."""
     dead: Any = Dead()
 
     with pytest.raises(SparkError):
@@ -41,9 +39,7 @@ def test_the_client_of_the_jvm_prints_nothing_by_itself(
 
 
 def test_objects_of_a_jvm_that_is_ended_ask_it_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Java objects may be collected at any time without finding the connection broken.
-    """
+    """Java objects may be collected at any time without finding the connection broken."""
     client = SimpleNamespace(is_connected=True)
     gateway = SimpleNamespace(_gateway_client=client, close=lambda: None)
     server = SimpleNamespace(shutdown=lambda: None)

@@ -11,9 +11,7 @@ from kbackup.spark.channel import Hub, Line, logged, sent
 
 
 def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:
-    """
-    A worker's stderr is read by nobody: its warnings reach the operator, each once.
-    """
+    """A worker's stderr is read by nobody: its warnings reach the operator, each once."""
     told: list[Event] = []
     came = threading.Event()
 

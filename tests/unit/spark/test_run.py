@@ -25,9 +25,7 @@ from kbackup.spark.jvm import Starting, ended
 
 @given(st.lists(st.integers()), st.integers(1, 9))
 def test_units_are_dealt_once_and_evenly(units: list[int], shares: int) -> None:
-    """
-    Every unit is in one share, no share has two more than another, and none is empty.
-    """
+    """Every unit is in one share, no share has two more than another, and none is empty."""
     dealt = deal(units, shares)
 
     assert sorted(units) == sorted(unit for share in dealt for unit in share)
@@ -37,9 +35,7 @@ def test_units_are_dealt_once_and_evenly(units: list[int], shares: int) -> None:
 
 
 def test_speculative_execution_is_refused() -> None:
-    """
-    Speculative execution is refused: two copies of one task would work on one partition.
-    """
+    """Speculative execution is refused: two copies of one task would work on one partition."""
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=true"):
         EngineSettings(conf={"spark.speculation": "true"})
 
@@ -51,9 +47,7 @@ def test_speculative_execution_is_refused() -> None:
 def test_a_job_that_was_ended_after_a_signal_is_no_failure_of_spark(
     is_cut_off: bool, expected: type[KbackupError]
 ) -> None:
-    """
-    If a stopped run does not end in time, the operator is not sent to look for a fault.
-    """
+    """If a stopped run does not end in time, the operator is not sent to look for a fault."""
     cut_off = threading.Event()
     if is_cut_off:
         cut_off.set()
@@ -84,9 +78,7 @@ def report(error: KbackupError | None = None) -> Told:
 def test_tasks_that_stopped_without_being_asked_are_a_failure(
     reports: list[Told], units: int
 ) -> None:
-    """
-    A task that has lost its line assumes a dead driver; unfinished work is not a success.
-    """
+    """A task that has lost its line assumes a dead driver; unfinished work is not a success."""
     with pytest.raises(SparkError, match="before their work was done"):
         check_whole(reports, units)
 
@@ -117,7 +109,5 @@ def test_a_run_that_is_stopped_before_spark_is_up_ends_at_once(after_s: float) -
     "reports", [[report(), report()], [report(KafkaError("no broker"))]], ids=["all", "a failure"]
 )
 def test_tasks_that_say_what_became_of_their_units_are_believed(reports: list[Told]) -> None:
-    """
-    A failure that was reported is not reported twice.
-    """
+    """A failure that was reported is not reported twice."""
     check_whole(reports, 2)

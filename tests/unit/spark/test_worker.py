@@ -19,18 +19,14 @@ from tests.support.own_process import measured
 
 
 def test_archives_leave_the_path_where_pyspark_is_installed() -> None:
-    """
-    Workers import PySpark's compiled modules, not a ZIP's sources.
-    """
+    """Workers import PySpark's compiled modules, not a ZIP's sources."""
     folders = [entry for entry in sys.path if not entry.endswith(".zip")]
 
     assert folders == without_archives(["/spark/pyspark.zip", "/jars/core.jar", *folders])
 
 
 def test_archives_stay_where_pyspark_is_nowhere_else() -> None:
-    """
-    A worker that has PySpark from Spark alone still finds it.
-    """
+    """A worker that has PySpark from Spark alone still finds it."""
     path = ["/spark/pyspark.zip", "/nothing/here"]
 
     assert path == without_archives(path)
@@ -58,9 +54,7 @@ def prepared() -> dict[str, Any]:
 def test_what_is_imported_before_workers_are_forked_starts_no_thread(
     prepared: dict[str, Any],
 ) -> None:
-    """
-    A process that is forked has one thread: another one could hold a lock for ever.
-    """
+    """A process that is forked has one thread: another one could hold a lock for ever."""
     assert Path("/proc/self/task").exists()
     assert 1 == prepared["threads"]
 
@@ -68,9 +62,7 @@ def test_what_is_imported_before_workers_are_forked_starts_no_thread(
 def test_a_garbage_collection_in_a_worker_does_not_copy_what_workers_share(
     prepared: dict[str, Any],
 ) -> None:
-    """
-    Collections look at no object from before the fork, and are made.
-    """
+    """Collections look at no object from before the fork, and are made."""
     assert [True, True] == prepared["kept"]
 
 
@@ -106,9 +98,7 @@ def test_the_threads_of_a_worker_share_a_heap_unless_more_are_asked_for(
     least: int,
     most: int,
 ) -> None:
-    """
-    What one thread reads ahead and another gives back leaves no holes in several heaps.
-    """
+    """What one thread reads ahead and another gives back leaves no holes in several heaps."""
     script = tmp_path / "heaps.py"
     script.write_text(_HEAPS)
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
@@ -136,9 +126,7 @@ def test_arrow_gives_memory_back_in_workers(prepared: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_workers_do_not_share_what_few_tasks_use(prepared: dict[str, Any], library: str) -> None:
-    """
-    What only the driver, a plugin or a store needs is not in the memory of every worker.
-    """
+    """What only the driver, a plugin or a store needs is not in the memory of every worker."""
     assert "kbackup.restore.task" in prepared["modules"]
     assert not [
         name for name in prepared["modules"] if name == library or name.startswith(f"{library}.")
@@ -188,9 +176,7 @@ def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
 
 
 def test_a_process_that_was_started_ahead_in_vain_ends_with_the_run() -> None:
-    """
-    Nothing is left behind where the run turns out to have nothing to do.
-    """
+    """Nothing is left behind where the run turns out to have nothing to do."""
     with tempfile.TemporaryFile() as log:
         ahead = WaitingDaemon.start(log.fileno())
         assert ahead is not None
@@ -202,9 +188,7 @@ def test_a_process_that_was_started_ahead_in_vain_ends_with_the_run() -> None:
 
 
 def test_spark_gets_its_daemon_where_the_one_started_ahead_is_gone(tmp_path: Path) -> None:
-    """
-    Starting ahead saves time, and nothing depends on it.
-    """
+    """Starting ahead saves time, and nothing depends on it."""
     with subprocess.Popen(
         DAEMON, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, SOCKET: str(tmp_path / "gone"), "PYTHON_WORKER_FACTORY_SECRET": "x"},
