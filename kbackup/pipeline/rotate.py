@@ -63,7 +63,6 @@ class Reason(StrEnum):
 
     RECORDS = "flush.size"
     BYTES = "rotate.bytes"
-    MULTIPLE = "a multiple of offsets"
     SPAN = "rotate.interval.ms"
     DIRECTORY = "rotate.file.on.partition.change"
     SCHEDULE = "rotate.schedule.interval.ms"
@@ -93,8 +92,6 @@ class Rule:
             there are none.  Files end where the order of some key would be lost.
         stored: At the start and the end of each of these, which are in order and apart.  Within
             one, only what a file cannot take closes files before its end.
-        every: At each multiple of this many offsets, whoever reads the partition from wherever:
-            there several tasks may divide it among themselves.
     """
 
     records: int | None = None
@@ -106,7 +103,6 @@ class Rule:
     compatibility: Compatibility = Compatibility.NONE
     tombstones: str = NO_TOMBSTONES
     stored: tuple[Span, ...] = ()
-    every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,6 @@ class Open:
         schemas: For each directory with an open file, the schemas of its parts.
         boundary: Time of the next scheduled cut, None without a schedule.
         deleted: The keys of the tombstones in the open files.
-        begin: The first offset that the open files cover, None where that is not known.
     """
 
     records: int = 0
@@ -133,7 +128,6 @@ class Open:
     schemas: Mapping[str, tuple[Schema | None, ...]] = field(default_factory=dict)
     boundary: int | None = None
     deleted: pa.ChunkedArray | None = None
-    begin: int | None = None
 
     def grown(self, rows: Rows, size: int, rule: Rule) -> "Open":
         """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
@@ -168,35 +162,6 @@ def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
         return None
     room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
     return room if room < len(rows) or rows.last_offset == at - 1 else None
-
-
-def by_multiple(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the next multiple of offsets; none where nothing is open, but a gap ends."""
-    if rule.every is None or not len(rows):
-        return None
-    begin = state.begin if state.begin is not None and not state.records else _first(state, rows)
-    at = multiple_after(begin, rule.every)
-    if rows.last_offset < at - 1:
-        return None
-    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
-    return room if room < len(rows) or rows.last_offset == at - 1 else None
-
-
-def multiple_after(offset: int, every: int) -> int:
-    """Return the first multiple of *every* that is greater than *offset*."""
-    return (offset // every + 1) * every
-
-
-def multiple_before(state: Open, rows: Rows, room: int, rule: Rule) -> int:
-    """Return where files end that take *room* of *rows*, by `by_multiple`.
-
-    Where nothing is open, all multiples up to the next row are passed at once.
-    """
-    assert rule.every is not None  # noqa: S101  (it is what has cut)
-    if state.records:
-        return multiple_after(state.last_offset, rule.every)
-    following: int = rows.batch["offset"][room].as_py()
-    return following // rule.every * rule.every
 
 
 def is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
@@ -380,7 +345,6 @@ def cut(
     stream: Iterable[Rows],
     rule: Rule,
     clock: Callable[[], int] | None = None,
-    span: Span | None = None,
 ) -> Iterator[Append | Cut]:
     """Decide which rows go to which files.
 
@@ -390,18 +354,16 @@ def cut(
         rule: When to cut.
         clock: Gives the time in ms since the epoch; asked once for each element of *stream*, and
             only for a schedule.
-        span: What *stream* was read from; None: from its first row to its last.
 
     Yields:
-        `Append` with at least one row, in order, and `Cut` between files, or where no file is open
-        and a gap in the offsets passes a multiple of ``Rule.every``.  Last files that no rule
+        `Append` with at least one row, in order, and `Cut` between files.  Last files that no rule
         closed are left open: only the caller knows whether more comes.
     """
-    state = _begin(rule, clock, None if span is None else span.start_offset)
+    state = _begin(rule, clock)
     for rows in stream:
         now = 0 if clock is None else clock()
         if not state.records and state.boundary is not None and now >= state.boundary:
-            state = _begin(rule, clock, state.begin)
+            state = _begin(rule, clock)
         start = 0
         while True:
             rest = rows if start == 0 else rows.slice(start)
@@ -418,25 +380,19 @@ def cut(
                 after = state.last_offset + 1
                 if reason is Reason.STORED:  # the cut before ended there, with the same records
                     after = stored_boundary(rule, state.last_offset) or after
-                if reason is Reason.MULTIPLE:
-                    after = multiple_before(state, rest, room, rule)
                 yield Cut(after, reason)
                 by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
-                kept = Open(boundary=state.boundary, begin=after)
-                state = _begin(rule, clock, after) if by_clock else kept
+                kept = Open(boundary=state.boundary)
+                state = _begin(rule, clock) if by_clock else kept
             start += room
             if start >= len(rows):
                 break
-    if rule.every is not None and span is not None and state.records:
-        after = multiple_after(state.last_offset, rule.every)
-        if after <= span.end_offset:  # no record comes after it, but all before it have come
-            yield Cut(after, Reason.MULTIPLE)
 
 
-def _begin(rule: Rule, clock: Callable[[], int] | None, begin: int | None) -> Open:
+def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
     if rule.schedule is None or clock is None:
-        return Open(begin=begin)
-    return Open(boundary=rule.schedule.next(clock()), begin=begin)
+        return Open()
+    return Open(boundary=rule.schedule.next(clock()))
 
 
 def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int, Reason | None]:
@@ -451,8 +407,6 @@ def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int
     chosen = [
         (Reason.RECORDS, by_records(state, rows, rule)),
         (Reason.BYTES, by_bytes(state, rows, size, rule)),
-        # before the rules that look at the next record, which the task of a span does not see
-        (Reason.MULTIPLE, by_multiple(state, rows, rule)),
         (Reason.SPAN, by_span(state, rows, rule)),
         (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
         (Reason.SCHEDULE, by_schedule(state, now)),

@@ -35,8 +35,8 @@ from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
 from kbackup.runs.position import NOTHING, Done
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
-from kbackup.spark.engine import TaskOptions
 from kbackup.spark.channel import NotBegun, R, Task
+from kbackup.spark.engine import TaskOptions
 
 
 class SkipList:

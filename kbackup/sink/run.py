@@ -35,10 +35,6 @@ from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
 
-EVERY: Final = 1_000_000
-"""Every run ends files of full records at multiples of this many offsets: as ``flush.size`` does
-by itself where no offset is missing."""
-
 _ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
 
@@ -51,13 +47,9 @@ class SinkRun:
         tell: Takes events.
         stop: Ends the run at its next safe point.
         world: The cluster, the bucket, the workers, the time.
-        every: Files of full records end at multiples of this many offsets, or of ``flush.size``
-            where that is more, wherever a run began.
     """
 
-    def __init__(
-        self, settings: Settings, tell: Tell, stop: Stop, world: Environment, every: int = EVERY
-    ) -> None:
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: Environment) -> None:
         frame = self._frame = RunContext.of("sink", settings, tell, stop, world)
         self._summary = frame.summary
         self._account = SinkProgress(self._summary)
@@ -65,7 +57,6 @@ class SinkRun:
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
         self._schemas = schemas.NO_SCHEMAS
-        self._every = _every(settings, every)
         self._earlier: datetime | None = None
         self._lock: RunLock | None = None
         self._left: set[str] = set()
@@ -189,9 +180,7 @@ class SinkRun:
             _log.warning("folding the ledger: %s", error)
 
     def _job(self, plan: SinkPlan) -> SinkJob:
-        frame = self._frame
-        job = job_of(frame, plan.group, self._schemas)
-        return replace(job, rule=replace(job.rule, every=self._every))
+        return job_of(self._frame, plan.group, self._schemas)
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
         settings, clock = self._frame.settings, self._frame.world.clock
@@ -339,18 +328,6 @@ class SinkRun:
             return None
         complete = min([started, *known])
         return complete if self._earlier is None else max(complete, self._earlier)
-
-
-def _every(settings: Settings, every: int) -> int | None:
-    """Return where all runs end files, None where others than kbackup choose.
-
-    Files of values end where the connectors end them, and those of a schedule by the clock.
-    """
-    if settings.view != "record" or wiring.layout(settings).is_dated:
-        return None
-    if wiring.rule(settings).schedule is not None:
-        return None
-    return max(every, settings.flush_size)
 
 
 def _gone(where: TopicPartition) -> KbackupError:

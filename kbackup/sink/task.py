@@ -166,7 +166,7 @@ class SinkPartitionTask:
         rule = replace(job.rule, stored=self._placing.again.spans)
         try:
             with closing(self._rows(span, rejects)) as rows:
-                for step in cut(rows, rule, job.clock.ms, span):
+                for step in cut(rows, rule, job.clock.ms):
                     match step:
                         case Append(some, size):
                             files.write(some)

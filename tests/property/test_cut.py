@@ -1,7 +1,6 @@
 """Cuts: every offset once, in order, and the same however the records arrive."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 
 import pyarrow as pa
@@ -99,25 +98,6 @@ def test_a_rerun_from_any_cut_makes_the_same_files(
     for at, (directories, _) in enumerate(found[:-1]):
         done += sum(map(len, directories.values()))
         assert found[at + 1 :] == files(flow([batch.slice(done)], partitioner), rule)
-
-
-@given(record_batches(), rules, st.integers(1, 50), places, partitioners)
-def test_what_is_cut_after_a_multiple_does_not_depend_on_what_was_before_it(
-    batch: pa.RecordBatch, rule: Rule, every: int, cuts: list[int], partitioner: Partitioner
-) -> None:
-    """
-    Files end at multiples of offsets, so spans between multiples make the files of the whole.
-    """
-    batch, rule = stamped(batch), replace(rule, every=every)
-    offsets = batch["offset"].to_pylist()
-    parts = [
-        batch.filter(pa.array([at // every == number for at in offsets]))
-        for number in sorted({at // every for at in offsets})
-    ]
-
-    apart = [each for part in parts for each, _ in files(flow([part], partitioner), rule) if each]
-    whole = [each for each, _ in files(flow(cut_up(batch, cuts), partitioner), rule) if each]
-    assert apart == whole
 
 
 @given(record_batches(), st.integers(-1, 12), st.integers(1, 400), partitioners)

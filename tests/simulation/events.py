@@ -232,11 +232,9 @@ class Ruled:
 
     Attributes:
         size: Records.
-        every: Offsets.
     """
 
     size: int
-    every: int
 
 
 @dataclass(frozen=True, slots=True)

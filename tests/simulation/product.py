@@ -61,7 +61,7 @@ from kbackup.sink import plan as sink_plan
 from kbackup.sink import run as sink_run
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.plan import make_plan
-from kbackup.sink.run import EVERY, SinkRun
+from kbackup.sink.run import SinkRun
 from kbackup.sink.start import Evidence, Start, decide
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import deal
@@ -71,7 +71,6 @@ from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 __all__ = [
     "BEAT_S",
-    "EVERY",
     "NO_ENDS",
     "NO_OTHERS",
     "OBJECTS",

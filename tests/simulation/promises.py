@@ -92,7 +92,6 @@ class Checker:
         self._at = -1
         self._restored = Restored(self.truth)
         self._size: int | None = None
-        self._every = 1
         self._unruled: set[TopicPartition] = set()
         self._moved: set[TopicPartition] = set()
         self._broken: list[Violation] = []
@@ -129,7 +128,7 @@ class Checker:
             case Listed():
                 self._restored.list(event.run)
             case Ruled():
-                self._size, self._every = event.size, event.every
+                self._size = event.size
             case Moved():
                 self._unruled.add(event.where)
                 self._moved.add(event.where)
@@ -253,12 +252,7 @@ class Checker:
         source = self.truth.original(where)
         if self._size is None or source is None or where in self._unruled:
             return
-        multiple = rows[0].offset // self._every if rows else 0
-        due = [
-            offset
-            for offset in sorted(source.rows)
-            if offset >= (source.begins or 0) and offset // self._every == multiple
-        ]
+        due = [offset for offset in sorted(source.rows) if offset >= (source.begins or 0)]
         first = due.index(rows[0].offset) if rows and rows[0].offset in due else -1
         wanted = due[first : first + self._size]
         if first % self._size or wanted != [row.offset for row in rows]:

@@ -42,8 +42,6 @@ class Shape:
         leaves_out: Whether sinks leave out, by a transform, the records that have a header ``h``.
         is_routed: Whether sinks store topics under other names.
         has_letters: Whether records without a value are dead letters; only with *values_only*.
-        every: The offsets at whose multiples files end, and tasks divide a partition; None: as
-            users have it, which is out of reach here.
         is_apart: Whether the clocks of hosts are a day apart; what is said of times is not judged.
     """
 
@@ -60,7 +58,6 @@ class Shape:
     leaves_out: bool = False
     is_routed: bool = False
     has_letters: bool = False
-    every: int | None = None
     is_apart: bool = False
 
 
@@ -115,7 +112,7 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
     shape = replace(shape, is_apart=Random(f"clocks of script {seed}").random() < 0.25)
     spans = Random(f"spans of script {seed}")
     if spans.random() < 0.12:
-        shape = replace(shape, every=spans.choice((3, 5, 8)), flush_size=spans.choice((2, 3, 5)))
+        shape = replace(shape, flush_size=spans.choice((2, 3, 5)))
     for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)

@@ -15,7 +15,6 @@ from tests.simulation.determinism import Clock
 from tests.simulation.events import Ended, Event, Keyed, Note, Ruled, StandsBy, Vouched
 from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
 from tests.simulation.product import (
-    EVERY,
     Command,
     Environment,
     KbackupError,
@@ -107,7 +106,7 @@ class Stage:
         for name, partitions in shape.topics:
             self.kafka.create(name, partitions, is_source=True)
         if not shape.flush_on_stop and not shape.hours:
-            self.history.append(Ruled(shape.flush_size, self._every))
+            self.history.append(Ruled(shape.flush_size))
         settings = self._settings("sink", topics="alpha", flush_size="1")
         self._layout = layout_of(settings)
         self._sink_group = str(settings.group)
@@ -173,8 +172,6 @@ class Stage:
         done = len(vars(process).get("written", ()))
         if kind in ("sink", "follow"):
             read = vars(process).get("read", set())
-            if self.shape.every is not None and not self.shape.values_only:
-                read = process.fetched & process.sent  # what is held has been read for good
             done = sum(
                 offset in self._checker.truth.stored(where) and offset < committed.get(where, 0)
                 for where, offset in read
@@ -197,12 +194,6 @@ class Stage:
         self.ended.append(found)
         self.history.append(found)
         return found
-
-    @property
-    def _every(self) -> int:
-        """The offsets at whose multiples all runs end files."""
-        every = None if self.shape.values_only else self.shape.every
-        return max(every or EVERY, self.shape.flush_size)
 
     def _may_leave(self) -> int:
         """Records of a partition that a good sink may leave to the next one."""
@@ -229,9 +220,7 @@ class Stage:
         told: list[Any] = []
         summary = self._survive(
             process,
-            lambda: SinkRun(
-                settings, telling(told), Stop(), self._world(process), self.shape.every or EVERY
-            )(),
+            lambda: SinkRun(settings, telling(told), Stop(), self._world(process))(),
         )
         if summary is not None:
             self._check(-1)

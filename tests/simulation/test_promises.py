@@ -56,7 +56,7 @@ def ended(
 
 
 GOOD: list[Event] = [
-    Ruled(2, 1_000_000),
+    Ruled(2),
     Produced("id", WHERE, rows(0, 1, 2, 3)),
     Begun("id", WHERE, 0),
     Stored(FIRST, rows(0, 1)),
