@@ -30,9 +30,8 @@ from kbackup import partitioners
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout, View
 from kbackup.partitioners import extractors
-from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Append, Cut, Rule, cut
-from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.views import ViewSpec
 from kbackup.pipeline.write import OpenFiles

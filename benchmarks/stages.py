@@ -29,9 +29,8 @@ from kbackup.formats.parquet import ParquetFormat
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import View
 from kbackup.partitioners import extractors
-from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Rule, cut
-from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition

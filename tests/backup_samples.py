@@ -18,9 +18,8 @@ from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.partitioners.extractors import RecordExtractor
-from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Rule
-from kbackup.pipeline.route import route
 from kbackup.pipeline.views import ViewSpec
 from kbackup.pipeline.write import OpenFiles
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition

@@ -21,9 +21,8 @@ from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.partitioners import extractors
-from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Append, Cut, cut
-from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.views import ViewSpec
 from kbackup.pipeline.write import OpenFiles

@@ -12,7 +12,7 @@ from kbackup_toys import ByValue, Modulo
 from kbackup.partitioners import Partitioner, Traits
 from kbackup.partitioners.default import DefaultPartitioner
 from kbackup.partitioners.extractors import RecordExtractor
-from kbackup.pipeline.route import route
+from kbackup.pipeline.convert import route
 from kbackup.pipeline.rows import Part, Rows
 from kbackup.records import Schema, TopicPartition
 

@@ -20,9 +20,8 @@ from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, DatedLayout, Layout, TemplateLayout, View
 from kbackup.naming.generic import GenericLayout
 from kbackup.naming.renaming import Routes
-from kbackup.pipeline.convert import Compatibility
+from kbackup.pipeline.convert import Affix, AffixKind, Compatibility
 from kbackup.pipeline.rotate import OPEN_FILES, Rule, Schedule
-from kbackup.pipeline.route import Affix, AffixKind
 from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
 from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
 from kbackup.spark.java import EngineSettings, Jvm

@@ -10,8 +10,8 @@ from kbackup.events import Event, to_json
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.naming.renaming import UNROUTED, Routes
+from kbackup.pipeline.convert import NO_AFFIX, Affix
 from kbackup.pipeline.rotate import Rule
-from kbackup.pipeline.route import NO_AFFIX, Affix
 from kbackup.pipeline.rows import Nulls
 from kbackup.pipeline.views import ViewSpec
 from kbackup.plugins import Step

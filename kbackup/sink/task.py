@@ -25,9 +25,8 @@ from kbackup.errors import KbackupError, RegistryError, StoppedError
 from kbackup.kafka import Outage, Position
 from kbackup.naming import View
 from kbackup.partitioners import extractors
-from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Append, Cut, cut
-from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.write import OpenFiles
 from kbackup.records import Prefetch, Span, joined

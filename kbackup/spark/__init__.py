@@ -1,1 +1,5 @@
-"""Spark.  Only this folder imports pyspark, and only when a run has something to do."""
+"""Run tasks on Spark: its session and JVM, its Python workers, and the line to the tasks.
+
+It owns processes, and what driver and tasks tell each other.  It knows neither Kafka nor objects,
+and records never cross into the JVM.
+"""

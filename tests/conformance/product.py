@@ -29,9 +29,9 @@ from kbackup.pipeline.convert import (
     convert,
     judge,
     needs_version,
+    route,
 )
 from kbackup.pipeline.rotate import Append, Cut, Rule, Schedule, cut
-from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import ClosedFile, OpenFiles

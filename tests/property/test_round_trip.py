@@ -18,9 +18,8 @@ from kbackup.naming import Layout, View
 from kbackup.partitioners import Partitioner, Traits
 from kbackup.partitioners.default import DefaultPartitioner
 from kbackup.partitioners.extractors import RecordExtractor
-from kbackup.pipeline.convert import Conversion, convert
+from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Append, Cut, Rule, cut
-from kbackup.pipeline.route import route
 from kbackup.pipeline.rows import Nulls
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.pipeline.write import OpenFiles

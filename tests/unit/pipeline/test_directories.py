@@ -10,7 +10,7 @@ from kbackup.naming import DIRECTORY_BYTES_MAX
 from kbackup.partitioners.extractors import RecordExtractor, RecordFieldExtractor
 from kbackup.partitioners.field import FieldPartitioner
 from kbackup.partitioners.time_based import DailyPartitioner
-from kbackup.pipeline.route import NO_AFFIX, Affix, AffixKind, route
+from kbackup.pipeline.convert import NO_AFFIX, Affix, AffixKind, route
 from kbackup.pipeline.rows import Part, Rows
 
 
