@@ -9,6 +9,8 @@ from backup_samples import JSON, RECORD
 from kbackup.errors import KbackupError, TargetNotEmptyError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.pipeline.views import ReadOptions, ViewSpec
+from kbackup.records import Span, TopicPartition
+from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 from tests.support.target import COPY, FakeTarget, Log, Restoring, position, values
 
 # What has become of the target
@@ -137,18 +139,30 @@ def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring)
         again.restore()
 
 
-def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) -> None:
-    """
-    A position that moves while a run starts stops the run, because somebody else writes to the
-    topic.
-    """
+ELSEWHERE = BackupSource("another", TopicPartition("clicks", 0))
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        pytest.param(Position(3, ""), id="by a consumer"),
+        pytest.param(
+            CommitMetadata(Mark(ELSEWHERE, "", Span(0, 0), Cursor(3, 3))).position(3),
+            id="by another restore",
+        ),
+    ],
+)
+def test_a_position_that_is_moved_while_a_run_starts_stops_it(
+    again: Restoring, moved: Position
+) -> None:
+    """A position that moves while a run starts stops it: somebody else writes to the topic."""
     again.backup.put("orders", 0, range(10))
     cluster = again.cluster
 
     class Moved(FakeTarget):
         def create_topic(self, *given: Any, **more: Any) -> str:
             topic_id = FakeTarget.create_topic(self, *given, **more)
-            self.set_positions(again.plan().group, {COPY: Position(3, "")})
+            self.set_positions(again.plan().group, {COPY: moved})
             return topic_id
 
     again.cluster = Moved(cluster.ids, cluster.logs, cluster.groups)
