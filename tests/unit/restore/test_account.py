@@ -111,9 +111,7 @@ def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None
 
 
 def test_an_object_that_is_left_out_of_several_topics_counts_once(summary: Summary) -> None:
-    """
-    Each topic that a transform chooses has a task of its own, which reads the object and fails.
-    """
+    """Each topic that a transform chooses has a task of its own, which reads the object."""
     account = RestoreProgress(summary)
     entry = CorruptObjectError("orders+0+0000000000.json", "altered").issue()
     failure = replace(entry, place={"key": "orders+0+0000000000.json"})

@@ -106,9 +106,7 @@ def test_a_restore_that_died_goes_on(
 def test_a_task_that_is_tried_again_counts_on(
     again: Restoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    What the task had committed whose worker died is part of the same run, and is counted once.
-    """
+    """What the task had committed whose worker died is counted once."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     plan = again.plan()
@@ -125,9 +123,7 @@ def test_a_task_that_is_tried_again_counts_on(
 def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
     again: Restoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The plan saw the position before it, the task's writer ends the transaction: nothing is twice.
-    """
+    """The plan saw the position before it; the task's writer ends the transaction."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     with pytest.raises(CrashError):
@@ -165,9 +161,7 @@ def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
 
 
 def test_rows_that_two_objects_may_hold_are_refused(again: Restoring) -> None:
-    """
-    Rows that two objects hold are refused: without offsets none is dropped, or doubled, by guess.
-    """
+    """Without offsets none of the rows that two objects hold is dropped, or doubled, by guess."""
     keys = again.backup.put("orders", 0, range(10), range(5, 15), views=JSON)
 
     with pytest.raises(RefusedError) as refused:
@@ -227,9 +221,7 @@ def test_a_sinks_position_is_not_a_restores(again: Restoring) -> None:
 def test_a_position_that_was_moved_with_its_metadata_is_refused(
     again: Restoring, views: tuple[ViewSpec, ...]
 ) -> None:
-    """
-    What moves a group may keep the text beside its offset: nothing is left out, or written twice.
-    """
+    """What moves a group may keep the text beside its offset: nothing is lost, or doubled."""
     again.backup.put("orders", 0, range(10), range(10, 20), views=views)
     again.restore(group="mine")
     stood = again.cluster.groups["mine"][COPY]
@@ -271,10 +263,7 @@ def test_another_renaming_or_group_is_another_restore(
 
 
 def test_a_position_that_kafka_has_dropped_is_missed(again: Restoring) -> None:
-    """
-    If Kafka has dropped the position, the restore is refused, because the target may already hold
-    the records.
-    """
+    """If Kafka has dropped the position, the target may already hold the records."""
     again.backup.put("orders", 0, range(10))
     again.restore()
     again.cluster.groups.clear()
@@ -355,10 +344,7 @@ def remove(again: Restoring, rows: Sequence[Entry]) -> None:
 def test_a_restore_goes_on_after_objects_that_were_removed_on_purpose(
     again: Restoring, views: tuple[ViewSpec, ...], removed: int
 ) -> None:
-    """
-    Objects expire once they are restored: the next restore continues with what is new, in order,
-    also where nothing is left of what it has restored.
-    """
+    """Objects expire once they are restored: the next restore continues with what is new."""
     cuts = [range(10), range(10, 20), range(20, 30)]
     keys = again.backup.put("orders", 0, *cuts, views=views)
     rows = entered(again, keys, cuts)

@@ -78,10 +78,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(standby: Standby) -> None:
 
 
 def test_a_copy_grows_with_its_source(standby: Standby) -> None:
-    """
-    Partitions added to the original are added to the copy, with records or before there are any,
-    and once only; a restore that ends does the same for a copy of its own.
-    """
+    """Partitions added to the original are added to the copy, with or without records, once."""
     standby.sink("orders", 0, range(3))
     standby.name("empty", 1)
 
@@ -140,9 +137,7 @@ def test_an_object_that_has_grown_is_read_on(standby: Standby) -> None:
 
 
 def test_half_a_cut_waits_for_its_other_half(standby: Standby) -> None:
-    """
-    A cut over several directories is restored once the ledger says that it is whole, in order.
-    """
+    """A rotation over several directories is restored once the ledger says that it is whole."""
     standby.sink("orders", 0, range(4))
     backup, keys = standby.backup, list[str]()
 

@@ -138,9 +138,7 @@ def test_a_topic_that_must_not_be_written_to_holds_up_its_source_and_no_other(
 
 
 def test_two_sources_never_share_a_topic_whenever_it_turns_up(standby: Standby) -> None:
-    """
-    Records of a topic that name one which another topic's records go to are not written there.
-    """
+    """Records that name a topic which another topic's records go to are not written there."""
     store(standby, "a", 0)
 
     def happens(look: int) -> bool:

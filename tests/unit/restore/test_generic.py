@@ -64,9 +64,7 @@ class Generic(Restoring):
 
 
 def test_objects_of_any_name_come_back_in_the_order_of_their_keys() -> None:
-    """
-    Each line of each object is a record of the topic that the expression names, in partition 0.
-    """
+    """Each line of each object is a record of the topic that the expression names."""
     restoring = Generic()
     restoring.put({"b.json": b'{"n":3}\n', "2026/a.json": LINES})
     restoring.put({"c.json.gz": gzip.compress(b'"x"\n')})
@@ -268,9 +266,7 @@ def test_a_line_that_is_no_json_stops_the_restore_before_its_object() -> None:
 
 
 def test_a_restore_that_follows_takes_all_before_the_first_object_that_still_changes() -> None:
-    """
-    New objects wait until two listings show them alike, and keep back only what sorts after them.
-    """
+    """New objects wait until two listings show them alike, and keep back what sorts after."""
     restoring, ready = Generic(), Ready(10)
     restoring.put({"1.json": b"1\n", "3.json": b"3\n"})
     ready.take(["clicks"], restoring.listed(), NOTHING, 0)

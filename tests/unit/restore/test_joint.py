@@ -119,10 +119,7 @@ def is_exact(kafka: Cluster, report: PartitionReport[OfRestore], *, count: int =
 
 
 def test_partitions_that_share_a_writer_are_committed_together() -> None:
-    """
-    One transaction carries the beginnings of all, before any of their records, and one the records
-    and positions; each partition's report counts the marker that it has left there.
-    """
+    """One transaction carries all beginnings, before any record, and one the rest."""
     kafka = Cluster()
     backed_up(kafka)
 
@@ -180,9 +177,7 @@ def test_a_damaged_object_stops_its_own_partition() -> None:
 def test_partitions_that_another_restore_has_taken_over_are_left_to_it(
     monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    """
-    A restore that was fenced fails for all partitions of that writer, and fences nobody itself.
-    """
+    """A restore that was fenced fails for all partitions of that writer, and fences nobody."""
     monkeypatch.setattr(task, "SMALL_BYTES", small)
     kafka = Cluster(lost=frozenset({2}), loss=TakenOverError)
     backed_up(kafka, partitions=range(0, PARTITIONS, FENCES))
@@ -300,10 +295,7 @@ def test_a_partition_with_several_transactions_counts_each(
 def test_partitions_that_cannot_wait_for_others_are_committed_alone(
     options: Mapping[str, Any],
 ) -> None:
-    """
-    Without transactions, where a run is slowed down, and where bad records go to a topic, no
-    partition's position waits for another.
-    """
+    """Where transactions, limits or dead letters forbid it, no position waits for another."""
     kafka = Cluster()
     backed_up(kafka)
 
@@ -331,9 +323,7 @@ def test_each_writer_is_one_tasks() -> None:
 def test_a_partition_that_was_committed_whole_stays_whole_when_a_later_transaction_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Its report says what it has, though another restore has taken over the partitions after it.
-    """
+    """Its report says what it has, though another restore has taken over those after it."""
     monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 1)
     kafka = Cluster(lost=frozenset({4}), loss=TakenOverError)
     backed_up(kafka, range(5), range(5, 10), partitions=range(0, PARTITIONS, FENCES))

@@ -75,10 +75,7 @@ def kinds(count: int) -> Restoring:
 def test_a_plan_grows_with_the_number_of_its_parts_and_no_faster(
     made: Callable[[int], Restoring],
 ) -> None:
-    """
-    A plan of three times as many topics, partitions or chosen topics makes three times the calls:
-    nothing looks for each of them among all.
-    """
+    """Three times as many topics, partitions or chosen topics cost three times the calls."""
 
     def calls(count: int) -> int:
         found, profile = made(count), cProfile.Profile()

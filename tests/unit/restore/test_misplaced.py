@@ -127,10 +127,7 @@ def test_a_value_object_under_another_name_lacks_its_siblings_there() -> None:
 @pytest.mark.parametrize("view", [View.VALUE, View.KEY], ids=["values", "keys"])
 @pytest.mark.parametrize("on_error", ["fail", "log"])
 def test_values_without_metadata_are_known_by_the_ledger(view: View, on_error: str) -> None:
-    """
-    An object in another's place is known by the checksum in the ledger, even if names and sizes
-    agree.
-    """
+    """The ledger's checksum knows an object in another's place, even if all else agrees."""
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10, 20), range(20, 30), views=SIBLINGS)
     again.entries = {"orders": [again.backup.entry(key) for key in keys]}

@@ -184,10 +184,7 @@ class Counted(MemoryStore):
 def test_each_object_is_asked_once(
     again: Restoring, monkeypatch: pytest.MonkeyPatch, *, is_windowed: bool
 ) -> None:
-    """
-    What no ledger states costs a plan, and a verify, one request for each object, and one more
-    for a connector's newest object before values of kbackup: its rows are counted.
-    """
+    """What no ledger states costs a plan, and a verify, one request for each object."""
     keys = connector(again.backup, range(50), range(50, 100))
     keys += again.backup.put("orders", 0, range(100, 150), views=JSON)
     keys += again.backup.put("orders", 0, range(150, 200))

@@ -45,10 +45,7 @@ class Busy(FakeTarget):
 
 
 def test_a_partitions_own_group_must_not_be_in_use() -> None:
-    """
-    With a map each partition keeps its position in a group of its own: a consumer of any of them
-    would move it under the restore.
-    """
+    """A consumer of any partition's own group would move it under the restore."""
     restoring = Restoring(cluster=Busy())
     for at in range(2):
         restoring.backup.put("orders", at, batch(range(3)))
@@ -101,9 +98,7 @@ def test_records_without_a_key_go_by_their_offsets() -> None:
 
 
 def test_fewer_partitions_take_all_records_each_once(restoring: Restoring) -> None:
-    """
-    Partition 4 of a backup goes to partition 1 of three, behind or between those of 1, in order.
-    """
+    """Partition 4 of a backup goes to partition 1 of three, in order."""
     for partition in range(5):
         restoring.backup.put("orders", partition, range(10 * partition, 10 * partition + 10))
 
@@ -144,9 +139,7 @@ def test_a_restore_by_key_that_died_goes_on(
 
 
 def test_a_partition_whose_position_was_lost_is_not_restored_twice(restoring: Restoring) -> None:
-    """
-    Others of the same target have positions: its records are among theirs, and cannot be told.
-    """
+    """Its records are among those of others of the same target, and cannot be told."""
     for partition in range(3):
         restoring.backup.put("orders", partition, range(10))
     options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}
@@ -161,10 +154,7 @@ def test_a_partition_whose_position_was_lost_is_not_restored_twice(restoring: Re
 def test_a_partition_without_objects_has_a_position_for_those_that_come(
     restoring: Restoring,
 ) -> None:
-    """
-    Records that come later for a source partition without objects are restored, and do not pass for
-    records whose position was lost.
-    """
+    """Records that come later do not pass for records whose position was lost."""
     restoring.backup.put("orders", 2, range(10))
     options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}
     restoring.restore(**options)
@@ -201,9 +191,7 @@ def test_another_number_of_partitions_is_another_restore(restoring: Restoring) -
 
 
 def test_a_target_that_lost_one_of_its_partitions_is_refused(restoring: Restoring) -> None:
-    """
-    A target that lost one of its partitions is refused: the lost records share it with others.
-    """
+    """The lost records share the target with others."""
     restoring.backup.put("orders", 0, range(20))
     restoring.restore(partition_map="key", target_partitions=2)
     log = restoring.cluster.logs[TopicPartition(COPY, 0)]
@@ -214,10 +202,7 @@ def test_a_target_that_lost_one_of_its_partitions_is_refused(restoring: Restorin
 
 
 def test_the_refusal_of_fewer_partitions_names_the_way_out(restoring: Restoring) -> None:
-    """
-    The refusal of fewer partitions names --partition-map, which works, and the plan states the
-    resulting order.
-    """
+    """The refusal names --partition-map, which works, and the plan states the order."""
     restoring.backup.put("orders", 2, range(10), views=JSON)
     restoring.cluster.create_topic(COPY, 2, 1, {})
 

@@ -141,9 +141,7 @@ def test_the_limits_of_original_and_target_are_compared(
 
 
 def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> None:
-    """
-    Nothing restored is deleted, compacted or refused for its time, unless the operator says so.
-    """
+    """Nothing restored is deleted or refused for its time, unless the operator says so."""
     put(store, whole("orders", 0, 0), 0, 4)
 
     (topic,) = plan(store, FakeCluster()).topics
@@ -183,9 +181,7 @@ def test_archived_objects_are_found_before_anything_is_written() -> None:
 
 
 def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
-    """
-    Without run records, the highest partition number decides how many partitions a target gets.
-    """
+    """Without run records, the highest partition decides how many a target gets."""
     put(store, whole("orders", 4, 0), 0, 4)
 
     assert 5 == plan(store, FakeCluster()).topics[0].intent.partitions
@@ -278,10 +274,7 @@ def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> Non
 
 
 def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
-    """
-    A partition number beyond belief is refused, so that a planted name cannot create two billion
-    partitions.
-    """
+    """A planted name cannot create two billion partitions."""
     put(store, whole("orders", 0, 0), 0, 9)
     put(store, whole("orders", 2**31 - 1, 0), 0, 9)
 
@@ -353,20 +346,14 @@ def test_a_sink_watches_what_its_pattern_matches() -> None:
 def test_a_sink_of_an_earlier_version_watches_what_its_pattern_matches(
     record: dict[str, object], watched: bool
 ) -> None:
-    """
-    The run records of a sink from an earlier version tell which topics it watches, though it began
-    no ledger.
-    """
+    """Run records tell which topics a sink watches that began no ledger."""
     found = of_run_records([{"cluster_id": HERE, **record}])
 
     assert watched == found.watches("pay_copy", HERE)
 
 
 def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
-    """
-    A topic without objects is created with its partitions, as the ledger knows them, and the plan
-    says that no record of it was stored.
-    """
+    """A topic without objects is created with its partitions, as the ledger knows them."""
     put(store, whole("orders", 0, 0), 0, 4)
     known = {"audit": TopicEntry("topic", "audit", "elsewhere", "", 6)}
 
@@ -423,9 +410,7 @@ def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:
 
 
 def test_a_stray_object_refuses_no_other_partitions(store: Store) -> None:
-    """
-    A partition that only a mistaken name can have refuses a restore of all, and of itself alone.
-    """
+    """A partition that only a mistaken name can have refuses a restore of all, and of itself."""
     for partition in (0, 1, 7):
         put(store, whole("orders", partition, 0), 0, 9)
     sources = {"orders": TopicEntry("topic", "orders", "c", "id", 2)}

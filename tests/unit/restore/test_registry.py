@@ -57,9 +57,7 @@ def reading(registry: FakeRegistry, **more: str) -> ReadOptions:
 
 
 def test_values_are_under_the_targets_ids(registry: FakeRegistry, backup: Backup) -> None:
-    """
-    The schema is registered under the new topic's subject, and a consumer there reads the values.
-    """
+    """The schema is registered under the new topic's subject, and consumers read values."""
     registry.add("taken-value", '"int"')
     restoring = Restoring(backup)
 
@@ -75,10 +73,7 @@ def test_values_are_under_the_targets_ids(registry: FakeRegistry, backup: Backup
 def test_nothing_is_registered_where_that_is_left_to_others(
     registry: FakeRegistry, backup: Backup
 ) -> None:
-    """
-    With auto.register.schemas=false values are written under a schema that is there, and a subject
-    without it is an error that names it.
-    """
+    """With auto.register.schemas=false a subject without the schema is an error."""
     restoring = Restoring(backup)
     options = reading(registry, **{"auto.register.schemas": "false"})
     with pytest.raises(RegistryError, match="copy_of_orders-value does not have the schema"):
@@ -95,9 +90,7 @@ def test_nothing_is_registered_where_that_is_left_to_others(
 
 
 def test_a_registry_that_is_away_fails_the_restore(registry: FakeRegistry, backup: Backup) -> None:
-    """
-    If the registry is away the restore fails, and writes nothing that consumers could not read.
-    """
+    """Nothing is written that consumers could not read."""
     registry.script = [503]
     restoring = Restoring(backup)
     with pytest.raises(RegistryError, match="refused when asked to register"):

@@ -10,9 +10,7 @@ from kbackup.runs.report import Summary
 
 
 def test_what_is_set_aside_stands_until_it_goes_on() -> None:
-    """
-    What a place fails with replaces what it failed with before, and nothing of any other place.
-    """
+    """What a place fails with replaces what it failed with before, and nothing else."""
     summary = Summary("r1", "restore")
     remarks = Remarks(summary, RLock(), lambda _: None)
     two = [RefusedError("no").issue(), RefusedError("nor this").issue()]

@@ -97,9 +97,7 @@ def test_records_of_a_partition_go_to_the_topics_that_they_name(properties: dict
 
 
 def test_a_value_that_names_its_topic_is_written_as_it_is() -> None:
-    """
-    Not as the converter that reads it would write it: no blank, digit or repeated field is lost.
-    """
+    """Its converter does not write it again: no blank, digit or repeated field is lost."""
     values = [b' {"kind":"a",  "n":1.10e2, "x":"\\u00e9"}\n', b'{"kind":"b","kind":"a","f":0.10}']
     found = Restoring(properties=BY_VALUE)
     found.backup.put(
@@ -243,9 +241,7 @@ def test_a_filter_that_empties_objects_does_not_hold_up_the_rest() -> None:
 def test_a_topic_that_a_record_names_passes_the_checks_before_anything_is_written(
     name: str, error: type[Exception]
 ) -> None:
-    """
-    One record that names a topic which must not be written to keeps the whole restore from it.
-    """
+    """One record that names a forbidden topic keeps the whole restore from it."""
     found = restoring(BY_HEADER, cut((0, "a"), (1, name)))
     for there in ("taken", "orders"):
         found.cluster.create_topic(there, 1, 1, {})
@@ -273,9 +269,7 @@ def test_a_record_that_names_no_possible_topic_is_left_out_where_that_is_asked_f
 
 
 def test_two_topics_are_not_mixed_in_one() -> None:
-    """
-    Records of two topics that name the same one are refused: they could not be told apart again.
-    """
+    """Records of two topics that name the same one could not be told apart again."""
     found = restoring(BY_HEADER, cut((0, "a")))
     found.backup.put("payments", 0, cut((0, "a")))
 
@@ -284,9 +278,7 @@ def test_two_topics_are_not_mixed_in_one() -> None:
 
 
 def test_a_topic_for_each_record_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A field that differs from record to record is refused before a cluster is filled with topics.
-    """
+    """A field that differs from record to record does not fill a cluster with topics."""
     monkeypatch.setattr(routing, "TOPICS_MOST", 2)
     found = restoring(BY_HEADER, cut((0, "a"), (1, "b")), cut((2, "c")))
 

@@ -125,10 +125,7 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
 
 
 def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
-    """
-    A task that cannot begin, such as one on a worker with another version of kbackup, is an error
-    of the run.
-    """
+    """Such as one on a worker with another version of kbackup."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
     run = a_run([])
@@ -174,9 +171,7 @@ class Guarded(MemoryStore):
 def test_a_restore_that_may_lock_has_to_read_the_ledger(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """
-    Who may write beside the ledger and not read it is told so: nothing missing would be noticed.
-    """
+    """Who may write beside the ledger, and not read it, would notice nothing missing."""
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))
     guarded = Guarded(restoring.backup.settings)

@@ -124,10 +124,7 @@ def test_two_sources_on_one_target_are_refused() -> None:
 
 
 def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
-    """
-    Two new topics whose names differ only by dot and underscore are refused: Kafka's metrics cannot
-    tell them apart.
-    """
+    """Kafka's metrics cannot tell two such topics apart."""
     found = list(collisions([replace(COPY, target="a.b"), replace(COPY, target="a_b")]))
 
     assert ["illegal_topic_name"] == [error.code for error in found]
@@ -139,10 +136,7 @@ def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
 def test_a_name_that_kafka_would_take_for_an_existing_topics_is_refused(
     there: list[str], expected: list[str]
 ) -> None:
-    """
-    A topic to create is refused where one is there whose name differs only by dot and underscore; a
-    topic that is there itself is not.
-    """
+    """A new topic's name differs by more than dot and underscore from those that are there."""
     found = list(collisions([replace(COPY, target="a_b")], there))
 
     assert expected == [error.code for error in found]

@@ -61,9 +61,7 @@ def test_a_bad_line_is_left_out_alone(rows: set[int], line: bytes, policy: str) 
 
 
 def test_a_bad_line_ends_a_restore_by_default() -> None:
-    """
-    Without another policy, the first bad line fails the object, which is not restored in part.
-    """
+    """Without another policy the object is not restored in part."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     damage(again, key, {7: b"{", 9: b"{"})
@@ -200,9 +198,7 @@ def test_a_number_that_is_not_known_is_said_not_to_be() -> None:
 
 
 def test_the_ledger_knows_how_many_records_an_object_had() -> None:
-    """
-    An object that was replaced by a shorter one, without metadata, lacks what the ledger counts.
-    """
+    """An object that a shorter one has replaced lacks what the ledger counts."""
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
     again.entries = {"orders": [again.backup.entry(key)]}

@@ -129,9 +129,7 @@ def test_a_position_of_the_first_version_is_understood(
 
 
 def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring) -> None:
-    """
-    A position of the first version whose key is of another topic is not taken for this restore's.
-    """
+    """One whose key is of another topic is not taken for this restore's."""
     again.backup.put("orders", 0, range(10))
     _version_1(again, 4, key=KEY.replace("orders", "other"), rows=4)
 

@@ -38,10 +38,7 @@ def test_a_restore_that_follows_registers_what_comes(
 def test_a_topic_whose_schemas_are_refused_does_not_stop_the_others(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A topic whose schemas the registry refuses is set aside, and restored once its subject takes
-    them.
-    """
+    """It is set aside, and restored once its subject takes its schemas."""
     registry.add("copy_of_orders-value", '"long"')
     registry.refuses = {"copy_of_orders-value"}
     standby = Standby()
@@ -67,9 +64,7 @@ def test_a_topic_whose_schemas_are_refused_does_not_stop_the_others(
 
 
 def test_a_registry_that_is_away_holds_up_only_new_schemas(store: StoreSettings) -> None:
-    """
-    A restore that follows needs it again when a record names a schema that is not registered yet.
-    """
+    """It is needed again when a record names a schema that is not registered yet."""
     standby, target = Standby(), FakeRegistry()
     with FakeRegistry() as source, ExitStack() as until:
         until.enter_context(target)

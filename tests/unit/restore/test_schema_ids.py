@@ -19,9 +19,7 @@ from tests.support.schema_copies import NAME, PERSON, Copy, back_up
 def test_numbers_are_not_taken_for_ids_of_schemas(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A number of 8 bytes begins like a record under a schema of another topic: it is not rewritten.
-    """
+    """A number of 8 bytes begins like a record under a schema of another topic."""
     registry.add("taken", '"long"')
     with FakeRegistry() as source:
         source.add("users-value", '"int"')
@@ -49,10 +47,7 @@ def test_numbers_are_not_taken_for_ids_of_schemas(
 def test_a_restore_is_not_continued_with_other_ids(
     store: StoreSettings, first: str, then: str, is_refused: bool
 ) -> None:
-    """
-    Half of a topic under the ids of one registry, and half under those of another, would be
-    unreadable: exit code 4, and nothing more is written.
-    """
+    """Half of a topic under other ids would be unreadable: exit code 4, nothing is written."""
     with FakeRegistry() as source, FakeRegistry() as empty, FakeRegistry() as taken:
         source.add("other", '"bytes"')
         value = head_of(source.add("orders-value", '"int"')) + b"\2"

@@ -14,9 +14,7 @@ from tests.support.schema_copies import Copy, back_up
 def test_a_restore_goes_on_where_a_killed_one_has_left_the_mode(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Ids are kept as by one run, and the subject is named, because producers are locked out of it.
-    """
+    """Ids are kept as by one run, and the subject that is still locked is named."""
     registry.has_modes = True
     with FakeRegistry() as source:
         for other in range(4):
@@ -44,10 +42,7 @@ def test_a_restore_goes_on_where_a_killed_one_has_left_the_mode(
 def test_a_mode_that_cannot_be_reset_is_an_error(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Exit code 5 before the first record, and the message says which subject producers are locked
-    out of.
-    """
+    """Exit code 5, and the message says which subject producers are locked out of."""
     registry.has_modes = True
     registry.denies = {"DELETE /mode/copy_of_orders-value"}
     with FakeRegistry() as source:

@@ -73,10 +73,7 @@ def test_ids_are_rewritten_where_the_registry_gives_others(
 def test_what_a_schema_refers_to_is_registered_first(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    The schemas that a schema refers to are registered before it, with the versions that they have
-    there.
-    """
+    """With the versions that it has there."""
     registry.add("names", '"bytes"')
     with FakeRegistry() as source:
         source.add("names", NAME)
@@ -144,10 +141,7 @@ def test_a_repeated_restore_registers_nothing_twice(
 def test_a_record_of_a_schema_that_the_backup_lacks_is_counted(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    A record whose schema the backup lacks keeps its id, is announced by the plan, and makes the
-    restore exit with 3.
-    """
+    """It keeps its id, the plan announces it, and the restore exits with 3."""
     with FakeRegistry() as source:
         good = head_of(source.add("orders-value", '"int"')) + b"\2"
         back_up(source, store, good, head_of(9) + b"\2", head_of(9) + b"\4")
@@ -211,9 +205,7 @@ def test_a_backup_without_schemas_is_restored_as_it_is(
 def test_subjects_are_renamed_with_their_topic(
     versions: dict[str, int], expected: dict[str, int]
 ) -> None:
-    """
-    So that producers to the copy find their schemas, and other topics' subjects are left alone.
-    """
+    """Producers to the copy find their schemas; other topics' subjects are left alone."""
     use = SchemaUse("orders", "value", 1)
 
     assert expected == subjects(KeptSchema(use, RegisteredSchema(AVRO, '"int"'), versions), "copy")

@@ -193,9 +193,7 @@ def test_what_was_restored_in_the_place_of_the_original_is_settled() -> None:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_run_that_has_something_to_settle_is_not_said_to_have_nothing_new(dry_run: bool) -> None:
-    """
-    The last line of a settle says that nothing is new only if every setting was as it should be.
-    """
+    """Nothing is new only if every setting was as it should be."""
     settling = Settling()
 
     settling.run(yes=True, dry_run=dry_run)

@@ -79,9 +79,7 @@ def look(target: Any, *topics: PlannedTopic, exactly_once: bool = True) -> Resto
     ],
 )
 def test_a_missing_right_is_refused_by_the_plan(denied: dict[str, str], named: str) -> None:
-    """
-    A plan exits as its run would: what this principal may not do is found before the first record.
-    """
+    """What this principal may not do is found before the first record."""
     (error,) = look(FakeTarget(**denied), planned("new"), planned("old", "append")).refusals
 
     assert (5, True) == (error.exit_code, named in error.what)

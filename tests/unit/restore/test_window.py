@@ -94,9 +94,7 @@ def test_a_killed_restore_of_a_window_goes_on(some: Restoring) -> None:
 
 
 def test_another_window_is_another_restore(some: Restoring) -> None:
-    """
-    What a window left out is never taken for restored: the target is refused, not called done.
-    """
+    """What a window left out is never taken for restored: the target is refused."""
     some.restore(to_time=TIME + 10)
 
     with pytest.raises(TargetNotEmptyError):
