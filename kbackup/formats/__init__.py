@@ -241,7 +241,13 @@ class HasIndex(Protocol):
 
 
 class OnlyRead:
-    """The writing half of a format that writes nothing."""
+    """The writing half of a format that writes nothing.
+
+    Attributes:
+        name: What the format is registered as.
+    """
+
+    name: ClassVar[str]
 
     def refuses(
         self,
@@ -265,7 +271,7 @@ class OnlyRead:
             ConfigurationError: Always.
         """
         raise ConfigurationError(
-            f"{type(self).__name__} is only read", do="leave out format.class for full records"
+            f"the {self.name} format is only read", do="leave out format.class for full records"
         )
 
 

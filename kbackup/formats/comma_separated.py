@@ -141,6 +141,7 @@ _TOO_LONG: Final = f"a row is longer than {_BLOCK_BYTES} bytes, or a quote is no
 class CsvFormat(OnlyRead):
     """CSV; each batch that is read has the column ``value``, ``pa.json_()``."""
 
+    name: ClassVar = "csv"
     traits: ClassVar = Traits(
         class_names=("CsvFormat",),
         views=frozenset({View.VALUE}),
@@ -170,7 +171,7 @@ class CsvFormat(OnlyRead):
                 damaged.
         """
         if view is not View.VALUE:
-            raise refuse_view("csv", view)
+            raise refuse_view(self.name, view)
         return _read(file, codecs.of_extension(extension), options)
 
 

@@ -194,6 +194,7 @@ _ELSEWHERE: Final = (
 class KafkaBackupFormat(OnlyRead):
     """Segments; each batch that is read has ``records.SCHEMA``."""
 
+    name: ClassVar = "kafka_backup"
     traits: ClassVar = Traits(
         views=frozenset({View.RECORD}), takes=ANY_KIND, has_checksum=True, reads_only=True
     )
@@ -231,7 +232,7 @@ class KafkaBackupFormat(OnlyRead):
                 one compressed with LZ4 that memory cannot hold.
         """
         if view is not View.RECORD:
-            raise refuse_view("kafka_backup", view)
+            raise refuse_view(self.name, view)
         return _read(file, options.max_record_bytes)
 
 
