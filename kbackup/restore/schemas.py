@@ -11,7 +11,7 @@ refers to is registered first.
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kbackup.catalog import schemas
 from kbackup.catalog.schemas import KeptSchema, SchemaIndex, SchemaUse
@@ -25,7 +25,7 @@ from kbackup.connect.registry import (
     connect,
 )
 from kbackup.errors import RefusedError, RegistryError
-from kbackup.events import Event, Tell
+from kbackup.events import Tell
 from kbackup.naming import Layout
 from kbackup.restore.plan import RestorePlan
 from kbackup.runs import wiring
@@ -227,12 +227,10 @@ _READERS: Final = 8
 class _SchemasPlanned:
     """What is to be registered."""
 
+    HEAD: ClassVar = {"type": "plan_schemas"}
+
     registry: str
     schemas: Sequence[Mapping[str, Any]]
-
-    def to_dict(self) -> Event:
-        """Return the event as plain data."""
-        return {"type": "plan_schemas", "registry": self.registry, "schemas": list(self.schemas)}
 
 
 class TargetSchemas:

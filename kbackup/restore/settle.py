@@ -5,14 +5,14 @@ compaction of the original would eat old records as they arrive.  `changes` is t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from kbackup.clock import Clock, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
-from kbackup.events import Event, Warned
+from kbackup.events import Warned
 from kbackup.kafka import Cluster
 from kbackup.naming.renaming import rename, select
 from kbackup.records import TopicIdentity
@@ -131,15 +131,13 @@ class SettingChanged:
         after: What it gets; None for the cluster's default.
     """
 
+    HEAD: ClassVar = {"type": "topic_setting"}
+
     topic: str
     source: str
     name: str
     before: str | None
     after: str | None
-
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {"type": "topic_setting", **asdict(self)}
 
 
 def settle(

@@ -132,7 +132,7 @@ class RunTasks(Protocol):
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
-        **manner: Unpack[TaskOptions],
+        **options: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
         """Return all reports.
 
@@ -212,19 +212,19 @@ class OnSpark:
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
-        **manner: Unpack[TaskOptions],
+        **options: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
         """Run *task* over *units*: `RunTasks`."""
         given = self._engine_settings()
         starting, self._starting = self._starting or Starting(lambda: given), None
-        reports = engine.run(task, units, given, hear, stop, starting=starting, **manner)
-        if manner.get("keeps") and reports:
+        reports = engine.run(task, units, given, hear, stop, starting=starting, **options)
+        if options.get("keeps") and reports:
             self._starting = starting
         return reports
 
 
 class RunCommand(Protocol):
-    """What one kind of run does within the frame."""
+    """What one kind of run does within its context."""
 
     @property
     def locks(self) -> Sequence[str]:
@@ -293,7 +293,7 @@ class RunContext:
     def of(
         cls, command: str, settings: Settings, tell: Tell, stop: Stop, world: Environment
     ) -> Self:
-        """Return the frame of a new run of *command*, ``sink`` or ``restore``."""
+        """Return the context of a new run of *command*, ``sink`` or ``restore``."""
         run = history.new_run_id(world.clock.now())
         summary = Summary(run, command)
         backup = wiring.address(settings)
@@ -301,44 +301,44 @@ class RunContext:
         return cls(settings, tell, stop, world, run, summary, layout, Timings(), backup)
 
     def __call__(
-        self, errand: RunCommand, beside: AbstractContextManager[object] | None = None
+        self, command: RunCommand, beside: AbstractContextManager[object] | None = None
     ) -> Event:
         """Run to the end; what fails is in the summary that is returned.
 
         Args:
-            errand: What to do.
+            command: What to do.
             beside: Held from before the lock is taken until after it is released.
 
         Raises:
             KbackupError: If the run was asked for wrongly, or another one has its lock.
         """
         try:
-            self._through(errand, beside or nullcontext())
+            self._through(command, beside or nullcontext())
         except KbackupError as error:
             if error.exit_code in _USAGE:
                 raise
             self.summary.fail(error)
-        return errand.finish()
+        return command.finish()
 
-    def _through(self, errand: RunCommand, beside: AbstractContextManager[object]) -> None:
+    def _through(self, command: RunCommand, beside: AbstractContextManager[object]) -> None:
         cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
-        self._identify(errand, cluster, store)
+        self._identify(command, cluster, store)
         if self.settings.dry_run:
-            errand.preview(cluster, store)
+            command.preview(cluster, store)
             return
         lock = RunLock.for_settings(
-            self.settings, self.backup, store, self.layout, self.summary.command, errand.locks,
+            self.settings, self.backup, store, self.layout, self.summary.command, command.locks,
             self.run, self.stop.event.wait,
         )  # fmt: skip
         with beside, lock as held:
             try:
-                has_begun = errand.work(cluster, store, held)
+                has_begun = command.work(cluster, store, held)
             finally:
                 self.world.run_tasks.end()
             if held is not None and held.is_lost:
                 self.summary.fail(lost_lock())
             if has_begun:
-                errand.record(store)
+                command.record(store)
 
     def hear(self, event: Event) -> None:
         """Show what a task tells the screen."""
@@ -346,14 +346,14 @@ class RunContext:
         if told is not None:
             self.tell(told)
 
-    def _identify(self, errand: RunCommand, cluster: Cluster, store: Store) -> None:
+    def _identify(self, command: RunCommand, cluster: Cluster, store: Store) -> None:
         """Find out which backup it is; a sink gives it an id."""
         address, now = self.backup.address, self.world.clock.now()
         if self.summary.command == "sink" and not self.settings.dry_run:
             self.backup = identity.ensure(store, self.layout, address, now)
         else:
             self.backup = identity.read(store, self.layout, address)
-        self.group = errand.group(cluster, self.backup)
+        self.group = command.group(cluster, self.backup)
 
     def finish(self) -> Event:
         """Return the summary line as it is now."""
@@ -369,7 +369,7 @@ class RunContext:
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event | None = None,
-        **manner: Unpack[TaskOptions],
+        **options: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
         """Run *task* over *units* and return all reports; the summary says what it took.
 
@@ -378,13 +378,13 @@ class RunContext:
             units: Plain data, the largest first.
             hear: Takes what tasks report while they run.
             stop: Ends them in place of the run's own stop.
-            manner: How they are run.
+            options: How they are run.
 
         Raises:
             SparkError: If a task cannot run to its end.
         """
-        manner["timings"] = self.timings
-        found = self.world.run_tasks(task, units, hear, stop or self.stop.event, **manner)
+        options["timings"] = self.timings
+        found = self.world.run_tasks(task, units, hear, stop or self.stop.event, **options)
         self.summary.facts["timings"] = self.timings.to_dict()
         return found
 
