@@ -143,10 +143,11 @@ def test_a_lock_that_was_taken_over_is_lost(
         with lock("r2") as second:
             first.beat()
             first.__exit__(None, None, None)
+            left = holder(store)
             second.beat()
             seen = holder(store)
 
-    assert ("r2", True, False) == (seen, first.is_lost, second.is_lost)
+    assert ("r2", "r2", True, False) == (left, seen, first.is_lost, second.is_lost)
 
 
 def test_a_lock_object_that_vanished_is_made_again(
