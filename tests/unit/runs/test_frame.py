@@ -16,7 +16,7 @@ from kbackup.errors import ConfigurationError, KafkaError, StoreError
 from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.runs.context import Environment, RunContext, Stop
-from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores import Store, StoreSettings, open_store, put_json
 
 TERM = 15
 
@@ -134,6 +134,23 @@ def test_the_lock_and_spark_are_released_when_a_run_ends(
 
     assert (1, [], 1) == (errand.locked, running.locks, running.ended)
     assert (["work"] if error else ["work", "record"]) == errand.happens
+
+
+class Overtaken(Errand):
+    """A run whose lock another one takes over while it works."""
+
+    def work(self, _cluster: Cluster, store: Store, lock: Any) -> bool:
+        """Find with the next heartbeat that the lock is another's."""
+        put_json(store, held(store)[0], {"run": "another"})
+        lock.beat()
+        return True
+
+
+def test_a_run_that_lost_its_lock_does_not_exit_0(running: Running) -> None:
+    """Two may have worked at once, which nobody would look for after a good run."""
+    errand = Overtaken(running.errand().frame)
+
+    assert 1 == errand.frame(errand)["exit_code"]
 
 
 @pytest.mark.parametrize(
