@@ -6,17 +6,16 @@ A plugin is a class, registered under the group of its seam::
     netstring = "kbackup_netstring:NetstringFormat"
 
 Built-in formats, converters, partitioners, timestamp extractors and stores register in
-``pyproject.toml`` exactly as a third party's do in its own.  A plugin with options registers them
-too, under the name of its seam and its own::
+``pyproject.toml`` exactly as a third party's do in its own.  What it is, it declares
+in one value, its ``traits``.
 
-    [project.entry-points."kbackup.options"]
-    "formats.netstring" = "kbackup_netstring:OPTIONS"
-
-``OPTIONS`` is a tuple of `kbackup.options.Option`, each the one declaration from which the
-property, the variable, the command-line option, the documentation and the check follow.
+The ``options`` in them are a tuple of `kbackup.options.Option`, each the one declaration from which
+the property, the variable, the command-line option, the documentation and the check follow.
 
 - They stand in the plugin's own module, above its class.  Every command imports that module, so it
   imports nothing of `kbackup.config`, and a client that is slow to import only where it is used.
+- A plugin whose module is slow to import, and every store, which has no traits, registers them in
+  an entry point instead: ``"stores.sqlite"`` of the group ``kbackup.options``.
 - A plugin is given the values of the options in the way of its seam, by the name of the property,
   checked and of their types, and reads each with `Option.of`.
 - Options count for the plugins that a configuration chooses; for others they are accepted, with a
@@ -26,7 +25,7 @@ property, the variable, the command-line option, the documentation and the check
 - Several plugins may declare the same option, as formats do that are compressed alike: both
   tuples hold the same `Option`.  Two different options of one name are an error of the plugins,
   reported to whoever chooses one of them.
-- ``OPTIONS`` may also hold `kbackup.options.Unsupported`: properties of the connectors' plugin
+- They may also hold `kbackup.options.Unsupported`: properties of the connectors' plugin
   that this one cannot carry out, which are refused by name.
 """
 
@@ -152,13 +151,24 @@ def options(seam: str, name: str) -> tuple[Option[Any], ...]:
 def _declarations(seam: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
     point = _points("options").get(f"{seam}.{name}")
     if point is None:
-        return ()
+        return _in_traits(seam, name)
     try:
         return tuple(point.load())
     except Exception as error:
         raise _not_importable(
             f"options of the {seam.removesuffix('s')} {name!r}", point, error
         ) from error
+
+
+def _in_traits(seam: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
+    """Return the options in the traits of a plugin; none if it cannot be imported, or has none."""
+    if seam == "stores" or name not in _points(seam):
+        return ()
+    try:
+        found: tuple[Option[Any] | Unsupported, ...] = load(seam, name).traits.options
+    except ConfigurationError:
+        return ()  # whoever chooses it learns why
+    return found
 
 
 def built_in(seam: str) -> str:

@@ -4,16 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from kbackup_hex_options import UPPER
 
 from kbackup.converters import Traits
+from kbackup.options import boolean
 from kbackup.records import Column, Kind, all_bad, row_by_row
+
+UPPER = boolean("upper", "Write hexadecimal digits in upper case: 00FF.", False)
 
 
 class HexConverter:
     """``string``, two hexadecimal digits per byte."""
 
-    traits: ClassVar = Traits(gives=frozenset({Kind.TEXT}), class_names=("HexConverter",))
+    traits: ClassVar = Traits(
+        gives=frozenset({Kind.TEXT}), class_names=("HexConverter",), options=(UPPER,)
+    )
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Read the option ``upper``: true means ``00FF``."""

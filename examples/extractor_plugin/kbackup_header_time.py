@@ -5,15 +5,17 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kbackup_header_time_options import HEADER
 
+from kbackup.options import text
 from kbackup.partitioners.extractors import Traits
+
+HEADER = text("timestamp.header", "Header that holds the time of a record.", "event-time")
 
 
 class HeaderTimeExtractor:
     """The last value if the header is repeated; no time if it is missing or not a number."""
 
-    traits: ClassVar = Traits(("HeaderTimeExtractor",))
+    traits: ClassVar = Traits(("HeaderTimeExtractor",), options=(HEADER,))
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Read the option ``timestamp.header``."""

@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from kbackup_bucket_options import COUNT
 
+from kbackup.options import integer
 from kbackup.partitioners import Traits
 from kbackup.records import TopicPartition
+
+COUNT = integer("bucket.count", "Number of buckets.", 16, ge=1, le=100)
 
 
 class BucketPartitioner:
     """The key determines the directory; null keys go to ``bucket=none``."""
 
-    traits: ClassVar = Traits(("BucketPartitioner",), goes_by_time=False)
+    traits: ClassVar = Traits(("BucketPartitioner",), options=(COUNT,), goes_by_time=False)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Read the option ``bucket.count``."""

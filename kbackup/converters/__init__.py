@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 import pyarrow as pa
 
 from kbackup import plugins
+from kbackup.options import Option, Unsupported
 from kbackup.records import Column, Kind, Schema
 
 TOPIC: Final = "topic"
@@ -29,6 +30,7 @@ class Traits:
             refused at the start of a run.
         class_names: Simple names of the Java classes that stand for this converter.
         java_package: The package of these classes, which dead letters name; empty for none.
+        options: Its options, as `kbackup.plugins` has them.
         defaults: Values of its options if the converter is assumed, or named by its registered
             name; with a Java class, the declared defaults apply, which are Connect's.
         registers: It registers the schemas of the values that it encodes.
@@ -37,6 +39,7 @@ class Traits:
     gives: frozenset[Kind]
     class_names: tuple[str, ...] = ()
     java_package: str = ""
+    options: tuple[Option[Any] | Unsupported, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     registers: bool = False
 

@@ -60,6 +60,7 @@ class AvroConverter:
 
     traits: ClassVar = Traits(
         class_names=("AvroConverter",),
+        options=OPTIONS,
         java_package="io.confluent.connect.avro",
         gives=frozenset({Kind.TYPED}),
         registers=True,

@@ -88,6 +88,7 @@ class JsonSchemaConverter:
 
     traits: ClassVar = Traits(
         class_names=("JsonSchemaConverter",),
+        options=OPTIONS,
         java_package="io.confluent.connect.json",
         gives=frozenset({Kind.TYPED}),
         registers=True,

@@ -59,6 +59,7 @@ class JsonConverter:
 
     traits: ClassVar = Traits(
         class_names=("JsonConverter",),
+        options=OPTIONS,
         java_package="org.apache.kafka.connect.json",
         defaults={SCHEMAS_ENABLE.name: False},
         gives=frozenset({Kind.JSON, Kind.TYPED}),

@@ -91,6 +91,7 @@ class StringConverter:
 
     traits: ClassVar = Traits(
         class_names=("StringConverter",),
+        options=OPTIONS,
         java_package="org.apache.kafka.connect.storage",
         gives=frozenset({Kind.TEXT}),
     )

@@ -86,6 +86,7 @@ class ProtobufConverter:
 
     traits: ClassVar = Traits(
         class_names=("ProtobufConverter",),
+        options=OPTIONS,
         java_package="io.confluent.connect.protobuf",
         gives=frozenset({Kind.TYPED}),
         registers=True,

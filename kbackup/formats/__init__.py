@@ -20,6 +20,7 @@ from kbackup.connect.tables import Files
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import codecs
 from kbackup.naming import View
+from kbackup.options import Option, Unsupported
 from kbackup.records import Bad, Facts, Kind, Schema, schema_of
 
 
@@ -62,6 +63,7 @@ class Traits:
         takes: The kinds of columns it accepts for values and keys: with a converter that gives none
             of them, a run is refused at its start.
         class_names: Simple names of the Java classes that stand for this format.
+        options: Its options, as `kbackup.plugins` has them.
         assumed: The default converter of each view; no entry if the bytes stay as they are.
         assumed_to_write: Those that are others for writing than for reading.
         splits_at: The property that sets the separator, if a value that contains the separator
@@ -83,6 +85,7 @@ class Traits:
     views: frozenset[View]
     takes: frozenset[Kind]
     class_names: tuple[str, ...] = ()
+    options: tuple[Option[Any] | Unsupported, ...] = ()
     assumed: Mapping[View, str] = field(default_factory=dict)
     assumed_to_write: Mapping[View, str] = field(default_factory=dict)
     splits_at: str = ""

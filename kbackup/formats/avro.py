@@ -184,6 +184,7 @@ class AvroFormat:
 
     traits: ClassVar = Traits(
         class_names=("AvroFormat",),
+        options=OPTIONS,
         views=frozenset(COLUMNS),
         takes=ANY_KIND,
         assumed={View.VALUE: "json", View.KEY: "string"},

@@ -155,6 +155,7 @@ class BlockGzipFormat:
 
     traits: ClassVar = Traits(
         class_names=("BlockGZIPFileWriter",),
+        options=OPTIONS,
         connectors=("com.deviantart.kafka_connect_s3.S3SinkConnector",),
         settings={
             "file_delim": "-",

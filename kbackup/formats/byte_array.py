@@ -71,6 +71,7 @@ class ByteArrayFormat:
 
     traits: ClassVar = Traits(
         class_names=("ByteArrayFormat",),
+        options=OPTIONS,
         views=_VIEWS,
         takes=frozenset({Kind.BYTES}),
         assumed={View.VALUE: "bytes", View.KEY: "bytes"},

@@ -144,6 +144,7 @@ class CsvFormat(OnlyRead):
     name: ClassVar = "csv"
     traits: ClassVar = Traits(
         class_names=("CsvFormat",),
+        options=OPTIONS,
         views=frozenset({View.VALUE}),
         takes=frozenset({Kind.JSON}),
         assumed={View.VALUE: "json"},

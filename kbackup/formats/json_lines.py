@@ -157,6 +157,7 @@ class JsonFormat:
 
     traits: ClassVar = Traits(
         class_names=("JsonFormat",),
+        options=OPTIONS,
         views=frozenset(COLUMNS),
         takes=ANY_KIND - {Kind.BYTES},
         assumed={View.VALUE: "json", View.KEY: "string"},

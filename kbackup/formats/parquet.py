@@ -133,6 +133,7 @@ class ParquetFormat:
 
     traits: ClassVar = Traits(
         class_names=("ParquetFormat",),
+        options=OPTIONS,
         views=frozenset({View.RECORD, *COLUMNS}),
         takes=ANY_KIND,
         assumed={View.VALUE: "json", View.KEY: "string"},

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kbackup import plugins
 from kbackup.connect.tables import Level, TableColumn
 from kbackup.errors import ConfigurationError
+from kbackup.options import Option, Unsupported
 from kbackup.records import TopicPartition
 
 EVERY_RECORD_HAS_ONE: Final = ("every record has one", "")
@@ -21,12 +22,14 @@ class Traits:
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this partitioner.
+        options: Its options, as `kbackup.plugins` has them.
         goes_by_time: Directories follow from the time of the records, so that files rotate by it
             in the connectors' layout too.
         no_directory: Why a row has none, and what to do about it; for rows that are null.
     """
 
     class_names: tuple[str, ...] = ()
+    options: tuple[Option[Any] | Unsupported, ...] = ()
     goes_by_time: bool = True
     no_directory: tuple[str, str] = ("its partitioner gives it none", "")
 

@@ -11,7 +11,7 @@ from kbackup import plugins
 from kbackup.connect import fields
 from kbackup.connect import schema as connect
 from kbackup.java import joda
-from kbackup.options import check_path, text
+from kbackup.options import Option, Unsupported, check_path, text
 from kbackup.records import NO_TIMESTAMP, schema_of
 
 
@@ -21,9 +21,11 @@ class Traits:
 
     Attributes:
         class_names: Words, and simple names of the Java classes, that stand for this extractor.
+        options: Its options, as `kbackup.plugins` has them.
     """
 
     class_names: tuple[str, ...] = ()
+    options: tuple[Option[Any] | Unsupported, ...] = ()
 
 
 class TimestampExtractor(Protocol):
@@ -123,7 +125,10 @@ class RecordFieldExtractor:
     value has no field, and goes by its own timestamp, as theirs do.
     """
 
-    traits: ClassVar = Traits(("RecordField", "RecordFieldTimestampExtractor"))
+    traits: ClassVar = Traits(
+        ("RecordField", "RecordFieldTimestampExtractor"),
+        options=OPTIONS,
+    )
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the path."""

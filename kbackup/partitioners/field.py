@@ -47,7 +47,9 @@ class FieldPartitioner:
     a level more, and null cannot be told from the text ``null``.
     """
 
-    traits: ClassVar = Traits(("FieldPartitioner",), goes_by_time=False, no_directory=_NO_DIRECTORY)
+    traits: ClassVar = Traits(
+        ("FieldPartitioner",), options=OPTIONS, goes_by_time=False, no_directory=_NO_DIRECTORY
+    )
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the names of the fields, and what stands between directories.

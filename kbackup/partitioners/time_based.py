@@ -232,7 +232,9 @@ NO_DIRECTORY: Final = (
 class TimeBasedPartitioner:
     """A directory for each span of ``partition.duration.ms``, named by ``path.format``."""
 
-    traits: ClassVar = Traits(("TimeBasedPartitioner",), no_directory=NO_DIRECTORY)
+    traits: ClassVar = Traits(
+        ("TimeBasedPartitioner",), options=ALL_OPTIONS, no_directory=NO_DIRECTORY
+    )
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take pattern, span, zone and language.
@@ -301,7 +303,7 @@ _DAY_MS: Final = 86_400_000
 class DailyPartitioner(TimeBasedPartitioner):
     """A directory for each day, of 24 hours of local time."""
 
-    traits: ClassVar = Traits(("DailyPartitioner",), no_directory=NO_DIRECTORY)
+    traits: ClassVar = Traits(("DailyPartitioner",), options=OPTIONS, no_directory=NO_DIRECTORY)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""
@@ -316,7 +318,7 @@ _HOUR_MS: Final = 3_600_000
 class HourlyPartitioner(TimeBasedPartitioner):
     """A directory for each hour."""
 
-    traits: ClassVar = Traits(("HourlyPartitioner",), no_directory=NO_DIRECTORY)
+    traits: ClassVar = Traits(("HourlyPartitioner",), options=OPTIONS, no_directory=NO_DIRECTORY)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""
