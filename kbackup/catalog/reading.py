@@ -20,7 +20,7 @@ from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, IncompleteBackupError, ObjectNotFoundError, counted
 from kbackup.files import Spool
 from kbackup.formats import SaysExtent
-from kbackup.formats.block_gzip import BlockIndex, IndexedBlock
+from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import NO_TIMESTAMP, SCHEMA, UNKNOWN, Facts, Span, TopicIdentity

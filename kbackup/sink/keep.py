@@ -33,7 +33,7 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.files import Spool
-from kbackup.formats.block_gzip import BlockIndex
+from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
 from kbackup.records import Facts, TopicIdentity, TopicPartition, pairs, rest_of

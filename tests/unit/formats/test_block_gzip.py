@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
 from kbackup.formats import FormatOptions
-from kbackup.formats.block_gzip import BlockGzipFormat, BlockIndex
+from kbackup.formats.block_gzip import BlockGzipFormat
+from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import (
     INDEX_EXTENSION,
     OFFSET_MAX,

@@ -16,7 +16,7 @@ from kbackup.catalog import claims, listing
 from kbackup.catalog.merging import records
 from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
-from kbackup.formats.block_gzip import BlockIndex
+from kbackup.formats.block_index import BlockIndex
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import DatedLayout, Layout, TemplateLayout, View
 from kbackup.pipeline.rotate import Rule
