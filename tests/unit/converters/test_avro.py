@@ -60,11 +60,11 @@ def test_each_run_of_a_schema_is_a_column(registry: FakeRegistry) -> None:
     Schemas that alternate keep the order of records; null stays where it is.
     """
     first, second = registry.add("orders-value", '"int"'), registry.add("orders-value", '"string"')
-    one, text = framed(first, "int", 1), framed(second, "string", "a")
+    one, two, text = framed(first, "int", 1), framed(first, "int", 2), framed(second, "string", "a")
 
-    found = made(registry).decode(column(None, one, None, text, text, None, one))
+    found = made(registry).decode(column(None, one, None, text, text, None, two))
 
-    assert [[None, 1, None], ["a", "a", None], [1]] == [each.values.to_pylist() for each in found]
+    assert [[None, 1, None], ["a", "a", None], [2]] == [each.values.to_pylist() for each in found]
     assert 2 == sum(path.endswith("/versions") for path in registry.asked)
 
 

@@ -31,6 +31,7 @@ def test_a_json_file_has_them_as_base64() -> None:
     [
         pytest.param('"a"', id="length"),
         pytest.param('"a b="', id="blank"),
+        pytest.param('"AP 8K"', id="blank within"),
         pytest.param('"é==="', id="not ASCII"),
         pytest.param("12", id="number"),
         pytest.param('{"a":1}', id="object"),

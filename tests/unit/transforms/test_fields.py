@@ -1,5 +1,6 @@
 """What transforms make of values with fields: tables of records in and records out."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -89,6 +90,31 @@ def test_a_record_without_a_timestamp_gets_none() -> None:
     found = applied("insert_field", {"timestamp.field": "ts", "partition.field": "p"}, given)
 
     assert [{"a": 1, "p": 0}] == values(found)
+
+
+def test_a_required_field_is_never_null() -> None:
+    """
+    A record without a timestamp is refused where its field has to be there.
+    """
+    given = records([{"id": 7}], STRUCT)
+    at = given.batch.schema.get_field_index("timestamp")
+    none = given.batch.set_column(at, given.batch.schema.field(at), pa.array([-1], pa.int64()))
+
+    found = applied("insert_field", {"timestamp.field": "ts!"}, replace(given, batch=none))
+
+    assert (0, [(40, "it has no timestamp, and 'ts' is required")]) == (len(found), why(found))
+
+
+@pytest.mark.parametrize("schema", [STRUCT, None], ids=["struct", "map"])
+def test_a_time_without_a_text_is_refused(schema: dict[str, Any] | None) -> None:
+    """
+    A time after the year 9999 has no text: its record is refused, and does not become null.
+    """
+    options = {"field": "at", "target.type": "string", "format": "yyyy"}
+
+    found = applied("timestamp_converter", options, records([{"id": 1, "at": 2**60}], schema))
+
+    assert (0, 1) == (len(found), len(why(found)))
 
 
 def test_numbers_of_any_size_stay_as_they_are() -> None:
