@@ -76,7 +76,8 @@ def modules() -> set[str]:
     """Return the modules of built-in plugins and of their options."""
     points = [(seam, plugin.name) for seam in plugins.SEAMS for plugin in plugins.installed(seam)]
     found = {plugins.module(seam, name) for seam, name in points}
-    return {name for name in found if name is not None} - {f"kbackup.{s}" for s in plugins.SEAMS}
+    seams = {*(f"kbackup.{s}" for s in plugins.SEAMS), "kbackup.partitioners.extractors"}
+    return {name for name in found if name is not None} - seams
 
 
 def texts(tree: ast.Module) -> Iterator[str]:
