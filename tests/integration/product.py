@@ -1,6 +1,7 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
 from kbackup import config, converters
+from kbackup.cli import root
 from kbackup.cli.running import find_jvm
 from kbackup.clock import SystemClock
 from kbackup.config import Settings
@@ -32,10 +33,12 @@ from kbackup.naming import Layout
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
-from kbackup.runs import wiring
+from kbackup.runs import context, wiring
 from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
-from kbackup.spark.engine import session
+from kbackup.spark import engine
+from kbackup.spark.channel import Hub, Line
+from kbackup.spark.engine import deal, session
 from kbackup.spark.java import EngineSettings
 from kbackup.stores import Store, StoreSettings
 
@@ -43,6 +46,8 @@ __all__ = [
     "AVRO",
     "DATE",
     "DECIMAL",
+    "ENGINE",
+    "ON_SPARK",
     "PATIENCE",
     "SCHEMA",
     "AuditError",
@@ -53,9 +58,11 @@ __all__ = [
     "EngineSettings",
     "Environment",
     "Event",
+    "Hub",
     "KafkaSettings",
     "KbackupError",
     "Layout",
+    "Line",
     "LocalKafka",
     "LocalRegistry",
     "LocalS3",
@@ -83,12 +90,14 @@ __all__ = [
     "config",
     "connect",
     "converters",
+    "deal",
     "find_java",
     "find_jvm",
     "free_ports",
     "head_of",
     "ivy_jar",
     "partitions_of",
+    "root",
     "session",
     "start_kafka",
     "statements",
@@ -98,3 +107,7 @@ __all__ = [
 
 PATIENCE = (reader, "patience_s")
 """How long a reader waits: its owner, and its name there."""
+
+ON_SPARK = (context, "OnSpark")
+ENGINE = (engine, "run")
+"""What runs tasks: its owner, and its name there."""

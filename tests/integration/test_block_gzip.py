@@ -11,7 +11,7 @@ from tests.integration.product import LocalS3, Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 ORIGINALS = Path(__file__).parent.parent / "conformance" / "block_gzip"
 

@@ -119,8 +119,8 @@ def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
 @pytest.mark.parametrize(
     ("moment", "number", "status"),
     [
-        pytest.param("Apache Kafka", signal.SIGTERM, 143, id="starting"),
-        pytest.param("$ kbackup sink", signal.SIGINT, 130, id="between"),
+        pytest.param("Apache Kafka", signal.SIGTERM, 143, id="starting", marks=pytest.mark.nightly),
+        pytest.param("$ kbackup sink", signal.SIGINT, 130, id="between", marks=pytest.mark.nightly),
         pytest.param("sink start", signal.SIGTERM, 143, id="sink"),
     ],
 )

@@ -9,7 +9,7 @@ from tests.integration.product import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 REGIONS = ["eu", "us", None, "a/b", "ünï"]
 DAY_MS = 86_400_000

@@ -7,7 +7,7 @@ import pytest
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
 def test_objects_of_any_name_are_restored_to_the_topics_that_their_keys_name(

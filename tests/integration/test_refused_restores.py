@@ -12,7 +12,7 @@ from tests.support.command import Kbackup
 from tests.support.large import Large
 from tests.support.running import Running, ended, running, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.integration.product import partitions_of
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
 def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(

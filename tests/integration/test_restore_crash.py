@@ -26,7 +26,7 @@ _NIGHTS_KILLS = 10
         (0, "large", KILLS),
         pytest.param(1, "large", KILLS, marks=pytest.mark.nightly),
         (2, "large_in_directories", KILLS),
-        (3, "large_in_directories", KILLS),
+        pytest.param(3, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         *(
             pytest.param(seed, "large_in_directories", _NIGHTS_KILLS, marks=pytest.mark.nightly)
             for seed in (4, 5, 6)

@@ -60,6 +60,7 @@ def _seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
+@pytest.mark.in_process
 def test_more_records_are_backed_up_where_the_last_run_ended(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -79,6 +80,7 @@ def test_more_records_are_backed_up_where_the_last_run_ended(
     assert first + second == cluster.read(f"copy_of_{topic}")
 
 
+@pytest.mark.in_process
 def test_aborted_records_are_absent_and_a_marker_at_the_end_does_not_hang(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -111,6 +113,7 @@ def test_aborted_records_are_absent_and_a_marker_at_the_end_does_not_hang(
     assert kept == cluster.read(f"copy_of_{topic}")
 
 
+@pytest.mark.in_process
 def test_a_topic_of_aborted_records_alone_ends(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -133,6 +136,7 @@ def test_a_topic_of_aborted_records_alone_ends(
     assert "up to date" == again.summary["partitions"][0]["state"]
 
 
+@pytest.mark.in_process
 def test_empty_and_emptied_topics_are_told_apart(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -150,6 +154,7 @@ def test_empty_and_emptied_topics_are_told_apart(
     assert {topic: "empty", f"{topic}-emptied": "emptied"} == states
 
 
+@pytest.mark.in_process
 @pytest.mark.parametrize("first_left", [150, 200], ids=["some", "all"])
 def test_records_that_expired_between_two_runs_are_news_once(
     first_left: int, kbackup: Kbackup, cluster: TestCluster, topic: str
@@ -176,6 +181,7 @@ def test_records_that_expired_between_two_runs_are_news_once(
     assert {} == again.summary["skipped"]
 
 
+@pytest.mark.in_process
 def test_compacted_records_leave_holes_that_are_no_loss(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -228,6 +234,7 @@ def test_three_hundred_partitions_of_few_records(
         assert written[partition] == cluster.read(f"copy_of_{topic}", partition)
 
 
+@pytest.mark.in_process
 def test_a_record_of_20_mb_comes_back(kbackup: Kbackup, cluster: TestCluster, topic: str) -> None:
     """
     A giant record passes both ways, and the copy's topic is created large enough for it.
@@ -243,6 +250,7 @@ def test_a_record_of_20_mb_comes_back(kbackup: Kbackup, cluster: TestCluster, to
     assert records == cluster.read(f"copy_of_{topic}")
 
 
+@pytest.mark.in_process
 def test_append_time_timestamps_come_back_as_they_were(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -259,6 +267,7 @@ def test_append_time_timestamps_come_back_as_they_were(
     assert stamped == cluster.read(f"copy_of_{topic}")
 
 
+@pytest.mark.in_process
 def test_group_moved_ahead_by_somebody_leaves_no_hole(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -279,6 +288,7 @@ def test_group_moved_ahead_by_somebody_leaves_no_hole(
     assert records == cluster.read(f"copy_of_{topic}")
 
 
+@pytest.mark.in_process
 def test_group_reset_to_the_start_writes_the_same_objects_again(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
@@ -298,6 +308,7 @@ def test_group_reset_to_the_start_writes_the_same_objects_again(
     ]
 
 
+@pytest.mark.in_process
 def test_a_plan_writes_nothing_and_exits_as_the_run_would(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:

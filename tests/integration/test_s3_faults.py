@@ -13,7 +13,7 @@ from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 RECORDS = {partition: varied(1000 + partition, partition) for partition in range(2)}
 CUTS = ("--flush-size", "200")

@@ -37,7 +37,7 @@ from tests.support.fake_kafka import FakeKafka
 from tests.support.registry import FakeRegistry
 from tests.support.standby import Standby
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 CONVERTER = "io.confluent.connect.avro.AvroConverter"
 ORDER = {

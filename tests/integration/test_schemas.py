@@ -10,7 +10,7 @@ from tests.integration.product import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SCHEMA = {

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 CODES = [
     pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
     pytest.param(signal.SIGINT, 130, id="SIGINT"),
-    pytest.param(signal.SIGHUP, 143, id="SIGHUP is SIGTERM"),
+    pytest.param(signal.SIGHUP, 143, id="SIGHUP is SIGTERM", marks=pytest.mark.nightly),
 ]
 PARTITIONS = 2
 SMALL = ("--flush-size", "300")

@@ -104,7 +104,8 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
 @pytest.mark.parametrize(
     ("seed", "layout"),
     [
-        (0, "one directory"), (1, "third party's"), (2, "by value"),
+        (0, "one directory"), (1, "third party's"),
+        pytest.param(2, "by value", marks=pytest.mark.nightly),
         pytest.param(3, "one directory", marks=pytest.mark.nightly),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
 from tests.support.running import running, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
 def test_a_group_with_live_members_is_left_alone(

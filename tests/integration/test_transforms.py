@@ -11,7 +11,7 @@ from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 OF_KAFKA = "org.apache.kafka.connect.transforms."
 

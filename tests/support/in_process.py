@@ -1,0 +1,91 @@
+"""The command in the test's own process, its tasks in threads: no JVM, no worker, no import.
+
+For tests of what a run does with a real Kafka and S3, not of the processes that it consists of.
+"""
+
+import os
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
+
+from click.testing import CliRunner
+from pyspark import cloudpickle
+
+from tests.integration.product import ENGINE, ON_SPARK, Hub, Line, deal, root
+from tests.support.command import Kbackup, Result
+
+CORES = 2
+
+
+class InProcess(Kbackup):
+    """``kbackup`` with an environment; what is started or watched is a process all the same."""
+
+    def __call__(self, *words: str, timeout: float = 240) -> Result:
+        """Run a command to its end."""
+        del timeout  # pytest's
+        own = {name: None for name in os.environ if name.startswith("KBACKUP_")}
+        runner = CliRunner(env={**own, **self.environment})
+        with patch.object(*ON_SPARK, InThreads), patch.object(*ENGINE, _run):
+            result = runner.invoke(root, words, prog_name="kbackup")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Result(result.exit_code, result.stdout, result.stderr)
+
+
+class InThreads:
+    """Runs tasks as Spark does, in this process: a `runs.environment.RunTasks`."""
+
+    def __init__(self, *_: Any) -> None:
+        """Take what Spark is given."""
+
+    def begin(self) -> None:
+        """There is nothing to start."""
+
+    def end(self) -> None:
+        """There is nothing to end."""
+
+    def __call__(self, task: Any, units: Sequence[Any], hear: Any, stop: Any, **more: Any) -> Any:
+        """Return all reports."""
+        return _run(task, units, None, hear, stop, **more)
+
+
+def _run(
+    task: Any,
+    units: Sequence[Any],
+    _settings: Any,
+    hear: Callable[[Any], None],
+    stop: threading.Event,
+    **options: Any,
+) -> list[Any]:
+    """Run a task over units: `spark.engine.run`."""
+    orders = options.get("orders")
+    hub = Hub("127.0.0.1", hear)
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.05):
+            while orders is not None and not orders.empty():
+                hub.order(orders.get())
+            if stop.is_set():
+                hub.stop()
+                return
+
+    def work(share: bytes) -> list[Any]:
+        mine, given = pickle.loads(share)  # as it crosses processes
+        with Line(hub.address) as line:
+            return list(mine(given, line))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    slots = CORES * (options.get("slices_per_core") or 4)
+    shares = [cloudpickle.dumps((task, share)) for share in options.get("deal", deal)(units, slots)]
+    try:
+        with ThreadPoolExecutor(CORES) as pool:
+            return [report for found in pool.map(work, shares) for report in found]
+    finally:
+        is_over.set()
+        watcher.join()
+        hub.close()
