@@ -15,7 +15,7 @@ from kbackup.formats.parquet import ParquetFormat
 from kbackup.inspect.peek import peek
 from kbackup.java import jackson, joda
 from kbackup.java.joda import Pattern
-from kbackup.naming import Layout, ObjectKey, View
+from kbackup.naming import DatedLayout, Layout, ObjectKey, View
 from kbackup.naming.renaming import Rename
 from kbackup.partitioners import extractors
 from kbackup.partitioners.default import DefaultPartitioner
@@ -54,6 +54,7 @@ __all__ = [
     "Converter",
     "CorruptObjectError",
     "Cut",
+    "DatedLayout",
     "DefaultPartitioner",
     "FieldPartitioner",
     "Format",

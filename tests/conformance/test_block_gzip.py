@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 from record_samples import OPTIONS
 
-from kbackup.naming import DatedLayout
 from tests.conformance.product import (
     BlockGzipFormat,
+    DatedLayout,
     JsonFormat,
     ReadOptions,
     Store,

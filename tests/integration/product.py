@@ -29,7 +29,7 @@ from kbackup.local.compare import compare_topics
 from kbackup.local.downloads import ivy_jar
 from kbackup.local.java import trust_store_options
 from kbackup.local.servers import free_ports
-from kbackup.naming import Layout
+from kbackup.naming import DatedLayout, Layout
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
@@ -55,6 +55,7 @@ __all__ = [
     "Cluster",
     "ConfigurationError",
     "ConnectSchema",
+    "DatedLayout",
     "EngineSettings",
     "Environment",
     "Event",

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from backup_samples import JSON, SIBLINGS, Backup
 
-from kbackup.naming import DatedLayout
 from tests.integration.product import (
     BackupSource,
     ConfigurationError,
+    DatedLayout,
     EngineSettings,
     check_reads,
     config,
