@@ -191,7 +191,7 @@ def test_a_restore_says_what_a_transaction_keeps_from_the_backup(backup: Backup)
     short = backup.restore_plan()
     backup.clock.pass_s(900)
     backup.sink()
-    long, others = backup.restore_plan(), backup.restore_plan(partitions=[1])
+    long, others = backup.restore_plan(), backup.restore_plan(partitions="1")
 
     assert [(0, 1), (3, 1), (0, 0)] == [
         (each["exit_code"], len(_warnings(each))) for each in (short, long, others)
