@@ -329,8 +329,9 @@ def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
     if not len(rows):
         return rows
     time = pc.if_else(pc.is_null(rows["counter"]), rows["time"], 0)
-    keys = [(name, "descending") for name in order]  # nulls come last
-    ranked = pc.sort_indices(rows.append_column("_time", time).select(order), keys)
+    ordered = [*order, "time"]  # of rows alike in all else any counts, but always the same one
+    keys = [(name, "descending") for name in ordered]  # nulls come last
+    ranked = pc.sort_indices(rows.append_column("_time", time).select(ordered), keys)
     # `Table.group_by` would do the rest, but loads two libraries that nothing else needs: codes
     # are given in order, so each new one is higher than all before it
     highest = pc.cumulative_max(about.combine_chunks().take(ranked).dictionary_encode().indices)
