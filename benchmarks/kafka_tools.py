@@ -6,8 +6,8 @@ import uuid
 from typing import Final
 
 from benchmarks.records import PROCESSES, Load
-from kbackup.local import Java, find_java, ivy
-from kbackup.local.downloads import KAFKA_VERSION, Download, fetch_kafka
+from kbackup.local import Java, find_java
+from kbackup.local.downloads import KAFKA_VERSION, Download, fetch_jars, fetch_kafka
 
 _SUMS: Final = {
     "kafka-tools-4.1.1.jar": "8a6939f310a61119cedaffc144119e9b2a374e32a7ec18f78e49ce5aeb71d6b0"
@@ -75,7 +75,7 @@ def producer_seconds(outputs: list[str]) -> float:
 def _java() -> list[str]:
     java: Java = find_java()
     name = f"kafka-tools-{KAFKA_VERSION}"
-    tools = ivy.fetch_jars(java, Download(name, name, _MODULE, _SUMS))
+    tools = fetch_jars(java, Download(name, name, _MODULE, _SUMS))
     path = os.pathsep.join(map(str, [*tools, *fetch_kafka(java)]))
     return [str(java.executable), _HEAP, "-cp", path]
 

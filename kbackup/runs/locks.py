@@ -172,9 +172,10 @@ class Holder:
 
     Attributes:
         modified: Its last heartbeat, by the store's clock.
-        body: ``run host pid started beat purpose topics_dir names``, the id of the lock ``file``
-            its host holds, and a ``token`` of the holder's own; once they are known, the ``topics``
-            that it works on, and whether it ``claims`` them still.  Empty where it cannot be read.
+        body: ``run host pid started beat purpose topics_dir names``, what the run calls the
+            ``backup``, the id of the lock ``file`` its host holds, and a ``token`` of the holder's
+            own; once they are known, the ``topics`` that it works on, and whether it ``claims``
+            them still.  Empty where it cannot be read.
         key: The object.
     """
 
@@ -322,10 +323,10 @@ class RunLock:
         text = _text(layout, purpose, names)
         body: dict[str, Any] = {
             "run": run, "host": socket.gethostname(), "pid": os.getpid(), "purpose": purpose,
-            "topics_dir": layout.topics_dir, "names": sorted(names),
+            "topics_dir": layout.topics_dir, "names": sorted(names), "backup": identity,
         }  # fmt: skip
-        self._folder, self._identity = folder or _cache_folder(), identity
-        self._file = LockFile(self._file_of(text))
+        self._folder = folder or _cache_folder()
+        self._file = LockFile(self._file_of(identity, text))
         self._writing = threading.Lock()  # a heartbeat never puts back what it read before a claim
         self._store, self._layout = store, layout
         self._object = LockObject(store, f"{prefix(layout)}{_hash(text)}", body, now)
@@ -460,17 +461,23 @@ class RunLock:
 
     def _is_dead(self, other: Holder, clock: datetime) -> bool:
         """Whether another lock's run is gone: silent, or its file on this host is free."""
-        if (clock - other.modified).total_seconds() >= STALE_S:
-            return True
-        said = other.body
-        if said.get("host") != self._object.body["host"] or not said.get("file"):
+        return (clock - other.modified).total_seconds() >= STALE_S or self._is_gone(other)
+
+    def _is_gone(self, other: Holder) -> bool:
+        """Whether another lock's file on this host is free, by the name that its run gave it.
+
+        A run that began before the backup had an id named it by its address.
+        """
+        said, ours = other.body, self._object.body
+        if said.get("host") != ours["host"] or not said.get("file"):
             return False
         names = [str(name) for name in said.get("names") or ()]
         text = _text(self._layout, str(said.get("purpose")), names)
-        return LockFile(self._file_of(text)).is_free(str(said["file"]))
+        file = self._file_of(str(said.get("backup", ours["backup"])), text)
+        return LockFile(file).is_free(str(said["file"]))
 
-    def _file_of(self, text: str) -> Path:
-        return self._folder / f"{_hash(chr(0).join((self._identity, text)))}.lock"
+    def _file_of(self, identity: str, text: str) -> Path:
+        return self._folder / f"{_hash(chr(0).join((identity, text)))}.lock"
 
     def beat(self) -> None:
         """Refresh the lock object, unless someone else has it by now.
@@ -547,7 +554,8 @@ class RunLock:
 
     def _may_take_over(self, found: Holder, age: float) -> bool:
         ours = self._object.body
-        if all(ours[name] == found.body.get(name) for name in ("host", "file")):
+        is_same = all(ours[name] == found.body.get(name) for name in ("host", "file"))
+        if is_same or self._is_gone(found):
             _log.warning("taking over run lock %s: %s is gone", self._object.key, found)
             return True
         if age >= STALE_S:

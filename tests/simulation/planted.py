@@ -209,10 +209,10 @@ def offset_uncompared() -> AbstractContextManager[Any]:
     """A position's metadata is believed wherever the position was moved to."""
     confirm = original("confirm")
 
-    def trusting(store: Any, layout: Any, where: Any, position: Position) -> Any:
+    def trusting(store: Any, layout: Any, where: Any, position: Position, *more: Any) -> Any:
         found = LastObject.read(position.metadata)
         at = position.offset if found is None or found.at is None else found.at
-        return confirm(store, layout, where, replace(position, offset=at))
+        return confirm(store, layout, where, replace(position, offset=at), *more)
 
     return replaced("confirm", trusting)
 

@@ -30,7 +30,7 @@ def test_the_lock_object_says_who_holds_it(
     assert {
         "run": "r1", "pid": os.getpid(), "started": "2026-11-21T02:00:00Z",
         "beat": "2026-11-21T02:00:00Z", "purpose": "sink", "names": ["orders"],
-        "topics_dir": "topics", "host": os.uname().nodename,
+        "topics_dir": "topics", "host": os.uname().nodename, "backup": "s3://lake",
     } == {name: value for name, value in body.items() if name not in ("token", "file")}  # fmt: skip
 
 

@@ -103,6 +103,19 @@ def test_a_dead_run_of_this_host_is_replaced_at_once(
     assert "run r1" in caplog.text
 
 
+def test_a_dead_run_that_began_before_the_backup_had_an_id_is_replaced_at_once(
+    store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
+) -> None:
+    """Its lock file has another name, which the lock object leads to."""
+    crash(lock("r1", identity="s3://lake"))
+
+    with lock("r2", identity="7f3a90c1"):
+        seen = holder(store)
+
+    assert "r2" == seen
+    assert clocks.seconds < 1
+
+
 def test_a_lock_file_that_was_removed_proves_nothing(
     lock: Callable[..., RunLock], tmp_path: Path
 ) -> None:
