@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
-from kbackup.inspect.topics import NOTHING_KNOWN, PART, MapState, Stretch, cells
+from kbackup.inspect.map import NOTHING_KNOWN, PART, MapState, Stretch, cells
 
 Event = Mapping[str, Any]
 
