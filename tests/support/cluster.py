@@ -41,10 +41,12 @@ class TestCluster:
         self.admin = AdminClient({"bootstrap.servers": servers})
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> str:
-        """Create a topic that keeps old timestamps."""
+        """Create a topic that keeps old timestamps, and wait until the broker shows it."""
         settings = {**KEEP, **{name.replace("_", "."): text for name, text in config.items()}}
         new = NewTopic(topic, partitions, 1, config=settings)
         self.admin.create_topics([new])[topic].result(30)
+        while topic not in self.admin.list_topics(timeout=10).topics:
+            time.sleep(0.1)
         return topic
 
     def delete(self, topic: str) -> None:
