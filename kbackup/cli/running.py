@@ -22,13 +22,13 @@ from kbackup.config import ConfigIssue, Loaded, Settings
 from kbackup.config.issues import is_secret
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import Event, Plain, to_json
-from kbackup.runs.context import Stop
 from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
     from kbackup.naming import Layout
     from kbackup.pipeline.views import ReadOptions
     from kbackup.records import TopicPartition
+    from kbackup.runs.context import Stop
     from kbackup.runs.known import BackupState
     from kbackup.runs.report import HeldUp
     from kbackup.spark.java import Jvm
@@ -53,7 +53,7 @@ class Session:
     settings: Settings
     loaded: Loaded
     tell: Tell
-    stop: Stop
+    stop: "Stop"
 
 
 Work = Callable[[Session], Event]
@@ -148,6 +148,8 @@ _GOES_ON: Final = frozenset({5, 6, 130, 143})
 
 
 def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event:
+    from kbackup.runs.context import Stop  # noqa: PLC0415  (help is fast, and runs nothing)
+
     stop = Stop()
     facts = {"version": kbackup.__version__, "config_sha256": fingerprint(loaded)}
 
@@ -232,7 +234,7 @@ def _leave(shown: output.Output, summary: Event) -> NoReturn:
 
 
 @contextmanager
-def _signals(stop: Stop, *, is_asked: bool) -> Iterator[None]:
+def _signals(stop: "Stop", *, is_asked: bool) -> Iterator[None]:
     """The first signal asks for a clean stop, the second leaves at once.
 
     If the work does not check for a stop, the first signal ends it at once: such commands only

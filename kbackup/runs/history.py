@@ -19,12 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Final, Required
+from typing import TYPE_CHECKING, Any, Final, Required
 
 import orjson
-from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from kbackup import clock
@@ -34,6 +33,9 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Store, put_json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 GOOD: Final = frozenset({0, 3})
 """Exit codes of a run that backed up all there was, even if it had to say something about it."""
@@ -195,10 +197,6 @@ _READERS: Final = 8
 """Run records read side by side, as many as may be in memory; most have a few KB."""
 
 
-_LENIENT: Final = ConfigDict(strict=True, extra="allow")
-
-
-@with_config(_LENIENT)
 class _Row(TypedDict, total=False):
     """What is read of one partition in a run record."""
 
@@ -212,7 +210,6 @@ class _Row(TypedDict, total=False):
     lag: int | None
 
 
-@with_config(_LENIENT)
 class _Topic(TypedDict, total=False):
     """What is read of one topic in a run record."""
 
@@ -221,7 +218,6 @@ class _Topic(TypedDict, total=False):
     config: dict[str, str | None] | None
 
 
-@with_config(_LENIENT)
 class _Record(TypedDict, total=False):
     """What is read of a run record; what does not fit makes it count as missing."""
 
@@ -240,7 +236,14 @@ class _Record(TypedDict, total=False):
     last_success: str | None
 
 
-_SHAPE: Final = TypeAdapter(_Record)
+@cache
+def _shape() -> "TypeAdapter[_Record]":
+    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415  (help needs none)
+
+    for kind in (_Row, _Topic, _Record):
+        with_config(ConfigDict(strict=True, extra="allow"))(kind)
+    return TypeAdapter(_Record)
+
 
 _NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
 
@@ -429,7 +432,7 @@ def _read(store: Store, key: str) -> RunRecord | None:
     try:
         with store.open(key) as body:
             record = orjson.loads(body.read())
-        return RunRecord(_SHAPE.validate_python(record))
+        return RunRecord(_shape().validate_python(record))
     except (CorruptObjectError, ObjectNotFoundError, ValueError) as error:
         _log.debug("run record %s counts as missing: %s", key, error)
         return None
