@@ -23,13 +23,14 @@ from kbackup.restore import target, transaction
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
-from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Subject, Tasks, tell_start
+from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Tasks, tell_start
 from kbackup.restore.routing import Shares, Surveyed, survey
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
-from kbackup.restore.watch import Asides, BucketWatch, FollowedRoutes, Ready, stamps
+from kbackup.restore.watch import BucketWatch, FollowedRoutes, Ready, stamps
 from kbackup.runs import known
 from kbackup.runs.context import RunContext
+from kbackup.runs.following import Asides, Pauses, Subject, turns
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
@@ -154,12 +155,13 @@ class Following:
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._remarks = Remarks(summary, account.lock, frame.tell)
         self._lookout = BucketWatch(settings, store, self._remarks, account.passes_over)
-        self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
+        self._asides = Asides(Pauses(self._interval_s, self._interval_s))
+        self._ready = Ready(self._interval_s)
         self._cluster: Cluster | None = None
         self._stamps: dict[str, str] = {}
         self._reached = dict[TopicPartition, int | None]()
         self._success: float | None = None
-        self._visits = self._turns = 0
+        self._visits, self._is_first = 0, True
         self._tasks = Tasks(frame, account, keeps=True)
         self._planner = _VisitPlanner(frame, store, account, self._remarks, self._set_aside)
         self._routes: FollowedRoutes | None = None
@@ -175,22 +177,20 @@ class Following:
         Raises:
             KbackupError: If the first look fails, or Spark does.
         """
-        while not self._stop.is_set():
-            began = self._world.clock.steady_s()
+        stop = self._stop
+        for number in turns(stop.is_set, stop.event.wait, self._world.clock, self._interval_s):
             try:
-                names = self.turn(agree if self._turns == 0 else None)
+                names = self.turn(agree if number == 0 else None)
             except SparkError:
                 raise
             except KbackupError as error:
-                if self._turns == 0:
+                if number == 0:
                     raise
                 self._set_aside(BUCKET, [error.issue()])
             else:
-                if self._turns == 0 and names and all(map(self._asides.holds, names)):
+                if number == 0 and names and all(map(self._asides.holds, names)):
                     return
-            self._turns += 1
-            took_s = self._world.clock.steady_s() - began
-            self._stop.event.wait(max(0.0, self._interval_s - took_s))
+            self._is_first = False
 
     def turn(self, agree: Callable[[str], bool] | None = None) -> list[str]:
         """List the bucket once, and restore what is new; return the topics that are restored.
@@ -207,7 +207,7 @@ class Following:
         found = self._lookout.catalog(self._settings.topics)
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
-        if self._turns == 0:
+        if self._is_first:
             tell_start(self._frame, cluster, names)
         self._lookout.foreign(found)
         for place in self._asides.gone(names):
@@ -285,7 +285,7 @@ class Following:
         for damage in said.all_damage():
             text = [(damage.code, damage.text)]
             self._remarks.odd((damage.what, damage.code), text)
-        begun = clock.ms() / 1000 if self._turns == 0 else None
+        begun = clock.ms() / 1000 if self._is_first else None
         taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         inventory = Inventory(settings, self._store, taken, said)

@@ -33,6 +33,7 @@ from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
+from kbackup.runs.following import Subject
 from kbackup.runs.position import NOTHING, Done
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
 from kbackup.spark.channel import NotBegun, R, Task
@@ -274,10 +275,6 @@ class RestoreProgress:
                 self._summary.warn("skipped", f"{entry.what}: {entry.why}")
             if self._nameable is not None:
                 self._nameable -= len(named)
-
-
-Subject = str | TopicPartition
-"""What is set aside: a topic of the backup, one of its partitions, or `BUCKET`."""
 
 
 BUCKET: Final = ""

@@ -23,11 +23,8 @@ from kbackup.errors import (
     Issue,
     KafkaError,
     KbackupError,
-    NoSpaceError,
-    RegistryError,
     SparkError,
     StoppedError,
-    StoreError,
     TopicChangedError,
     TopicDeletedError,
     counted,
@@ -35,7 +32,7 @@ from kbackup.errors import (
 from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, Cluster, Connection, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
-from kbackup.runs.context import growing_s
+from kbackup.runs.following import Aside, Pauses, turns
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
 from kbackup.sink.job import ADOPT, Examined, GaveUp, SinkJob, SinkUnit, recreated
 from kbackup.sink.start import HeldCut, around, unreachable
@@ -179,57 +176,12 @@ def _leaderless(where: TopicPartition) -> KafkaError:
     )
 
 
-FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 300.0
-"""Pauses after a transient fault, as of Kafka or the store: each is twice the last."""
-
-FIRST_RARE_PAUSE_S: Final = 600.0
-LONGEST_RARE_PAUSE_S: Final = 3600.0
-"""Pauses after any other fault: a record that cannot be stored will still be there in a second."""
+PAUSES: Final = Pauses(first_s=1.0, first_rare_s=600.0)
 
 SILENCE_S: Final = 30.0
 """How long a partition may stay unanswered, while others answer, before it is reported."""
 
 _NOTHING: Final = Span(0, 0)
-
-_PASSING: Final = (KafkaError, RegistryError, StoreError, NoSpaceError, LogStartMovedError)
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Why a partition is set aside after a visit, and until when.
-
-    Attributes:
-        failure: What the last visit failed with: an error would keep all that it met.
-        passes: The fault is transient.
-        visits: How many have failed in a row.
-        until: When to try again, by the monotonic clock.
-        log_start: Where the log began: once it has moved on, a bad record may be gone.
-    """
-
-    failure: Issue
-    passes: bool
-    visits: int
-    until: float
-    log_start: int
-
-    def is_over(self, now: float, log_start: int) -> bool:
-        """Whether another visit may help."""
-        return now >= self.until or (not self.passes and log_start > self.log_start)
-
-
-def pause_s(visits: int, jitter: float, *, passes: bool) -> float:
-    """Return how long to leave a partition alone after *visits* failed visits in a row.
-
-    Args:
-        visits: 1 or more.
-        jitter: 0 to 1; spreads partitions that failed together over half the pause.
-        passes: The fault is transient.
-    """
-    first, longest = FIRST_RARE_PAUSE_S, LONGEST_RARE_PAUSE_S
-    if passes:
-        first, longest = FIRST_PAUSE_S, LONGEST_PAUSE_S
-    return growing_s(visits, first, longest, jitter)
 
 
 @dataclass(slots=True)
@@ -255,7 +207,8 @@ class Watch:
     _waiting_since: float | None = None
     _silent_since: float | None = None
     _lost: Issue | None = None
-    _pause: Pause | None = None
+    _aside: Aside | None = None
+    _failed_at: int = 0  # where the log began then: it may have left a bad record behind since
     _seen_at: float = 0.0
     _mark: tuple[int, float] | None = None
 
@@ -308,8 +261,9 @@ class Watch:
         """Whether to visit: a file can be filled, or a record has waited *idle_s* seconds."""
         if self._lost is not None or self.backlog <= 0:
             return False
-        if self._pause is not None:
-            return self._pause.is_over(now, self._log.start_offset)
+        if self._aside is not None:
+            has_moved = not self._aside.is_passing and self._log.start_offset > self._failed_at
+            return now >= self._aside.until or has_moved
         waited = now - (now if self._waiting_since is None else self._waiting_since)
         return self.is_full or (idle_s is not None and waited >= idle_s)
 
@@ -332,7 +286,7 @@ class Watch:
             visit: Its report, which counts what the whole run has done.
             error: What ended it early.
             now: By the monotonic clock.
-            jitter: As `pause_s` takes it.
+            jitter: As `Pauses.aside` takes it.
         """
         mine = self.report
         if visit.reached > mine.reached:
@@ -353,15 +307,13 @@ class Watch:
             self._backed_up(self._seen_at)
             self._mark = None
         if error is None:
-            self._pause = None
+            self._aside = None
             left = self.backlog
             self._wanted = self.size if left < self.size else left + self.size
         elif not isinstance(error, StoppedError):
-            visits = 1 if self._pause is None else self._pause.visits + 1
-            passes = isinstance(error, _PASSING)
-            until = now + pause_s(visits, jitter, passes=passes)
-            log_start = self._log.start_offset
-            self._pause = Pause(self._placed(error), passes, visits, until, log_start)
+            failures = [self._placed(error)]
+            self._aside = PAUSES.aside(self._aside, failures, now, jitter)
+            self._failed_at = self._log.start_offset
             self._wanted = self.size
         self._say()
         if isinstance(error, StoppedError) and self.report.failure is None:
@@ -408,7 +360,7 @@ class Watch:
 
     def _say(self) -> None:
         """Put into the report why the partition is stalled, if it is."""
-        failure = self._lost or (None if self._pause is None else self._pause.failure)
+        failure = self._lost or (None if self._aside is None else self._aside.failures[0])
         self.report = replace(self.report, failure=failure)
 
     def _placed(self, error: KbackupError) -> Issue:
@@ -515,7 +467,7 @@ class FollowedPartitions:
     def run(self) -> None:
         """Visit partitions until asked to stop, or until no broker answers."""
         heard = self.job.clock.steady_s()
-        while not self.line.is_stopped():
+        for _ in turns(self.line.is_stopped, self.line.wait, self.job.clock, POLL_S):
             for order in self.line.orders():
                 self.take(order)
             try:
@@ -526,7 +478,6 @@ class FollowedPartitions:
                     return
             else:
                 heard = self.job.clock.steady_s()
-            self.line.wait(POLL_S)
 
     def take(self, order: Event) -> None:
         """Take an order from the driver; ignore one for another task, or one taken before."""

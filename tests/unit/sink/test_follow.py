@@ -159,9 +159,9 @@ def test_failures_are_tried_less_and_less_often() -> None:
 
 
 def _reads(task: Task) -> int:
-    pause = next(iter(task.following.watches.values()))._pause
-    assert pause is not None
-    return pause.visits
+    aside = next(iter(task.following.watches.values()))._aside
+    assert aside is not None
+    return aside.tries
 
 
 def test_clients_of_kafka_are_opened_anew_after_its_fault_and_only_then() -> None:

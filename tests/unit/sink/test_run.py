@@ -17,6 +17,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import context, history, report, status
 from kbackup.runs.context import Environment, Stop
+from kbackup.runs.following import Pauses
 from kbackup.sink import entering as sink_newcomers
 from kbackup.sink import follow
 from kbackup.sink import run as running
@@ -82,7 +83,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(sink_newcomers, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(context, "RECORD_S", 0.05)
-    monkeypatch.setattr(follow, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(follow, "PAUSES", Pauses(0.05, 600.0))
 
 
 @pytest.fixture

@@ -7,15 +7,7 @@ import pytest
 from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError, StoreError
 from kbackup.records import UNKNOWN, Span, TopicPartition
 from kbackup.runs.position import NOTHING, Done
-from kbackup.sink.follow import (
-    LONGEST_PAUSE_S,
-    LONGEST_RARE_PAUSE_S,
-    SILENCE_S,
-    Look,
-    Watch,
-    changed,
-    pause_s,
-)
+from kbackup.sink.follow import SILENCE_S, Look, Watch, changed
 from kbackup.sink.job import SinkUnit
 
 WHERE = TopicPartition("orders", 0)
@@ -101,19 +93,6 @@ def test_a_visit_that_left_less_than_a_file_waits_for_a_file_more() -> None:
     second = see(at, 3.0, look(120)).is_due(3.0, None)
 
     assert (False, True) == (first, second)
-
-
-@pytest.mark.parametrize("passes", [True, False])
-def test_pauses_grow_to_a_limit_and_are_spread(passes: bool) -> None:
-    """
-    What passes is tried again within seconds, a bad record within minutes; neither is hammered.
-    """
-    pauses = [pause_s(visits, 0.0, passes=passes) for visits in range(1, 40)]
-    first, longest = (1.0, LONGEST_PAUSE_S) if passes else (600.0, LONGEST_RARE_PAUSE_S)
-
-    assert (first, 2 * first, longest) == (pauses[0], pauses[1], pauses[-1])
-    assert pauses == sorted(pauses)
-    assert pauses[0] / 2 == pause_s(1, 1.0, passes=passes)
 
 
 def test_a_partition_that_failed_is_left_alone_until_its_pause_is_over() -> None:
