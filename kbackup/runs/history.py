@@ -19,12 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Required
+from functools import partial
+from types import MappingProxyType, NoneType
+from typing import Any, Final
 
 import orjson
-from typing_extensions import TypedDict
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
@@ -33,9 +32,6 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Store, put_json
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 GOOD: Final = frozenset({0, 3})
 """Exit codes of a run that backed up all there was, even if it had to say something about it."""
@@ -197,52 +193,54 @@ _READERS: Final = 8
 """Run records read side by side, as many as may be in memory; most have a few KB."""
 
 
-class _Row(TypedDict, total=False):
-    """What is read of one partition in a run record."""
+_Kinds = tuple[type, ...]
+_TEXT: Final[_Kinds] = (str, NoneType)
+_COUNT: Final[_Kinds] = (int, NoneType)
 
-    topic: Required[str]
-    partition: Required[int]
-    first: int | None
-    last: int | None
-    records: int | None
-    objects: int | None
-    committed: int | None
-    lag: int | None
-
-
-class _Topic(TypedDict, total=False):
-    """What is read of one topic in a run record."""
-
-    topic_id: str | None
-    partitions: int | None
-    config: dict[str, str | None] | None
+_RECORD: Final[Mapping[str, _Kinds]] = {
+    "run": (str,), "command": (str,), "topics_dir": (str,), "exit_code": (int,),
+    "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
+    "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
+    "topic_settings": (dict,), "cluster_id": _TEXT, "last_success": _TEXT,
+}  # fmt: skip
+_ROW: Final[Mapping[str, _Kinds]] = {
+    "topic": (str,), "partition": (int,), "first": _COUNT, "last": _COUNT, "records": _COUNT,
+    "objects": _COUNT, "committed": _COUNT, "lag": _COUNT,
+}  # fmt: skip
+_TOPIC: Final[Mapping[str, _Kinds]] = {
+    "topic_id": _TEXT, "partitions": _COUNT, "config": (dict, NoneType)
+}  # fmt: skip
 
 
-class _Record(TypedDict, total=False):
-    """What is read of a run record; what does not fit makes it count as missing."""
+def _checked(record: Any) -> Mapping[str, Any]:
+    """Return a run record whose fields are of the types that are read here.
 
-    run: Required[str]
-    command: str
-    topics_dir: str
-    exit_code: int
-    seconds: float | None
-    records: int | None
-    objects: int | None
-    bytes_stored: int | None
-    names: list[str] | None
-    partitions: list[_Row]
-    topic_settings: dict[str, _Topic]
-    cluster_id: str | None
-    last_success: str | None
+    What a later version has added may be anything.
+
+    Raises:
+        ValueError: If it is no record, naming what is not as it should be.
+    """
+    _check("run record", record, _RECORD, "run")
+    for name in record.get("names") or ():
+        _check("name", {"name": name}, {"name": (str,)})
+    for row in record.get("partitions", ()):
+        _check("partition", row, _ROW, "topic", "partition")
+    for settings in record.get("topic_settings", {}).values():
+        _check("topic", settings, _TOPIC)
+        config = settings.get("config") or {}
+        _check("setting", config, dict.fromkeys(config, _TEXT))
+    return dict(record)
 
 
-@cache
-def _shape() -> "TypeAdapter[_Record]":
-    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415  (help needs none)
-
-    for kind in (_Row, _Topic, _Record):
-        with_config(ConfigDict(strict=True, extra="allow"))(kind)
-    return TypeAdapter(_Record)
+def _check(what: str, data: Any, kinds: Mapping[str, _Kinds], *required: str) -> None:
+    if type(data) is not dict:
+        raise ValueError(f"a {what} is {data!r}")
+    for name in required:
+        if name not in data:
+            raise ValueError(f"a {what} has no {name}")
+    for name in kinds.keys() & data.keys():
+        if type(data[name]) not in kinds[name]:
+            raise ValueError(f"{name} of a {what} is {data[name]!r}")
 
 
 _NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
@@ -431,8 +429,7 @@ def _read(store: Store, key: str) -> RunRecord | None:
     """Return a record; None where it is gone, damaged or none of ours."""
     try:
         with store.open(key) as body:
-            record = orjson.loads(body.read())
-        return RunRecord(_shape().validate_python(record))
+            return RunRecord(_checked(orjson.loads(body.read())))
     except (CorruptObjectError, ObjectNotFoundError, ValueError) as error:
         _log.debug("run record %s counts as missing: %s", key, error)
         return None

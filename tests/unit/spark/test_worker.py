@@ -122,7 +122,7 @@ def test_arrow_gives_memory_back_in_workers(prepared: dict[str, Any]) -> None:
     "library",
     [
         "asyncio", "boto3", "click", "fastavro", "google", "kbackup.config", "numpy", "pandas",
-        "pyarrow.dataset", "pydantic", "rich",
+        "pyarrow.dataset", "rich",
     ],
 )  # fmt: skip
 def test_workers_do_not_share_what_few_tasks_use(prepared: dict[str, Any], library: str) -> None:
