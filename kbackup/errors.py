@@ -39,11 +39,11 @@ class Issue:
     """
 
     code: str
+    exit_code: int = field(default=1, kw_only=True)
     what: str
     why: str = ""
     do: str = ""
-    place: Mapping[str, Any] = field(default_factory=dict)
-    exit_code: int = 1
+    place: Mapping[str, Any] = field(default_factory=dict, metadata={"json": "inline"})
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
@@ -57,24 +57,13 @@ class Issue:
         """Return it with more of its place; what it names itself stays."""
         return replace(self, place={**place, **self.place})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of it; a place never replaces one of its own fields."""
-        own = {
-            "code": self.code,
-            "exit_code": self.exit_code,
-            "what": self.what,
-            "why": self.why,
-            "do": self.do,
-        }
-        return {**own, **self.place, **own}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
+        """Read what `events.to_json` made of it."""
         place = dict(data)
         code, exit_code = place.pop("code", KbackupError.code), place.pop("exit_code", 1)
         what, why, do = place.pop("what"), place.pop("why", ""), place.pop("do", "")
-        return cls(code, what, why, do, place, exit_code)
+        return cls(code, what, why, do, place, exit_code=exit_code)
 
     def error(self) -> "KbackupError":
         """Return the error, in its own class."""
@@ -107,11 +96,8 @@ class KbackupError(Exception):
 
     def issue(self) -> Issue:
         """Return what is kept of the error once it was caught."""
-        return Issue(self.code, self.what, self.why, self.do, dict(self.place), self.exit_code)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the error."""
-        return self.issue().to_dict()
+        place = dict(self.place)
+        return Issue(self.code, self.what, self.why, self.do, place, exit_code=self.exit_code)
 
 
 def _rebuild(

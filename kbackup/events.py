@@ -6,13 +6,13 @@ of its fields, their order, and which of them are null or left out, are a contra
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, Self
 
 from kbackup import clock
-from kbackup.errors import KbackupError
+from kbackup.errors import Issue, KbackupError
 from kbackup.records import Facts, Span, TopicPartition
 
 Event = dict[str, Any]
@@ -26,6 +26,12 @@ IF_KNOWN: Final = {"json": "if known"}
 
 NOT_SHOWN: Final = {"json": "not shown"}
 """Metadata of a field that JSON does not have."""
+
+NULL_IF_EMPTY: Final = {"json": "null if empty"}
+"""Metadata of a text that is null in JSON where it is empty."""
+
+ROWS: Final = {"json": "rows"}
+"""Metadata of a sequence of events that JSON has without their ``type``."""
 
 
 class Plain(Protocol):
@@ -41,21 +47,41 @@ Tell = Callable[[Plain], None]
 """Takes events."""
 
 
+def kind_of(event: Plain) -> str:
+    """Return the ``type`` of an event."""
+    return str(getattr(event, "HEAD", {}).get("type", ""))
+
+
 def to_json(event: Plain) -> Event:
     """Return an event, or a part of one, as JSON values.
 
-    A time is a text in RFC 3339, a `Span` its first and its last offset.
+    A time is a text in RFC 3339, a `Span` its first and its last offset.  Of two fields of one name
+    the first counts.
     """
     if (own := getattr(event, "to_dict", None)) is not None:
         return dict(own())
     found: Event = dict(getattr(event, "HEAD", {}))
     for each in fields(event):
         value, how = getattr(event, each.name), each.metadata.get("json")
-        if how == "inline":
-            found |= {name: one for name, one in _json(value).items() if name not in found}
-        elif not (how == "not shown" or (how == "if known" and value is None)):
-            found[each.name] = _json(value)
+        match how:
+            case "inline":
+                inline = _json(value or {})
+                found |= {name: one for name, one in inline.items() if name not in found}
+            case "rows":
+                found[each.name] = [_without_type(to_json(row)) for row in value]
+            case "null if empty":
+                found[each.name] = value or None
+            case "if known" if value is None:
+                pass
+            case "not shown":
+                pass
+            case _:
+                found[each.metadata.get("name", each.name)] = _json(value)
     return found
+
+
+def _without_type(row: Event) -> Event:
+    return {name: value for name, value in row.items() if name != "type"}
 
 
 def _json(value: Any) -> Any:
@@ -106,6 +132,8 @@ class Started:
         store: URL of the store.
         topics_dir: Where the backup is in it.
         own: What only this direction says.
+        version: That of kbackup; what starts a run does not say.
+        config_sha256: Of the settings, likewise.
     """
 
     HEAD: ClassVar = {"type": "start", "v": 1}
@@ -117,6 +145,8 @@ class Started:
     store: str
     topics_dir: str
     own: SinkStart | RestoreStart = field(metadata=INLINE)
+    version: str | None = field(default=None, metadata=IF_KNOWN)
+    config_sha256: str | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +338,7 @@ class Planned:
 
     HEAD: ClassVar = {"type": "plan"}
 
-    partitions: Sequence[Plain]
+    partitions: Sequence[PartitionRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +434,108 @@ class ObjectStored:
             run, key, facts.first_offset, facts.last_offset, facts.records, size,
             facts.min_timestamp, facts.max_timestamp, facts.sha256,
         )  # fmt: skip
+
+
+class SummaryRow(Plain, Protocol):
+    """A partition's row of a summary: a `PartitionRow`, or what a command found out of it."""
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition."""
+        ...
+
+    @property
+    def records(self) -> int | None:
+        """Its records, None where that is not known."""
+        ...
+
+    @property
+    def objects(self) -> int:
+        """Its objects."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSums:
+    """The sums of a topic's partitions.
+
+    Attributes:
+        topic: The topic that is, or was, backed up.
+        target: The topic that is written to; None where none is.
+        partitions: How many there are.
+        records: Theirs together, as far as they are known.
+        objects: Likewise.
+        bytes: Of objects stored, of those there are, or of those read.
+        skipped: Records or objects that were left out.
+    """
+
+    topic: str
+    target: str | None = None
+    partitions: int = 0
+    records: int = 0
+    objects: int = 0
+    bytes: int = 0
+    skipped: int = 0
+
+    def plus(self, row: SummaryRow) -> "TopicSums":
+        """Return the sums with a partition's."""
+        sizes = (getattr(row, name, None) for name in ("bytes_stored", "bytes", "bytes_read"))
+        return TopicSums(
+            self.topic,
+            self.target,
+            self.partitions + 1,
+            self.records + (row.records or 0),
+            self.objects + (row.objects or 0),
+            self.bytes + next(filter(None, sizes), 0),
+            self.skipped + (getattr(row, "skipped", None) or 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: its summary.
+
+    Attributes:
+        run: The run's id.
+        command: What was run.
+        result: ``ok``, ``skipped``, ``refused``, ``stopped`` or ``failed``.
+        exit_code: Of the process.
+        seconds: How long it took.
+        records: Of all partitions; None where that is not known, as with the counts below.
+        objects: Likewise.
+        bytes_read: Likewise.
+        bytes_stored: Likewise; of a command that only looks, what there is.
+        skipped: Counts of what was left out, by reason.
+        partitions: A row for each.
+        topics: A row for each, or for each topic that records of one are restored to.
+        errors: What failed.
+        warnings: What else there is to know.
+        facts: What only this command says.
+        next: The command that goes on where this one stopped.
+    """
+
+    HEAD: ClassVar = {"type": "summary", "v": 1}
+
+    run: str
+    command: str
+    result: str
+    exit_code: int
+    seconds: float | None = None
+    records: int | None = None
+    objects: int | None = None
+    bytes_read: int | None = None
+    bytes_stored: int | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    partitions: Sequence[SummaryRow] = field(default=(), metadata=ROWS)
+    topics: Sequence[TopicSums] = ()
+    errors: Sequence[Issue] = ()
+    warnings: Sequence[Warned] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
+    next: str | None = field(default=None, metadata=IF_KNOWN)
+
+    def saying(self, **facts: Any) -> "Ended":
+        """Return the summary with more facts, in place of those of the same name."""
+        return replace(self, facts={**self.facts, **facts})
 
 
 _BY_TYPE: Final[Mapping[str, type[Progress | Warned | ObjectStored]]] = {

@@ -182,7 +182,7 @@ def lacking_siblings(
         if quiet and having:
             have = form(quiet, "has", "have")
             text = f"{counted(quiet, 'value object')} {have} no {name} object"
-            yield Finding("missing_object", values[0].where, text=text, is_error=False)
+            yield Finding("missing_object", values[0].where, text=text, level="note")
     for files in values:
         if files.main is None:
             yield from _without_value(files, values, layout)
@@ -196,7 +196,7 @@ def _without_index(sets: Sequence[FileSet]) -> Iterator[Finding]:
     if lone:
         more = f", and {len(lone) - 1} more" if len(lone) > 1 else ""
         text = f"{lone[0].id}{more}: no index, so it is restored but can only be read whole"
-        yield Finding("missing_object", lone[0].where, text=text, is_error=False)
+        yield Finding("missing_object", lone[0].where, text=text, level="note")
 
 
 def _sibling(files: FileSet, view: View) -> BackupFile | None:
@@ -225,7 +225,7 @@ def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) ->
     found = files.files[0].key
     if files.start_offset > max(each.start_offset for each in beside if each.main is not None):
         text = "its value object is not there: a run was interrupted, the next one completes it"
-        yield Finding("missing_object", files.where, found, text=text, is_error=False)
+        yield Finding("missing_object", files.where, found, text=text, level="note")
         return
     key = key_of(files, layout, patterns[0].view, patterns[0].extension)
     offsets = (files.start_offset, files.start_offset)

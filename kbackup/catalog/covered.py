@@ -62,12 +62,12 @@ class Covered:
         for one in self.coverage.repeats:
             if one.of is not None:
                 text = f"it is a copy of {one.of}, which is read"
-                yield Finding("overlap", self.where, one.holding.key, text=text, is_error=False)
+                yield Finding("overlap", self.where, one.holding.key, text=text, level="note")
         if inside:
             number = len(inside)
             text = f"{counted(number, 'value object')} {form(number, 'is', 'are')} beside full "
             text += "records, which are used instead"
-            yield Finding("overlap", self.where, None, text=text, is_error=False)
+            yield Finding("overlap", self.where, None, text=text, level="note")
 
     def warnings(self) -> Iterator[tuple[str, str]]:
         """Yield codes and sentences about what is left out."""

@@ -1,8 +1,8 @@
 """What ``restore verify`` finds, and what it concludes about a partition."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
 
 from kbackup.errors import (
     CorruptObjectError,
@@ -10,7 +10,7 @@ from kbackup.errors import (
     KbackupError,
     UnsupportedObjectError,
 )
-from kbackup.events import Event
+from kbackup.events import INLINE, NOT_SHOWN
 from kbackup.naming import Place
 from kbackup.records import TopicPartition
 
@@ -33,45 +33,38 @@ class Finding:
     """One thing found.
 
     Attributes:
+        level: ``error`` where the backup is damaged, or cannot be restored by this version; else
+            ``note``: the operator should know of it.
         code: ``missing_object``, ``corrupt``, ``overlap``, ``gap``, ``wrong_topic``,
             ``count_mismatch``, ``unsupported_object``, ``skipped``, or ``duplicate``.
         where: The partition, by the object's name.
         key: The object; None where it has no one name.
         offsets: First and last offset it is about, inclusive; None where they are unknown.
         text: What is wrong; None if the code says it all.
-        is_error: The backup is damaged, or cannot be restored by this version; else the operator
-            should know of it.
         more: Further fields of the event.
         do: What to do about it, where that is not to back it up again.
     """
 
+    HEAD: ClassVar = {"type": "finding"}
+
+    level: Literal["error", "note"] = field(default="error", kw_only=True)
     code: str
-    where: TopicPartition
+    where: TopicPartition = field(metadata=INLINE)
     key: str | None = None
     offsets: tuple[int, int] | None = None
     text: str | None = None
-    is_error: bool = True
-    more: Mapping[str, Any] | None = None
-    do: str = ""
+    more: Mapping[str, Any] | None = field(default=None, metadata=INLINE)
+    do: str = field(default="", metadata=NOT_SHOWN)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether a restore of this backup would not be whole."""
+        return self.level == "error"
 
     @property
     def is_damage(self) -> bool:
         """Whether something is missing or not what was stored."""
         return self.is_error and self.code != UnsupportedObjectError.code
-
-    def to_dict(self) -> Event:
-        """Return the finding as a line of ``--json``."""
-        return {
-            "type": "finding",
-            "level": "error" if self.is_error else "note",
-            "code": self.code,
-            "topic": self.where.topic,
-            "partition": self.where.partition,
-            "key": self.key,
-            "offsets": None if self.offsets is None else list(self.offsets),
-            "text": self.text,
-            **(self.more or {}),
-        }
 
     def error(self) -> KbackupError:
         """Return the error that stands for it."""
@@ -131,7 +124,9 @@ class PartitionVerdict:
         state: The conclusion, in a few words.
     """
 
-    where: TopicPartition
+    HEAD: ClassVar = {"type": "partition"}
+
+    where: TopicPartition = field(metadata=INLINE)
     objects: int
     listed: int
     first: int | None
@@ -141,17 +136,3 @@ class PartitionVerdict:
     bytes_read: int
     not_checkable: int
     state: str
-
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {"type": "partition", **self.row()}
-
-    def row(self) -> Event:
-        """Return it as a row of the summary."""
-        return {
-            "topic": self.where.topic, "partition": self.where.partition,
-            "objects": self.objects, "listed": self.listed,
-            "first": self.first, "last": self.last, "records": self.records,
-            "bytes": self.bytes, "bytes_read": self.bytes_read,
-            "not_checkable": self.not_checkable, "state": self.state,
-        }  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from kbackup.catalog import claims, judging
 from kbackup.catalog.claims import Checked
@@ -113,7 +113,7 @@ def _judged(
         text += f"; runs have gone on behind it and not entered it: {_DO}"
         return _finding(doubt, Issue("count_mismatch", key, text))
     text += "; the run that stored it, or the next one, enters it"
-    return _finding(doubt, Issue("count_mismatch", key, text), is_error=False)
+    return _finding(doubt, Issue("count_mismatch", key, text), level="note")
 
 
 def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
@@ -179,10 +179,12 @@ def _counted(facts: Facts) -> str:
     return f"{counted(facts.records, 'record')} up to offset {facts.last_offset}"
 
 
-def _finding(doubt: _Doubt, problem: Issue, *, is_error: bool = True) -> Finding:
+def _finding(
+    doubt: _Doubt, problem: Issue, *, level: Literal["error", "note"] = "error"
+) -> Finding:
     offsets = (doubt.row.first, doubt.row.span.end_offset - 1)
     where = doubt.files.where
-    return Finding(problem.code, where, problem.what, offsets, problem.why, is_error)
+    return Finding(problem.code, where, problem.what, offsets, problem.why, level=level)
 
 
 @dataclass(slots=True)

@@ -138,7 +138,7 @@ def left_out(where: TopicPartition, skipped: Sequence[Span]) -> Iterator[Finding
     if skipped:
         named = [(span.start_offset, span.end_offset - 1) for span in skipped]
         text = f"records left out as bad (errors.tolerance=all) at {_named(named)}"
-        yield Finding("skipped", where, None, (named[0][0], named[-1][1]), text, is_error=False)
+        yield Finding("skipped", where, None, (named[0][0], named[-1][1]), text, level="note")
 
 
 def empty(files: FileSet) -> Iterator[Finding]:
@@ -249,18 +249,18 @@ def order(
             "before they were backed up"
         )
         explained.append((gap.start_offset, gap.end_offset - 1))
-        yield Finding("gap", where, None, explained[-1], text, is_error=False)
+        yield Finding("gap", where, None, explained[-1], text, level="note")
     explained += [finding.offsets for finding in missed if finding.offsets is not None]
     explained += [(span.start_offset, span.end_offset - 1) for span in skipped]
     begin = extents[0].files.start_offset
     if begin > 0 and not _is_explained((0, begin - 1), explained):
         text = f"first offset {begin}"
-        yield Finding("gap", where, None, (0, begin - 1), text, is_error=False)
+        yield Finding("gap", where, None, (0, begin - 1), text, level="note")
     holes = [hole for hole in _holes(extents) if not _is_explained(hole, explained)]
     if holes:
         text = f"{_count(holes)} {_named(holes)}"
         offsets = (holes[0][0], holes[-1][1])
-        yield Finding("gap", where, None, offsets, text, is_error=False)
+        yield Finding("gap", where, None, offsets, text, level="note")
     yield from _overlaps([extent for extent in extents if extent.files.is_whole])
 
 
@@ -349,10 +349,10 @@ def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
         key, other = files.files[0].key, earlier.files.files[0].key
         if earlier.is_same:
             text = f"{other} holds the same records; each is restored once"
-            yield Finding("overlap", files.where, key, offsets, text, is_error=False)
+            yield Finding("overlap", files.where, key, offsets, text, level="note")
         elif earlier.is_same is False:
             text = f"{other} holds other records at the same offsets"
             yield Finding("overlap", files.where, key, offsets, text)
         else:
             text = f"{other} reaches into it; what both hold is restored once"
-            yield Finding("overlap", files.where, key, offsets, text, is_error=False)
+            yield Finding("overlap", files.where, key, offsets, text, level="note")

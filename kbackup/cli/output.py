@@ -7,13 +7,13 @@ A command tells events as they happen and finishes with a summary::
         summary = run(..., tell=output.tell)
     output.finish(summary)
 
-Events are the JSON lines of the command-line contract, as plain dicts, and reach every part:
+Events and summary are those of `kbackup.events`, and reach every part:
 
     stdout   final tables, or JSON lines, or nothing
     stderr   live display or log lines; errors
     files    log file, summary file
 
-`schema` describes every line; the same file is the reference in the documentation.
+`schema` describes every line of JSON; the same file is the reference in the documentation.
 """
 
 import errno
@@ -36,6 +36,7 @@ from kbackup.cli.screens import LOCKED, RECORDS, Failures, Screens
 from kbackup.cli.tables import is_run
 from kbackup.cli.terminal import Mask, OutputStream, escape
 from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.events import Ended, Event, Plain, Planned, Progress, to_json
 
 LogFormat = Literal["text", "json"]
 
@@ -175,23 +176,18 @@ class Logs:
             ) from error
 
 
-_UNPRINTED: Final = frozenset({"plan"})
-"""Events that serve the live display only."""
-
-
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) that every line fulfils."""
     text = resources.files("kbackup.cli").joinpath("json_schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
-def json_line(event: Mapping[str, Any]) -> str:
-    r"""Return *event* as one line of ASCII, ``type`` first.
+def json_line(event: Event) -> str:
+    r"""Return *event* as one line of ASCII.
 
     ASCII, because ``\u202e`` survives every pipe and terminal and means the same to a parser.
     """
-    ordered = {"type": event["type"], **event} if "type" in event else event
-    return json.dumps(ordered, separators=(",", ":"))
+    return json.dumps(event, separators=(",", ":"))
 
 
 class JsonLines:
@@ -209,23 +205,25 @@ class JsonLines:
         self._clock = clock
         self._began = clock()
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def tell(self, event: Plain) -> None:
         """Print *event*, unless it serves the display only."""
-        if event["type"] == "progress":
+        if isinstance(event, Planned):
+            return
+        line = to_json(event)
+        if isinstance(event, Progress):
             # The tasks that send it may run on machines that do not know when the run began.
-            event = {**event, "seconds": round(self._clock() - self._began, 1)}
-        if event["type"] not in _UNPRINTED:
-            self._stdout.write(json_line(event) + "\n")
+            line["seconds"] = round(self._clock() - self._began, 1)
+        self._stdout.write(json_line(line) + "\n")
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: Ended) -> None:
         """Print the summary; what an error does not know is null."""
         if not self._has_summary:
             return
         errors = [
-            {name: None if value == "" else value for name, value in error.items()}
-            for error in summary.get("errors") or ()
+            {name: None if value == "" else value for name, value in to_json(error).items()}
+            for error in summary.errors
         ]
-        self._stdout.write(json_line({**summary, "type": "summary", "errors": errors}) + "\n")
+        self._stdout.write(json_line(to_json(summary) | {"errors": errors}) + "\n")
 
 
 class SummaryFile:
@@ -259,10 +257,10 @@ class SummaryFile:
     def __exit__(self, *_: object) -> None:
         """Do nothing: the summary comes with `finish`."""
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def tell(self, event: Plain) -> None:
         """Do nothing: only the summary counts."""
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: Ended) -> None:
         """Put *summary* in place of the old one.
 
         A run that found the lock held leaves the file to the run that holds it.  Nothing is
@@ -271,11 +269,11 @@ class SummaryFile:
         Raises:
             KbackupError: If it cannot be written; the old file is then whole.
         """
-        if summary["exit_code"] == LOCKED or not self._is_usable:
+        if summary.exit_code == LOCKED or not self._is_usable:
             return
-        last_success = self._last_success(summary)
+        said = to_json(summary)
         try:
-            line = json_line({**summary, "last_success": last_success}) + "\n"
+            line = json_line(said | {"last_success": self._last_success(said)}) + "\n"
             files.replace_file(self._path, line.encode())
         except OSError as error:
             raise KbackupError(
@@ -284,7 +282,7 @@ class SummaryFile:
                 "free space or permissions, then run again; the old file is unchanged",
             ) from error
 
-    def _last_success(self, summary: Mapping[str, Any]) -> str | None:
+    def _last_success(self, summary: Event) -> str | None:
         """Return the time of the last good run; a damaged old file knows of none."""
         from kbackup.runs.history import RunRecord  # noqa: PLC0415
 
@@ -304,16 +302,13 @@ class SummaryFile:
         )
 
 
-Event = Mapping[str, Any]
-
-
 class OutputPart(Protocol):
     """One way to show a command; entered and left with it where it is a context manager."""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Plain) -> None:
         """Take in what has happened; called by one thread at a time, and not always the same."""
 
-    def finish(self, summary: Event) -> None:
+    def finish(self, summary: Ended) -> None:
         """Show how it ended; called once, last, after the part was left."""
 
 
@@ -331,10 +326,10 @@ class Output(Protocol):
     def __exit__(self, *exception: object) -> None:
         """Stop displays, whatever happened; nothing of them stays on the screen."""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Plain) -> None:
         """Take in an event.  Never raises because nobody reads stdout any more."""
 
-    def finish(self, summary: Event) -> None:
+    def finish(self, summary: Ended) -> None:
         """Show the summary of a run, also of a failed one, and stop logging.
 
         Raises:
@@ -374,15 +369,15 @@ class Parts:
     def __exit__(self, *exception: object) -> None:
         self._entered.close()
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Plain) -> None:
         """Take in an event, without the secrets in its texts."""
-        masked = self._mask.event(event)
+        masked = self._mask.of(event)
         for part in self._parts:
             part.tell(masked)
 
-    def finish(self, summary: Event) -> None:
+    def finish(self, summary: Ended) -> None:
         """Let every part finish, even where one of them fails."""
-        masked = self._mask.event(summary)
+        masked = self._mask.of(summary)
         with ExitStack() as finishing:
             finishing.callback(self._check)
             finishing.callback(self._logs.finish)

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import click
 
@@ -30,7 +30,7 @@ from kbackup.cli.screens import print_error
 from kbackup.cli.terminal import OutputStream, count, digits
 from kbackup.doctor import Check, doubt
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
-from kbackup.events import Event
+from kbackup.events import Ended
 from kbackup.runs.history import new_run_id
 from kbackup.runs.report import Summary
 
@@ -81,11 +81,11 @@ def check_command(**parameters: Any) -> None:
     Exits 0 with or without warnings, 2 with errors.  No connection is made.
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         summary = Summary(new_run_id(datetime.now(UTC)), "config check")
         checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
         for check in checks or [_no_doubt(parameters)]:
-            session.tell(check.to_dict())
+            session.tell(check)
             if check.level == "fail":
                 summary.fail(check.issue())
         return summary.finish()
@@ -107,20 +107,24 @@ def show_command(is_all: bool, **parameters: Any) -> None:
     Takes the options of sink and restore, so that you can inspect a command exactly as typed.
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         for name, value, origin in session.loaded.shown(all=is_all):
             is_unset = not value and origin == "default"
-            session.tell(
-                {
-                    "type": "setting",
-                    "name": name,
-                    "value": None if is_unset else value,
-                    "origin": origin,
-                }
-            )
+            session.tell(SettingShown(name, None if is_unset else value, origin))
         return Summary(new_run_id(datetime.now(UTC)), "config show").finish()
 
     run("config", "config show", parameters, work)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingShown:
+    """A setting, its value, which is null where it has none, and where that is from."""
+
+    HEAD: ClassVar = {"type": "setting"}
+
+    name: str
+    value: str | None
+    origin: str
 
 
 class _Doctor(GroupedCommand):
@@ -156,7 +160,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
         found = doubts(error)
         loaded = load_output("doctor", parameters)
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.doctor.examination import examine  # noqa: PLC0415  (imports all clients)
         from kbackup.local.java import find_java  # noqa: PLC0415
 
@@ -169,7 +173,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
             starts=starts,
             stop=session.stop.event,
         ):
-            session.tell(check.to_dict())
+            session.tell(check)
             if check.level == "fail":
                 summary.fail(check.issue())
         return summary.finish(session.stop.signal)
@@ -188,19 +192,26 @@ def plugins_command(**parameters: Any) -> None:
     perform("plugins", load_output("plugins", parameters), _list_plugins)
 
 
-def _list_plugins(session: Session) -> Event:
+@dataclass(frozen=True, slots=True)
+class PluginShown:
+    """A plugin: of which extension point, its class, its package, and the options it declares."""
+
+    HEAD: ClassVar = {"type": "plugin"}
+
+    seam: str
+    name: str
+    target: str = field(metadata={"name": "class"})
+    package: str | None
+    version: str | None
+    options: Mapping[str, str]
+
+
+def _list_plugins(session: Session) -> Ended:
     for seam in (*plugins.SEAMS, *plugins.CHAINED):
         for found in plugins.installed(seam):
+            options = _options(seam, found.name)
             session.tell(
-                {
-                    "type": "plugin",
-                    "seam": seam,
-                    "name": found.name,
-                    "class": found.target,
-                    "package": found.package,
-                    "version": found.version,
-                    "options": _options(seam, found.name),
-                }
+                PluginShown(seam, found.name, found.target, found.package, found.version, options)
             )
     return Summary(new_run_id(datetime.now(UTC)), "plugins").finish()
 
@@ -383,12 +394,12 @@ class Demo:
         except _CommandFailedError as failed:
             return failed.code
         except KbackupError as error:
-            print_error(self.stderr, error.to_dict())
+            print_error(self.stderr, error.issue())
             return error.exit_code
         except Exception as error:  # noqa: BLE001  (the last line of defence: never a traceback)
             why = f"{type(error).__name__}: {error}"
             do = "this is a defect of kbackup: report it"
-            print_error(self.stderr, KbackupError("the demo failed", why, do).to_dict())
+            print_error(self.stderr, KbackupError("the demo failed", why, do).issue())
             return 1
 
     def _run(self, records: int, *, keep: bool) -> int:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, Literal, Self
@@ -24,7 +24,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kbackup.cli.tables import RULED, is_run, left_out, title
+from kbackup.cli.tables import RULED, is_run, left_out, rows_of, title
 from kbackup.cli.terminal import (
     OutputStream,
     count,
@@ -34,12 +34,22 @@ from kbackup.cli.terminal import (
     rate,
     size,
 )
-from kbackup.errors import counted
+from kbackup.errors import Issue, counted
+from kbackup.events import (
+    Ended,
+    ObjectStored,
+    PartitionRow,
+    Plain,
+    Planned,
+    Progress,
+    Started,
+    Warned,
+    to_json,
+)
+from kbackup.records import TopicPartition
 
 _WINDOW_S: Final = 10.0
 """Seconds over which a rate is measured: long enough to be calm, short enough to be news."""
-
-_GAUGES: Final = ("committed", "end", "records", "objects", "planned_objects", "open")
 
 
 @dataclass(slots=True)
@@ -47,6 +57,8 @@ class ProgressRow:
     """One topic-partition.
 
     Attributes:
+        where: The partition that is, or was, backed up.
+        target: The topic that is written to; None where objects are.
         start: Offset this run began at, None until known.
         committed: The next offset after what is safe, None until known.
         end: The offset this run ends at, None if it follows, or if the names do not show it.
@@ -54,11 +66,10 @@ class ProgressRow:
         records: Safe records of this run; `objects` and `stored_bytes` likewise.
         open: Records read or sent but not yet safe; None if unknown.
         moved: Clock of the last progress, None before the first.
-        target: The topic that is written to; empty where objects are.
     """
 
-    topic: str
-    partition: int
+    where: TopicPartition
+    target: str | None = None
     start: int | None = None
     committed: int | None = None
     end: int | None = None
@@ -68,7 +79,6 @@ class ProgressRow:
     stored_bytes: int = 0
     open: int | None = None
     moved: float | None = None
-    target: str = ""
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     @property
@@ -93,14 +103,18 @@ class ProgressRow:
             return None
         return 1.0 if self.is_done else self.work[0] / self.work[1]
 
-    def update(self, event: Mapping[str, Any], now: float) -> None:
-        """Take over what a ``plan`` entry or a ``progress`` event says."""
-        for name in _GAUGES:
-            if event.get(name) is not None:
-                setattr(self, name, event[name])
-        self.stored_bytes = event.get("bytes_stored") or event.get("bytes_read") or 0
-        if self.start is None:
-            self.start = event.get("start", self.committed)
+    def update(self, said: PartitionRow | Progress, now: float) -> None:
+        """Take over what a plan, or a task, says; what it does not know stays."""
+        self.committed = self.committed if said.committed is None else said.committed
+        self.end = self.end if said.end is None else said.end
+        self.records, self.objects = said.records, said.objects
+        self.stored_bytes = said.bytes_stored or said.bytes_read or 0
+        if isinstance(said, Progress):
+            self.open = said.open
+            self.start = self.committed if self.start is None else self.start
+        else:
+            self.planned_objects = said.planned_objects
+            self.start = said.start if self.start is None else self.start
         reached = self.records + (self.open or 0), self._reached
         if self._seen and self._seen[-1][1:] != reached:
             self.moved = now
@@ -156,20 +170,20 @@ class ProgressTable:
         self._clock = clock
         self._began = clock()
         self._lock = Lock()
-        self._rows: dict[tuple[str, int, str], ProgressRow] = {}
+        self._rows: dict[tuple[TopicPartition, str], ProgressRow] = {}
 
-    def tell(self, event: Mapping[str, Any]) -> None:
-        """Take over a ``plan`` or ``progress`` event; others say nothing here."""
-        entries: list[Mapping[str, Any]] = []
-        if event["type"] == "plan":
-            entries = event["partitions"]
-        elif event["type"] == "progress":
-            entries = [event]
+    def tell(self, event: Plain) -> None:
+        """Take over a plan or progress; other events say nothing here."""
+        said: Sequence[PartitionRow | Progress] = ()
+        if isinstance(event, Planned):
+            said = event.partitions
+        elif isinstance(event, Progress):
+            said = [event]
         with self._lock:
-            for entry in entries:
-                place = entry["topic"], entry["partition"], entry.get("target") or ""
-                row = self._rows.setdefault(place, ProgressRow(*place[:2], target=place[2]))
-                row.update(entry, self._clock())
+            for one in said:
+                place = one.where, one.target or ""
+                row = self._rows.setdefault(place, ProgressRow(one.where, one.target))
+                row.update(one, self._clock())
 
     def rows(self) -> list[ProgressRow]:
         """Return the rows by topic, partition and target; they continue changing."""
@@ -235,15 +249,15 @@ class Live:
             if self._display is not None:
                 self._display.stop()
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def tell(self, event: Plain) -> None:
         """Take in an event; the next redraw shows it."""
         self._progress.tell(event)
-        if event["type"] in {"plan", "progress"}:
-            is_plan = event["type"] == "plan"
+        if isinstance(event, Planned | Progress):
+            is_plan = isinstance(event, Planned)
             self._is_starting = is_plan and not all(row.is_done for row in self._progress.rows())
             self._start()
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: Ended) -> None:
         """Do nothing: what is left on the screen is the table of the summary."""
 
     def _start(self) -> None:
@@ -354,8 +368,8 @@ def _bar(row: ProgressRow) -> RenderableType:
 
 def _columns(rows: list[ProgressRow], now: float, *, is_restore: bool) -> list[_Column]:
     columns = [
-        _Column("topic", "topic", [escape(row.topic) for row in rows], "left"),
-        _Column("p", "p", [str(row.partition) for row in rows]),
+        _Column("topic", "topic", [escape(row.where.topic) for row in rows], "left"),
+        _Column("p", "p", [str(row.where.partition) for row in rows]),
         _Column("bar", "committed", ["" for _ in rows], "left"),
         _Column("percent", "", [_percent(row) for row in rows]),
         _Column("offset", "offset / end", _offsets(rows)),
@@ -443,7 +457,7 @@ class Lines:
         self._is_run = is_run(command)
         self._interval = interval
         self._progress = progress or ProgressTable()
-        self._said: dict[tuple[str, int, str], int | None] = {}
+        self._said: dict[tuple[TopicPartition, str | None], int | None] = {}
         self._has_begun = False
         self._is_over = threading.Event()
         self._beat: threading.Thread | None = None
@@ -459,28 +473,27 @@ class Lines:
         if self._beat is not None:
             self._beat.join()
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def tell(self, event: Plain) -> None:
         """Take in an event, and log it if it belongs in the log."""
         self._progress.tell(event)
         log = logging.getLogger(EVENT_LOG)
-        match event["type"]:
-            case "start":
+        match event:
+            case Started():
                 self._has_begun = True
                 self._say(logging.INFO, start_line(self._command, event))
-            case "warning":
-                log.log(logging.WARNING if self._is_run else logging.DEBUG, warning_text(event))
-            case "object":
-                log.debug(
-                    "object %s offsets=%s-%s records=%s bytes=%s",
-                    *(event.get(name) for name in ("key", "first", "last", "records", "bytes")),
-                )
+            case Warned():
+                level = logging.WARNING if self._is_run else logging.DEBUG
+                log.log(level, "%s", warning_text(event))
+            case ObjectStored(key=key, first=first, last=last):
+                text = "object %s offsets=%s-%s records=%s bytes=%s"
+                log.debug(text, key, first, last, event.records, event.bytes)
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: Ended) -> None:
         """Log how the run ended, if it ever began."""
-        for error in summary.get("errors") or ():
+        for error in summary.errors:
             logging.getLogger(ERROR_LOG).error("%s", error_line(error))
         if self._has_begun:
-            level = _LEVELS.get(summary["result"], logging.ERROR)
+            level = _LEVELS.get(summary.result, logging.ERROR)
             self._say(level, end_line(self._command, summary))
 
     def say_progress(self) -> None:
@@ -500,21 +513,16 @@ class Lines:
         logging.getLogger(RUN_LOG).log(level if self._is_run else logging.DEBUG, "%s", text)
 
 
-def _place(row: ProgressRow) -> tuple[str, int, str]:
-    return row.topic, row.partition, row.target
+def _place(row: ProgressRow) -> tuple[TopicPartition, str | None]:
+    return row.where, row.target
 
 
-def start_line(command: str, event: Mapping[str, Any]) -> str:
+def start_line(command: str, event: Started) -> str:
     """Return what is about to be done, as ``name=value`` pairs."""
-    facts = {short: event[name] for name, short in _START_FIRST.items() if name in event}
-    facts |= {
-        name: value
-        for name, value in event.items()
-        if name not in _START_FIRST and name not in _START_UNSHOWN
-    }
-    if isinstance(facts.get("run"), str):
-        facts["run"] = facts["run"].rsplit("-", 1)[-1]
-    return _pairs(f"{command} start", facts)
+    said = to_json(event)
+    facts = {short: said.pop(name) for name, short in _START_FIRST.items() if name in said}
+    facts |= {name: value for name, value in said.items() if name not in _START_UNSHOWN}
+    return _pairs(f"{command} start", facts | {"run": event.run.rsplit("-", 1)[-1]})
 
 
 def progress_line(moved: list[ProgressRow], partitions: int) -> str:
@@ -531,41 +539,39 @@ def _row(row: ProgressRow, *, is_first: bool) -> str:
     committed = "-" if row.committed is None else row.committed
     end = "" if row.end is None else f"/{row.end}"
     objects = counted(row.objects, "object") if is_first else row.objects
-    return f"{row.topic} {row.partition}: {committed}{end} {objects}"
+    return f"{row.where.topic} {row.where.partition}: {committed}{end} {objects}"
 
 
-def warning_text(event: Mapping[str, Any]) -> str:
+def warning_text(warning: Warned) -> str:
     """Return a warning with its place, where the sentence does not name it."""
-    text = str(event.get("text") or event.get("code"))
-    names = [event[name] for name in ("key", "topic", "partition") if event.get(name) is not None]
-    if event.get("key") is not None:
-        names = names[:1]
-    place = " ".join(map(str, names))
-    return text if not place or str(names[0]) in text else f"{place}: {text}"
+    text, place = warning.text or warning.code, warning.place
+    if place.get("key") is not None:
+        names = [str(place["key"])]
+    else:
+        said = (place.get(name) for name in ("topic", "partition"))
+        names = [str(name) for name in said if name is not None]
+    return text if not names or names[0] in text else f"{' '.join(names)}: {text}"
 
 
-def error_line(error: Mapping[str, Any]) -> str:
+def error_line(error: Issue) -> str:
     """Return an error as one line."""
-    return ": ".join(filter(None, [error["code"], error.get("what"), error.get("why")]))
+    return ": ".join(filter(None, [error.code, error.what, error.why]))
 
 
-def end_line(command: str, summary: Mapping[str, Any]) -> str:
+def end_line(command: str, summary: Ended) -> str:
     """Return how a run ended, as ``name=value`` pairs."""
-    facts: dict[str, Any] = {"exit": summary["exit_code"]}
-    facts |= {name: summary.get(name) for name in ("records", "objects")}
-    facts["read" if command == "restore" else "stored"] = _bytes(command, summary)
-    facts["skipped"] = sum((summary.get("skipped") or {}).values())
-    facts |= {
-        name.replace(" ", "_"): number
-        for name, number in left_out(summary.get("partitions") or ()).items()
+    is_restore = command == "restore"
+    copied = summary.bytes_read if is_restore else summary.bytes_stored
+    facts = {
+        "exit": summary.exit_code,
+        "records": summary.records,
+        "objects": summary.objects,
+        "read" if is_restore else "stored": None if copied is None else size(copied, space=""),
+        "skipped": sum(summary.skipped.values()),
+        **{name.replace(" ", "_"): n for name, n in left_out(rows_of(summary)).items()},
+        "seconds": summary.seconds,
     }
-    facts["seconds"] = summary.get("seconds")
-    return _pairs(f"{command} end {summary['result']}", facts)
-
-
-def _bytes(command: str, summary: Mapping[str, Any]) -> str | None:
-    number = summary.get("bytes_read" if command == "restore" else "bytes_stored")
-    return None if number is None else size(number, space="")
+    return _pairs(f"{command} end {summary.result}", facts)
 
 
 def _pairs(head: str, facts: Mapping[str, Any]) -> str:

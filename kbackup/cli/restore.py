@@ -15,14 +15,14 @@ import click
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
 from kbackup.errors import ConfigurationError, KbackupError
-from kbackup.events import Event, Plain, Warned, to_json
+from kbackup.events import Ended, Plain, Warned
 from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kbackup.inspect.peek import Record
-    from kbackup.inspect.topics import PartitionMap, Told
+    from kbackup.inspect.topics import PartitionMap, StoredPartition, Told
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -96,7 +96,7 @@ def verify_command(
     reported as not checkable, never as "ok".
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.verify.run import Acceptance  # noqa: PLC0415
         from kbackup.verify.task import Sample  # noqa: PLC0415
 
@@ -142,7 +142,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     read = None
     if deep:
         engine = wiring.engine_settings(session.settings, find_jvm())
-        read = on_spark(VerifyJob(at.place, reading), engine, session.tell, session.stop.event)
+        read = on_spark(VerifyJob(at.place, reading), engine, session.stop.event)
     at.tell(
         verify(
             at.store,
@@ -184,7 +184,7 @@ def peek_command(
     if template is None and "%" in str(parameters.get("format_class")):
         template = parameters.pop("format_class")  # kcat's -f; no format has such a name
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.known import NOTHING  # noqa: PLC0415
@@ -258,7 +258,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
     already requested or readable are not requested again.
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.inspect.topics import thaw  # noqa: PLC0415
 
         at = OpenedBackup.of(session, "restore thaw")
@@ -324,8 +324,8 @@ def topics_command(
     if topic is not None:
         parameters["topics"] = topic
 
-    def work(session: Session) -> Event:
-        from kbackup.inspect.topics import PartitionMap, topics  # noqa: PLC0415
+    def work(session: Session) -> Ended:
+        from kbackup.inspect.topics import PartitionMap, StoredPartition, topics  # noqa: PLC0415
 
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
         at = OpenedBackup.of(session, "restore topics")
@@ -345,15 +345,18 @@ def topics_command(
         )
         at.tell([] if as_of is not None else at.summary.held_up(at.held_up(known)))
         coverages: list[PartitionMap] = []
+        stored: list[StoredPartition] = []
         for each in found:
             if isinstance(each, PartitionMap):
                 coverages.append(each)
+            if isinstance(each, StoredPartition):
+                stored.append(each)
             if has_map or not isinstance(each, PartitionMap):
                 at.tell([_entered(at.summary, each)])
         if page is not None:
             moment = as_of_ms if as_of_ms is not None else at.clock.ms()
             place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
-            _write_page(page, place, moment, at.summary, coverages)
+            _write_page(page, place, moment, stored, coverages)
         return at.summary.finish()
 
     run("topics", "restore topics", parameters, work)
@@ -369,13 +372,17 @@ def _moment(option: str, text: str) -> int:
 
 
 def _write_page(
-    path: Path, place: str, moment_ms: int, summary: Summary, coverages: "list[PartitionMap]"
+    path: Path,
+    place: str,
+    moment_ms: int,
+    stored: "list[StoredPartition]",
+    coverages: "list[PartitionMap]",
 ) -> None:
     from kbackup import clock, files  # noqa: PLC0415
     from kbackup.cli.tables import page  # noqa: PLC0415
 
     moment = clock.rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
-    text = page(place, moment, summary.partitions, [to_json(one) for one in coverages])
+    text = page(place, moment, stored, coverages)
     try:
         files.replace_file(path, text.encode())
     except OSError as error:
@@ -391,7 +398,7 @@ def _entered(summary: Summary, told: "Told") -> Plain:
     if isinstance(told, Warned):
         return summary.warn(told.code, told.text, **told.place)
     if isinstance(told, StoredPartition):
-        summary.partitions.append(told.row())
+        summary.partitions.append(told)
     return told
 
 
@@ -423,13 +430,13 @@ def query_command(sql: str, form: str, output_file: Path | None, **parameters: A
     Objects that a condition on partition, offset or timestamp rules out are not opened.
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         return _query(session, sql, "json" if session.settings.json else form, output_file)
 
     run("query", "restore query", parameters, work)
 
 
-def _query(session: Session, sql: str, form: str, output_file: Path | None) -> Event:
+def _query(session: Session, sql: str, form: str, output_file: Path | None) -> Ended:
     if form == "parquet" and output_file is None and sys.stdout.isatty():
         raise ConfigurationError(
             "Parquet is not for a terminal", do="name a file with --output-file, or use a pipe"
@@ -539,7 +546,7 @@ def settle_command(**parameters: Any) -> None:
     on, Kafka deletes what the original topic would have deleted.
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
         from kbackup.runs.context import Environment  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
@@ -575,7 +582,7 @@ class _Status(GroupedCommand):
 def status_command(max_age: str | None, of_group: str | None, **parameters: Any) -> None:
     """Report how far a restore that follows is, and how past ones ended; no JVM is started."""
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.runs import status  # noqa: PLC0415
 
         oldest = None if max_age is None else seconds("--max-age", max_age)
@@ -588,7 +595,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
     run("status", "restore status", parameters, work)
 
 
-def _restore(session: Session) -> Event:
+def _restore(session: Session) -> Ended:
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
     from kbackup.runs.context import Environment  # noqa: PLC0415
 

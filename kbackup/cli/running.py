@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
@@ -21,7 +21,7 @@ from kbackup.clock import Clock, SystemClock
 from kbackup.config import ConfigIssue, Loaded, Settings
 from kbackup.config.issues import is_secret
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import Event, Plain, to_json
+from kbackup.events import Ended, Plain, Started, Tell, Warned
 from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kbackup.stores import Store, StoreSettings
 
 _log = logging.getLogger(__name__)
-
-Tell = Callable[[Plain | Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Session:
     stop: "Stop"
 
 
-Work = Callable[[Session], Event]
+Work = Callable[[Session], Ended]
 
 
 def run(command: config.Command, words: str, parameters: Mapping[str, Any], work: Work) -> None:
@@ -135,8 +133,8 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
         secrets=secrets(loaded),
     )
     summary = _work(shown, words, loaded, work)
-    if words.endswith(" run") and summary["exit_code"] in _GOES_ON and has_worked(summary):
-        summary["next"] = shlex.join(["kbackup", *sys.argv[1:]])
+    if words.endswith(" run") and summary.exit_code in _GOES_ON and has_worked(summary):
+        summary = replace(summary, next=shlex.join(["kbackup", *sys.argv[1:]]))
     _leave(shown, summary)
 
 
@@ -147,23 +145,21 @@ _GOES_ON: Final = frozenset({5, 6, 130, 143})
 """Exit codes after which the same command continues where it stopped."""
 
 
-def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event:
+def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Ended:
     from kbackup.runs.context import Stop  # noqa: PLC0415  (help is fast, and runs nothing)
 
     stop = Stop()
-    facts = {"version": kbackup.__version__, "config_sha256": fingerprint(loaded)}
 
-    def tell(event: Plain | Event) -> None:
-        said = event if isinstance(event, dict) else to_json(event)
-        shown.tell({**said, **facts} if said["type"] == "start" else said)
+    def tell(event: Plain) -> None:
+        if isinstance(event, Started):
+            sha256 = fingerprint(loaded)
+            event = replace(event, version=kbackup.__version__, config_sha256=sha256)
+        shown.tell(event)
 
     try:
         with shown, _signals(stop, is_asked=words in _ASKED_TO_STOP):
             for doubt in loaded.warnings:
-                tell(
-                    {"type": "warning", "run": None, "code": doubt.code, "text": _sentence(doubt),
-                     "name": doubt.name}
-                )  # fmt: skip
+                tell(Warned(doubt.code, _sentence(doubt), {"run": None, "name": doubt.name}))
             try:
                 return work(Session(loaded.settings, loaded, tell, stop))
             except KbackupError as error:
@@ -191,7 +187,7 @@ def _sentence(doubt: ConfigIssue) -> str:
     return f"{doubt.text}; {doubt.do}" if doubt.do else doubt.text
 
 
-def failed(words: str, error: KbackupError) -> Event:
+def failed(words: str, error: KbackupError) -> Ended:
     """Return the summary of a command that failed or was stopped."""
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
 
@@ -223,8 +219,8 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
     _leave(shown, failed(words, error))
 
 
-def _leave(shown: output.Output, summary: Event) -> NoReturn:
-    code = int(summary["exit_code"])
+def _leave(shown: output.Output, summary: Ended) -> NoReturn:
+    code = summary.exit_code
     try:
         shown.finish(summary)
     except KbackupError as error:

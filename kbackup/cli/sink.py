@@ -15,7 +15,7 @@ from kbackup.cli.options import (
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
 from kbackup.errors import ConfigurationError
-from kbackup.events import Event
+from kbackup.events import Ended
 
 
 @click.group("sink", cls=Family, default="run", invoke_without_command=False)
@@ -71,7 +71,7 @@ def plan_command(**parameters: Any) -> None:
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
     """Report how past runs ended and whether one is running; no JVM is started."""
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup import files  # noqa: PLC0415
         from kbackup.runs import status  # noqa: PLC0415
 
@@ -115,7 +115,7 @@ def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
     started.
     """
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.inspect.ddl import statements  # noqa: PLC0415
 
         at = OpenedBackup.of(session, "sink ddl")
@@ -141,7 +141,7 @@ class _Prune(GroupedCommand):
 def prune_command(older_than: str, **parameters: Any) -> None:
     """Abort unfinished uploads that killed runs left: listings hide them, but S3 bills them."""
 
-    def work(session: Session) -> Event:
+    def work(session: Session) -> Ended:
         from kbackup.sink.maintenance import prune  # noqa: PLC0415
 
         older_than_s = seconds("--older-than", older_than)
@@ -162,7 +162,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
     run("prune", "sink prune", parameters, work)
 
 
-def _sink(session: Session) -> Event:
+def _sink(session: Session) -> Ended:
     from kbackup.runs.context import Environment  # noqa: PLC0415
     from kbackup.sink.maintenance import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)

@@ -1,12 +1,12 @@
 """The tables and maps: from events and summaries to what is drawn, and its line of counts."""
 
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.box import ROUNDED, Box
 from rich.cells import cell_len
@@ -14,9 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
-from kbackup.inspect.map import NOTHING_KNOWN, PART, MapState, Stretch, cells
+from kbackup.events import Ended, PartitionRow, RestoreTopic, TopicPlanned, TopicSums
+from kbackup.inspect.map import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
+from kbackup.records import TopicPartition
 
-Event = Mapping[str, Any]
+if TYPE_CHECKING:  # what finds these imports clients that help does not need
+    from kbackup.inspect.peek import NamedSchema
+    from kbackup.inspect.topics import PartitionMap, StoredPartition
+    from kbackup.restore.schemas import SchemasPlanned
 
 
 def title(command: str) -> str:
@@ -29,12 +34,16 @@ def is_run(command: str) -> bool:
     return title(command) in {"sink", "restore"}
 
 
-def left_out(rows: Iterable[Event]) -> dict[str, int]:
-    """Return how many records of *rows*, of partitions, the configuration left out, by reason."""
-    rows = list(rows)
+def rows_of(summary: Ended) -> list[PartitionRow]:
+    """Return the partitions of a sink or a restore."""
+    return [row for row in summary.partitions if isinstance(row, PartitionRow)]
+
+
+def left_out(rows: Collection[PartitionRow]) -> dict[str, int]:
+    """Return how many records of *rows* the configuration left out, by reason."""
     counts = {
-        "filtered": sum(row.get("filtered") or 0 for row in rows),
-        "null values": sum(row.get("nulls_left_out") or 0 for row in rows),
+        "filtered": sum(row.filtered or 0 for row in rows),
+        "null values": sum(row.nulls_left_out or 0 for row in rows),
     }
     return {name: number for name, number in counts.items() if number}
 
@@ -90,14 +99,14 @@ class Column:
 def _numbers(*names: str, **heads: str) -> list[Column]:
     """Return columns of the numbers of these names; *heads* gives those with another title."""
     return [
-        Column(head, lambda row, name=name: digits(row.get(name)), is_number=True)  # type: ignore[misc]
+        Column(head, lambda row, name=name: digits(getattr(row, name)), is_number=True)  # type: ignore[misc]
         for name, head in ({name: name for name in names} | heads).items()
     ]
 
 
 def _texts(*names: str) -> list[Column]:
     """Return columns of text, with a dash for what is not known."""
-    return [Column(name, lambda row, name=name: _text(row.get(name))) for name in names]  # type: ignore[misc]
+    return [Column(name, lambda row, name=name: _text(getattr(row, name))) for name in names]  # type: ignore[misc]
 
 
 def of_texts(heads: Mapping[str, bool]) -> list[Column]:
@@ -112,8 +121,11 @@ def _text(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
-_PARTITION: Final = Column("p", lambda row: str(row["partition"]), is_number=True)
-_STATE: Final = Column("state", lambda row: row.get("state") or "-")
+_PLACE: Final = (
+    Column("topic", lambda row: row.where.topic),
+    Column("p", lambda row: str(row.where.partition), is_number=True),
+)
+_STATE: Final = Column("state", lambda row: row.state or "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,39 +216,37 @@ def _styled(text: str) -> Text:
     return styled
 
 
-def run_table(summary: Event) -> Listing:
+def run_table(summary: Ended) -> Listing:
     """Return what a sink or a restore has done, a row a topic."""
-    is_restore = title(summary["command"]) == "restore"
-    topics = summary.get("topics") or ()
-    by_rule = {id(row): skips(left_out(_of_topic(summary, row))) for row in topics}
-    states = (
-        {} if is_restore else {id(row): without_records(summary, row["topic"]) for row in topics}
-    )
-    offsets = {id(row): _offsets(summary, row) for row in topics}
+    is_restore = title(summary.command) == "restore"
+    rows = {topic: _of_topic(summary, topic) for topic in summary.topics}
+    by_rule = {topic: skips(left_out(of_topic)) for topic, of_topic in rows.items()}
+    offsets = {topic: _offsets(of_topic) for topic, of_topic in rows.items()}
+    states = {} if is_restore else {topic: without_records(summary, topic.topic) for topic in rows}
     columns = _texts("topic")
     if is_restore:
-        columns.append(Column("target", lambda row: row.get("target") or row["topic"]))
+        columns.append(Column("target", lambda topic: topic.target or topic.topic))
     columns += _numbers("partitions", "records")
     if any(text != _SEE_JSON for text in offsets.values()):
-        columns.append(Column("offsets", lambda row: offsets[id(row)], is_spared=True))
+        columns.append(Column("offsets", lambda topic: offsets[topic], is_spared=True))
     columns += _numbers("objects")
     stored = "read" if is_restore else "stored"
-    columns.append(Column(stored, lambda row: size(row.get("bytes")), is_number=True))
-    columns.append(Column("skipped", lambda row: _skipped(row.get("skipped")), is_right=True))
+    columns.append(_bytes(stored))
+    columns.append(Column("skipped", lambda topic: digits(topic.skipped), is_right=True))
     if any(text != "0" for text in by_rule.values()):
-        columns.append(Column("left out", lambda row: by_rule[id(row)], is_right=True))
+        columns.append(Column("left out", lambda topic: by_rule[topic], is_right=True))
     if any(states.values()):
-        columns.append(Column("no records", lambda row: states[id(row)] or "-"))
+        columns.append(Column("no records", lambda topic: states[topic] or "-"))
     sums = {
         "topic": "total",
-        "partitions": digits(total(topics, "partitions")),
-        "records": digits(summary.get("records")),
-        "objects": digits(summary.get("objects")),
-        stored: size(summary.get("bytes_read" if is_restore else "bytes_stored")),
-        "skipped": _skipped(summary.get("skipped")),
-        "left out": skips(left_out(summary.get("partitions") or ())),
+        "partitions": digits(total(topic.partitions for topic in rows)),
+        "records": digits(summary.records),
+        "objects": digits(summary.objects),
+        stored: size(summary.bytes_read if is_restore else summary.bytes_stored),
+        "skipped": skips(summary.skipped),
+        "left out": skips(left_out(rows_of(summary))),
     }
-    return Listing(columns, topics, sums, is_boxed=True)
+    return Listing(columns, summary.topics, sums, is_boxed=True)
 
 
 _NOTHING_READ: Final = "no records"
@@ -246,101 +256,94 @@ _WITHOUT: Final = {"empty", "emptied", "up to date", "aborted", "compacted"}
 """Why a partition had nothing to store although nothing was wrong."""
 
 
-def without_records(summary: Event, topic: str) -> str:
+def without_records(summary: Ended, topic: str) -> str:
     """Return why a sink found no record of a topic; empty where it found some.
 
     Offsets without a record are those of aborted transactions, or of a topic that is compacted.
     """
-    rows = _of_topic(summary, {"topic": topic})
-    if left_out(rows) or any(row.get("records") or row.get("skipped") for row in rows):
+    rows = [row for row in rows_of(summary) if row.where.topic == topic]
+    if left_out(rows) or any(row.records or row.skipped for row in rows):
         return ""
-    settings = (summary.get("topic_settings") or {}).get(topic) or {}
+    settings = summary.facts.get("topic_settings", {}).get(topic, {})
     is_compacted = "compact" in ((settings.get("config") or {}).get("cleanup.policy") or "")
     nothing = "compacted" if is_compacted else "aborted"
-    found = {str(row.get("state")) for row in rows}
-    states = {nothing if state == _NOTHING_READ else state for state in found}
-    return ", ".join(sorted(states & _WITHOUT)) if states <= _WITHOUT else ""
+    states = {nothing if row.state == _NOTHING_READ else row.state for row in rows}
+    return ", ".join(sorted(states)) if states <= _WITHOUT else ""
 
 
 _SEE_JSON: Final = "see --json"
 """Stands for the offsets of several partitions."""
 
 
-def _of_topic(summary: Event, topic: Event) -> list[Event]:
+def _of_topic(summary: Ended, topic: TopicSums) -> list[PartitionRow]:
     """Return the partitions that are summed in the row *topic*."""
-    place = topic["topic"], topic.get("target")
-    rows = summary.get("partitions") or ()
-    return [row for row in rows if (row["topic"], row.get("target")) == place]
+    place = topic.topic, topic.target
+    return [row for row in rows_of(summary) if (row.where.topic, row.target) == place]
 
 
-def _offsets(summary: Event, topic: Event) -> str:
-    rows = _of_topic(summary, topic)
+def _offsets(rows: Sequence[PartitionRow]) -> str:
     if len(rows) > 1:
         return _SEE_JSON
-    if not rows or rows[0].get("first") is None:
+    if not rows or rows[0].first is None:
         return "-"
-    return f"{rows[0]['first']}-{rows[0].get('last', UNKNOWN)}"
+    return f"{rows[0].first}-{UNKNOWN if rows[0].last is None else rows[0].last}"
 
 
-def _skipped(skipped: Mapping[str, int] | int | None) -> str:
-    return skips(skipped) if isinstance(skipped, Mapping) else digits(skipped or 0)
-
-
-def total(rows: Iterable[Event], name: str) -> int | None:
+def total(numbers: Iterable[int | None]) -> int | None:
     """Return the sum of a column, None where a part of it is unknown."""
-    values = [row.get(name) for row in rows]
-    return None if None in values else sum(value for value in values if value is not None)
+    known = list(numbers)
+    return None if None in known else sum(filter(None, known))
 
 
 def _bytes(head: str, name: str = "bytes") -> Column:
-    return Column(head, lambda row: size(row.get(name)), is_number=True)
+    return Column(head, lambda row: size(getattr(row, name)), is_number=True)
 
 
-def plan_table(topics: Sequence[Event]) -> Listing:
+def plan_table(topics: Sequence[TopicPlanned]) -> Listing:
     """Return what a restore would do, a row a topic."""
     columns = [
-        Column("source topic", lambda row: row["source"]),
-        Column("target topic", lambda row: row.get("target") or "-"),
+        Column("source topic", lambda row: row.source),
+        Column("target topic", lambda row: row.target or "-"),
         Column("partitions\nbackup -> target", _partitions, is_number=True),
-        *_numbers("objects", "records"),
-        _bytes("bytes"),
+        Column("objects", lambda row: digits(row.own.objects), is_number=True),
+        Column("records", lambda row: digits(row.own.records), is_number=True),
+        Column("bytes", lambda row: size(row.own.bytes), is_number=True),
         Column("action", _action),
     ]
     return Listing(columns, topics)
 
 
-def _partitions(row: Event) -> str:
-    partitions = row.get("partitions") or {}
-    backup, target = partitions.get("backup"), partitions.get("target")
-    there = f"(new) {digits(backup)}" if target is None else digits(target)
-    return f"{digits(backup)} -> {there}"
+def _partitions(row: TopicPlanned) -> str:
+    target = row.partitions.target
+    there = f"(new) {digits(row.partitions.backup)}" if target is None else digits(target)
+    return f"{digits(row.partitions.backup)} -> {there}"
 
 
-def _action(row: Event) -> str:
-    if row["action"] == "refuse":
+def _action(row: TopicPlanned) -> str:
+    if row.action == "refuse":
         return "REFUSED"
-    return f"{row['action']}, {row['reason']}" if row.get("reason") else str(row["action"])
+    return f"{row.action}, {row.reason}" if row.reason else row.action
 
 
-def plan_count(topics: Sequence[Event]) -> str:
+def plan_count(topics: Sequence[TopicPlanned]) -> str:
     """Return the line below a restore plan."""
+    plans = [topic.own for topic in topics if isinstance(topic.own, RestoreTopic)]
     return (
-        f"{count(len(topics), 'topic')}, {count(total(topics, 'objects'), 'object')}, "
-        f"{size(total(topics, 'bytes'))}"
+        f"{count(len(topics), 'topic')}, {count(sum(one.objects for one in plans), 'object')}, "
+        f"{size(sum(one.bytes for one in plans))}"
     )
 
 
-def schemas_count(plans: Sequence[Event]) -> str:
+def schemas_count(plans: Sequence["SchemasPlanned"]) -> str:
     """Return the line on the schemas that a restore registers."""
-    schemas = [each for plan in plans for each in plan["schemas"]]
-    return f"{count(len(schemas), 'schema')} to register at {plans[0]['registry']}"
+    schemas = sum(len(plan.schemas) for plan in plans)
+    return f"{count(schemas, 'schema')} to register at {plans[0].registry}"
 
 
-def sink_plan_table(partitions: Sequence[Event]) -> Listing:
+def sink_plan_table(partitions: Sequence[PartitionRow]) -> Listing:
     """Return what a sink would read, a row a partition."""
     columns = [
-        *_texts("topic"),
-        _PARTITION,
+        *_PLACE,
         *_numbers(group_offset="group at", start="from", end="end"),
         Column("to read", lambda row: digits(_to_read(row)), is_number=True),
         _STATE,
@@ -348,101 +351,92 @@ def sink_plan_table(partitions: Sequence[Event]) -> Listing:
     return Listing(columns, partitions)
 
 
-def _to_read(row: Event) -> int | None:
-    start, end = row.get("start"), row.get("end")
-    return None if start is None or end is None else max(0, end - start)
+def _to_read(row: PartitionRow) -> int | None:
+    return None if row.start is None or row.end is None else max(0, row.end - row.start)
 
 
-def sink_plan_count(partitions: Sequence[Event]) -> str:
+def sink_plan_count(partitions: Sequence[PartitionRow]) -> str:
     """Return the line below a sink's plan; offsets, for not each of them need be a record."""
-    lefts = [_to_read(row) for row in partitions]
-    known = sum(left for left in lefts if left is not None)
-    offsets = count(None if None in lefts else known, "offset")
+    offsets = count(total(map(_to_read, partitions)), "offset")
     return f"{count(len(partitions), 'partition')}, {offsets} to read"
 
 
-def topics_table(partitions: Sequence[Event]) -> Listing:
+def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
     """Return what is in the bucket, a row a partition."""
     columns = [
-        *_texts("topic"),
-        _PARTITION,
-        Column("format", lambda row: row.get("format") or UNKNOWN),
+        *_PLACE,
+        Column("format", lambda row: row.format or UNKNOWN),
         *_numbers("objects", "first", "last", "records"),
         _bytes("stored"),
-        Column("newest", lambda row: _moment(row.get("newest"))),
+        Column("newest", lambda row: _moment(row.newest)),
     ]
     return Listing(columns, partitions)
 
 
-def _moment(value: int | str | None) -> str:
-    """Return a time as it reads here: of milliseconds since the epoch, or of RFC 3339."""
-    if value is None:
-        return UNKNOWN
-    try:
-        if isinstance(value, int):
-            moment = datetime.fromtimestamp(value / 1000)  # local, as TZ says
-        else:
-            moment = datetime.fromisoformat(value).astimezone()
-    except (ValueError, OverflowError, OSError):  # a record may claim any time
-        return str(value)
-    return f"{moment:%Y-%m-%d %H:%M}"
+def _moment(time: datetime | None) -> str:
+    """Return a time as it reads here, as TZ says."""
+    return UNKNOWN if time is None else f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 
-def topics_count(partitions: Sequence[Event]) -> str:
+def topics_count(partitions: Sequence["StoredPartition"]) -> str:
     """Return the line below the topics, with what its question marks mean."""
     text = (
-        f"{count(len(partitions), 'partition')}, {count(total(partitions, 'objects'), 'object')}, "
-        f"{size(total(partitions, 'bytes'))}"
+        f"{count(len(partitions), 'partition')}, "
+        f"{count(sum(row.objects for row in partitions), 'object')}, "
+        f"{size(sum(row.bytes for row in partitions))}"
     )
-    names = ("first", "last", "records", "newest")
-    if any(row.get(name) is None for row in partitions for name in names):
+    if any(None in (row.first, row.last, row.records, row.newest) for row in partitions):
         text += ".  ? = not known from names and run records, use --deep"
     return text
 
 
-def status_table(partitions: Sequence[Event]) -> Listing:
+def status_table(partitions: Sequence[PartitionRow]) -> Listing:
     """Return how far a sink is, a row a partition."""
 
-    def committed(row: Event) -> str:
-        return "none" if row.get("committed") is None else digits(row["committed"])
+    def committed(row: PartitionRow) -> str:
+        return "none" if row.committed is None else digits(row.committed)
 
-    columns = [*_texts("topic"), _PARTITION, Column("committed", committed, is_number=True)]
-    return Listing([*columns, *_numbers("lag"), _STATE], partitions)
+    columns = [*_PLACE, Column("committed", committed, is_number=True), *_numbers("lag"), _STATE]
+    return Listing(columns, partitions)
 
 
-def named_schemas_table(schemas: Sequence[Event]) -> Listing:
+def named_schemas_table(schemas: Sequence["NamedSchema"]) -> Listing:
     """Return the registry schemas that records name, a row a schema."""
     columns = [
-        *_texts("topic", "part"),
-        Column("schema", lambda row: str(row["id"]), is_number=True),
-        Column("kind", lambda row: row["kind"] or row["state"]),
-        Column("subjects", lambda row: ", ".join(row["subjects"]) or UNKNOWN),
+        Column("topic", lambda row: row.use.topic),
+        Column("part", lambda row: row.use.part),
+        Column("schema", lambda row: str(row.use.id), is_number=True),
+        Column("kind", lambda row: row.kind or row.state),
+        Column("subjects", lambda row: ", ".join(row.subjects) or UNKNOWN),
     ]
     return Listing(columns, schemas)
 
 
-def runs_table(runs: Sequence[Event]) -> Listing:
+def runs_table(runs: Sequence[Any]) -> Listing:
     """Return how past runs ended, a row a run."""
     columns = [
-        Column("run", lambda row: row.get("run") or UNKNOWN),
-        Column("result", lambda row: row.get("result") or UNKNOWN),
-        Column("exit", lambda row: _text(row.get("exit_code")), is_number=True),
+        Column("run", lambda row: row.run),
+        Column("result", lambda row: row.result or UNKNOWN),
+        Column("exit", lambda row: _text(row.exit_code), is_number=True),
         *_numbers("records", "objects"),
         _bytes("stored", "bytes_stored"),
-        Column("took", lambda row: duration(row.get("seconds")), is_number=True),
+        Column("took", lambda row: duration(row.seconds), is_number=True),
     ]
     return Listing(columns, runs)
 
 
-def settings_table(settings: Sequence[Event]) -> Listing:
+def settings_table(settings: Sequence[Any]) -> Listing:
     """Return the effective configuration, a row a setting."""
-    columns = [Column("setting", lambda row: row["name"]), *_texts("value", "origin")]
+    columns = [Column("setting", lambda row: row.name), *_texts("value", "origin")]
     return Listing(columns, settings)
 
 
-def plugins_table(plugins: Sequence[Event]) -> Listing:
+def plugins_table(plugins: Sequence[Any]) -> Listing:
     """Return what is installed, a row an implementation."""
-    return Listing(_texts("seam", "name", "class", "package", "version"), plugins)
+    names = _texts("seam", "name")
+    return Listing(
+        [*names, Column("class", lambda row: row.target), *_texts("package", "version")], plugins
+    )
 
 
 _WIDEST: Final = 100
@@ -489,45 +483,33 @@ class Bar:
         return cells(self.stretches, self.low, self.high, width)
 
 
-def by_offset(events: Iterable[Event]) -> list[Bar]:
+def by_offset(maps: Iterable["PartitionMap"]) -> list[Bar]:
     """Return a line for each partition that has something, from its first offset to its last."""
-    found = []
-    for event in events:
-        stretches = tuple(
-            Stretch(MapState(one["state"]), one["first"], one["last"]) for one in event["offsets"]
-        )
-        if stretches:
-            found.append(Bar(event["partition"], stretches, stretches[0].first, stretches[-1].last))
-    return found
-
-
-def by_day(events: Iterable[Event]) -> list[Bar]:
-    """Return a line for each partition that has timestamps, all over the same days."""
-    found = [
-        (
-            event["partition"],
-            tuple(
-                Stretch(MapState(one["state"]), _number(one["first"]), _number(one["last"]))
-                for one in event["days"]
-            ),
-        )
-        for event in events
-        if event["days"]
+    return [
+        Bar(one.where.partition, one.offsets, one.offsets[0].first, one.offsets[-1].last)
+        for one in maps
+        if one.offsets
     ]
+
+
+def by_day(maps: Iterable["PartitionMap"]) -> list[Bar]:
+    """Return a line for each partition that has timestamps, all over the same days."""
+    found = [(one.where.partition, tuple(map(_stretch, one.days))) for one in maps if one.days]
     low = min((stretches[0].first for _, stretches in found), default=0)
     high = max((stretches[-1].last for _, stretches in found), default=0)
     return [Bar(partition, stretches, low, high) for partition, stretches in found]
 
 
-def _number(day: str) -> int:
-    return date.fromisoformat(day).toordinal()
+def _stretch(days: Days) -> Stretch:
+    first, last = (date.fromisoformat(day).toordinal() for day in (days.first, days.last))
+    return Stretch(days.state, first, last)
 
 
-def draw_map(events: Sequence[Event], stream: OutputStream) -> None:
+def draw_map(maps: Sequence["PartitionMap"], stream: OutputStream) -> None:
     """Write the maps of all topics, and a legend."""
     width = min(_WIDEST, max(stream.width - _MARGIN - 30, 10))
     seen: set[str] = set()
-    for topic, among in groupby(events, key=lambda event: event["topic"]):
+    for topic, among in groupby(maps, key=lambda one: one.where.topic):
         mine = list(among)
         offsets, days = by_offset(mine), by_day(mine)
         if not offsets:
@@ -537,7 +519,7 @@ def draw_map(events: Sequence[Event], stream: OutputStream) -> None:
         for bar in offsets:
             seen |= _line(bar, width, stream, f"{digits(bar.low)} to {digits(bar.high)}")
         if days:
-            first, last = (date.fromordinal(number) for number in (days[0].low, days[0].high))
+            first, last = (_day(number) for number in (days[0].low, days[0].high))
             stream.line(f"{topic}, by day of the records, {first} to {last}")
             for bar in days:
                 seen |= _line(bar, width, stream, "")
@@ -595,21 +577,24 @@ i { display: inline-block; width: 1em; height: 1em; vertical-align: -.1em; borde
 _NUMBERS: Final = ("first", "last", "records", "stored")
 
 
-def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequence[Event]) -> str:
+def page(
+    place: str,
+    moment: str,
+    partitions: Sequence["StoredPartition"],
+    maps: Sequence["PartitionMap"],
+) -> str:
     """Return the page.
 
     Args:
         place: What is shown: the store and ``topics.dir``.
         moment: When it was looked at.
-        partitions: The ``partition`` events.
-        coverages: The ``coverage`` events, by topic.
+        partitions: What is stored.
+        maps: What became of each partition, by topic.
     """
     title = f"Backup in {place}"
-    rows = {(row["topic"], row["partition"]): row for row in partitions}
-    objects, stored = (sum(row[name] or 0 for row in partitions) for name in ("objects", "bytes"))
-    missing = sum(
-        one["state"] == MapState.MISSING for event in coverages for one in event["offsets"]
-    )
+    rows = {row.where: row for row in partitions}
+    objects, stored = sum(row.objects for row in partitions), sum(row.bytes for row in partitions)
+    missing = sum(each.state == MapState.MISSING for one in maps for each in one.offsets)
     verdict = (
         f'<p class="missing">{count(missing, "range")} of offsets missing</p>' if missing
         else "<p>Nothing that was stored is missing.</p>"
@@ -620,7 +605,7 @@ def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequen
     )
     sections = (
         _section(topic, list(among), rows)
-        for topic, among in groupby(coverages, key=lambda event: event["topic"])
+        for topic, among in groupby(maps, key=lambda one: one.where.topic)
     )
     summary = f"{count(len(rows), 'partition')}, {count(objects, 'object')}, {size(stored)}"
     return (
@@ -633,18 +618,21 @@ def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequen
     )
 
 
-def _section(topic: str, coverages: Sequence[Event], rows: Mapping[tuple[str, int], Event]) -> str:
-    offsets, days = by_offset(coverages), by_day(coverages)
+def _section(
+    topic: str,
+    maps: Sequence["PartitionMap"],
+    rows: Mapping[TopicPartition, "StoredPartition"],
+) -> str:
+    offsets, days = by_offset(maps), by_day(maps)
     lines = [f"<h2>{html.escape(topic)}</h2>\n"]
     if not offsets:
         return f"{lines[0]}<p>No object.</p>\n"
     heads = "".join(f'<th class="number">{name}</th>' for name in _NUMBERS)
     lines.append(f"<table><tbody><tr><th>partition</th>{_head('by offset')}{heads}</tr>\n")
     for bar in offsets:
-        row = rows.get((topic, bar.partition), {})
-        numbers = (
-            digits(bar.low), digits(bar.high), digits(row.get("records")), size(row.get("bytes")),
-        )  # fmt: skip
+        row = rows.get(TopicPartition(topic, bar.partition))
+        records, stored = (None, None) if row is None else (row.records, row.bytes)
+        numbers = (digits(bar.low), digits(bar.high), digits(records), size(stored))
         cells = "".join(
             f'<td class="number" data-of="{name}">{text}</td>'
             for name, text in zip(_NUMBERS, numbers, strict=True)
@@ -670,11 +658,11 @@ def _day(number: int) -> str:
 def _bar(bar: Bar, named: Any) -> str:
     """Return one line as a picture; each range says what it is when the pointer is on it."""
     found = bar.cells(_CELLS)
-    total, at, parts = bar.high - bar.low + 1, 0, []
+    length, at, parts = bar.high - bar.low + 1, 0, []
     for state, run in groupby(found):
         width = len(list(run))
-        first = bar.low + total * at // len(found)
-        last = bar.low + total * (at + width) // len(found) - 1
+        first = bar.low + length * at // len(found)
+        last = bar.low + length * (at + width) // len(found) - 1
         if state != NOTHING_KNOWN:
             parts.append(
                 f'<rect x="{at}" width="{width}" height="{_HEIGHT}" fill="{_COLOURS[state]}">'

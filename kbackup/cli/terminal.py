@@ -20,7 +20,8 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import IO, Any, Final, cast
+from dataclasses import fields, is_dataclass, replace
+from typing import IO, Any, Final, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from rich.cells import cell_len
@@ -256,6 +257,9 @@ _CREDENTIALS: Final = (
 """What signed requests and URLs with a password look like; the first group may be seen."""
 
 
+T = TypeVar("T")
+
+
 class Mask:
     """Replaces the given secrets, and whatever looks like a signed request, by asterisks."""
 
@@ -273,17 +277,21 @@ class Mask:
             text = credentials.sub(rf"\1{MASK}", text)
         return text
 
-    def event(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *event* with its free texts, those of nested entries too, without secrets."""
-        return {name: self._value(name, value) for name, value in event.items()}
+    def of(self, event: T) -> T:
+        """Return *event* with its free texts, those of its parts too, without secrets."""
+        return cast(T, self._value("", event))
 
     def _value(self, name: str, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(value) if name in _FREE_TEXT else value
-        if isinstance(value, Mapping):
-            return self.event(value)
-        if isinstance(value, list | tuple):
-            return [self._value(name, item) for item in value]
+        match value:
+            case str():
+                return self.text(value) if name in _FREE_TEXT else value
+            case Mapping():
+                return {each: self._value(each, one) for each, one in value.items()}
+            case list() | tuple():
+                return type(value)(self._value(name, one) for one in value)
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                names = [each.name for each in fields(value) if each.init]
+                return replace(value, **{at: self._value(at, getattr(value, at)) for at in names})
         return value
 
 

@@ -6,11 +6,11 @@ cluster or a bucket is imported with `examination`.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from kbackup.config import ConfigIssue
 from kbackup.errors import ConfigurationError, Issue, KbackupError
-from kbackup.events import Event
+from kbackup.events import INLINE, NOT_SHOWN, NULL_IF_EMPTY
 
 Area = Literal["configuration", "disk", "store", "kafka", "registry", "spark"]
 Level = Literal["ok", "warn", "fail"]
@@ -40,31 +40,21 @@ class Check:
         place: Further fields, as plain JSON values.
     """
 
+    HEAD: ClassVar = {"type": "check"}
+
     area: Area
     name: str
     level: Level
     text: str
-    do: str = ""
-    code: str = "check"
-    place: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> Event:
-        """Return the check as a line of output."""
-        return {
-            "type": "check",
-            "area": self.area,
-            "name": self.name,
-            "level": self.level,
-            "text": self.text,
-            "do": self.do or None,
-            **self.place,
-        }
+    do: str = field(default="", metadata=NULL_IF_EMPTY)
+    code: str = field(default="check", metadata=NOT_SHOWN)
+    place: dict[str, Any] = field(default_factory=dict, metadata=INLINE)
 
     def issue(self) -> Issue:
         """Return a failed check as one of a summary's errors."""
         place = {**self.place, "area": self.area, "name": self.name}
         what = f"{self.area} {self.name}"
-        return Issue(self.code, what, self.text, self.do, place, EXIT_CODES[self.area])
+        return Issue(self.code, what, self.text, self.do, place, exit_code=EXIT_CODES[self.area])
 
 
 def failed(area: Area, name: str, error: KbackupError) -> Check:

@@ -105,7 +105,7 @@ def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, 
             success = record.success
             if success is not None and success <= now + _CLOCKS:
                 for row in record.rows:
-                    found.setdefault(row["topic"], success)
+                    found.setdefault(row.where.topic, success)
     except KbackupError:
         return None
     return found

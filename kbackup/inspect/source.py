@@ -38,6 +38,7 @@ from kbackup.catalog.merging import records
 from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
+from kbackup.events import to_json
 from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import (
@@ -385,7 +386,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             store = open_store(self._found.store)
             yield from table_rows(store, partition.value, self._found.options, self._schema)
         except KbackupError as error:
-            raise RuntimeError(FAILURE + json.dumps(error.to_dict()) + "\n") from error
+            raise RuntimeError(FAILURE + json.dumps(to_json(error.issue())) + "\n") from error
 
 
 def _settings(options: MutableMapping[str, str]) -> config.Settings:

@@ -27,7 +27,7 @@ from kbackup.catalog.listing import (
 )
 from kbackup.catalog.reading import facts, read
 from kbackup.errors import ConfigurationError, counted, form
-from kbackup.events import INLINE, Event, Warned, to_json
+from kbackup.events import INLINE, Warned
 from kbackup.formats import FormatOptions
 from kbackup.inspect.map import Days, MapState, Stretch, day, merged
 from kbackup.inspect.peek import NamedSchema, named_schemas
@@ -168,10 +168,6 @@ class StoredPartition:
             return self
         records = ends[0][1] if len(sets) == 1 else self.records
         return replace(self, last=max(end for end, _ in ends), records=records)
-
-    def row(self) -> Event:
-        """Return it as a row of the summary."""
-        return {name: value for name, value in to_json(self).items() if name != "type"}
 
 
 def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -> StoredPartition:

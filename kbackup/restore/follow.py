@@ -239,7 +239,7 @@ class Following:
             good = self._success
             return {
                 "plan": self._remarks.plans(),
-                "timings": self._frame.timings.to_dict(),
+                "timings": replace(self._frame.timings),
                 "last_success": (
                     None if good is None else rfc3339(datetime.fromtimestamp(good, UTC))
                 ),

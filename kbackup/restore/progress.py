@@ -84,7 +84,7 @@ class SkipList:
         if self._file is None:
             return
         place = {} if where is None else {"topic": where.topic, "partition": where.partition}
-        entry = {"type": "skipped", "run": self._run, **failure.at(**place).to_dict()}
+        entry = {"type": "skipped", "run": self._run, **to_json(failure.at(**place))}
         try:
             self._file.write(json.dumps(entry) + "\n")
         except OSError as error:
@@ -299,9 +299,9 @@ class Remarks:
         self._plans: dict[tuple[str, str], TopicPlanned] = {}
         self._retimed = set[str]()  # targets that replace the timestamps of what is written
 
-    def plans(self) -> list[Event]:
+    def plans(self) -> list[TopicPlanned]:
         """Return the latest plan of each topic."""
-        return [to_json(plan) for plan in self._plans.values()]
+        return list(self._plans.values())
 
     def plan(self, topic: PlannedTopic) -> None:
         """Report what is planned for a topic where that is news, and what is odd about it."""

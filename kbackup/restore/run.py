@@ -9,7 +9,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import Event, Planned, Tell, to_json
+from kbackup.events import Ended, Planned, Tell
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import target, transaction
@@ -68,7 +68,7 @@ class RestoreRun:
         self._error_topic = target.error_topic(settings)
         self._following: Following | None = None
 
-    def __call__(self) -> Event:
+    def __call__(self) -> Ended:
         """Run to the end; failures are in the summary, and nothing is raised but usage errors."""
         return self._frame(self, beside=self._skip_list)
 
@@ -131,12 +131,12 @@ class RestoreRun:
             text = f"no run record was left beside the backup: {error}"
             self._frame.tell(self._summary.warn("no_run_record", text))
 
-    def finish(self) -> Event:
+    def finish(self) -> Ended:
         """Return the summary as it is now."""
         with self._account.lock:
-            self._summary.partitions = [to_json(row.shown()) for row in self._account.rows()]
+            self._summary.partitions = [row.shown() for row in self._account.rows()]
             summary = self._frame.finish()
-            return summary if self._following is None else summary | self._following.facts()
+            return summary if self._following is None else summary.saying(**self._following.facts())
 
     def _follow(self, cluster: Cluster, store: Store) -> None:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
@@ -256,7 +256,7 @@ class RestoreRun:
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]
         tell_start(self._frame, cluster, topics)
-        self._summary.facts["plan"] = [to_json(topic.event()) for topic in plan.topics]
+        self._summary.facts["plan"] = [topic.event() for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())
             for error in topic.refusals:

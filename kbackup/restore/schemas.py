@@ -224,7 +224,7 @@ _READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _SchemasPlanned:
+class SchemasPlanned:
     """What is to be registered."""
 
     HEAD: ClassVar = {"type": "plan_schemas"}
@@ -319,7 +319,7 @@ class TargetSchemas:
                 self._tell(self._summary.warn(code, text))
         if planned.schemas:
             facts = [self._facts[each.kept.use] for each in planned.schemas]
-            self._tell(_SchemasPlanned(planned.where, facts))
+            self._tell(SchemasPlanned(planned.where, facts))
             self._keep_facts()
 
     def register(self) -> None:

@@ -31,6 +31,7 @@ from kbackup.errors import (
     counted,
     form,
 )
+from kbackup.events import to_json
 from kbackup.formats import COLUMNS
 from kbackup.naming import View, check_topic
 from kbackup.naming.renaming import is_internal
@@ -406,7 +407,7 @@ def malformed_records(
     row: dict[str, Any] = {
         "offset": 0, "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
         "key": None if key is None else str(key).encode(),
-        "value": orjson.dumps(failure.to_dict()), "headers": context,
+        "value": orjson.dumps(to_json(failure)), "headers": context,
     }  # fmt: skip
     return pa.RecordBatch.from_pylist([row], SCHEMA)
 

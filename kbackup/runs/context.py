@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, Self, Unpack
 
 from kbackup.catalog import identity
@@ -17,7 +17,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
-from kbackup.events import Event, Tell, from_json
+from kbackup.events import Ended, Event, Tell, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
@@ -256,7 +256,7 @@ class RunCommand(Protocol):
         """Leave the run record."""
         ...
 
-    def finish(self) -> Event:
+    def finish(self) -> Ended:
         """Return the summary as it is now."""
         ...
 
@@ -302,7 +302,7 @@ class RunContext:
 
     def __call__(
         self, command: RunCommand, beside: AbstractContextManager[object] | None = None
-    ) -> Event:
+    ) -> Ended:
         """Run to the end; what fails is in the summary that is returned.
 
         Args:
@@ -355,8 +355,8 @@ class RunContext:
             self.backup = identity.read(store, self.layout, address)
         self.group = command.group(cluster, self.backup)
 
-    def finish(self) -> Event:
-        """Return the summary line as it is now."""
+    def finish(self) -> Ended:
+        """Return the summary as it is now."""
         return self.summary.finish(self.stop.signal)
 
     def recording(self, record: Callable[[], None], *, at_once: bool = False) -> Periodic:
@@ -385,7 +385,7 @@ class RunContext:
         """
         options["timings"] = self.timings
         found = self.world.run_tasks(task, units, hear, stop or self.stop.event, **options)
-        self.summary.facts["timings"] = self.timings.to_dict()
+        self.summary.facts["timings"] = replace(self.timings)
         return found
 
     def begun(self, found: Sequence[R | NotBegun]) -> list[R]:

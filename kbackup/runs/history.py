@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType, NoneType
@@ -27,9 +27,9 @@ import orjson
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import Event, to_json
+from kbackup.events import Ended, Event, PartitionRow, to_json
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Store, put_json
 
@@ -42,6 +42,31 @@ NO_TOPIC: Final = "no_topic"
 _RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
 
 _PAST: Final = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """How a run ended, as far as its record says.
+
+    Attributes:
+        run: The run's id.
+        started: When it started.
+        result: What became of it.
+        exit_code: Of its process.
+        seconds: How long it took.
+        records: What it copied; likewise *objects* and *bytes_stored*.
+        errors: What failed, as plain JSON values.
+    """
+
+    run: str
+    started: datetime | None
+    result: str | None
+    exit_code: int | None
+    seconds: float | None
+    records: int | None
+    objects: int | None
+    bytes_stored: int | None
+    errors: Sequence[Mapping[str, Any]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +118,9 @@ class RunRecord:
         return self.said.get("names") or []
 
     @property
-    def rows(self) -> Sequence[Event]:
-        """The rows of its partitions, each with its topic and partition."""
-        return self.said.get("partitions") or ()
+    def rows(self) -> list[PartitionRow]:
+        """The rows of its partitions."""
+        return [_row(each) for each in self.said.get("partitions") or ()]
 
     @property
     def topic_settings(self) -> Mapping[str, Event]:
@@ -117,7 +142,7 @@ class RunRecord:
     def matched_nothing(self) -> bool:
         """Whether the run found no topic to back up."""
         warnings = self.said.get("warnings")
-        return not self.rows and any(
+        return not self.said.get("partitions") and any(
             isinstance(warning, dict) and warning.get("code") == NO_TOPIC
             for warning in (warnings if isinstance(warnings, list) else ())
         )
@@ -125,7 +150,7 @@ class RunRecord:
     @property
     def covered(self) -> set[str]:
         """What the run was asked for, and the topics it met."""
-        return {row["topic"] for row in self.rows} | set(self.names)
+        return {row.where.topic for row in self.rows} | set(self.names)
 
     @property
     def started(self) -> datetime | None:
@@ -175,13 +200,29 @@ class RunRecord:
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         return f"{found[0]}{more}" if found else ""
 
-    def past(self) -> Event:
+    def past(self) -> PastRun:
         """Return what ``status`` shows of the run."""
-        return {
-            "run": self.said.get("run"),
-            "started": None if self.started is None else clock.rfc3339(self.started),
-            **{name: self.said.get(name) for name in _PAST},
-        }
+        return PastRun(self.run, self.started, **{name: self.said.get(name) for name in _PAST})
+
+
+_UNSAID: Final[Mapping[str, Any]] = {
+    "start": None, "first": None, "last": None, "records": 0, "objects": 0, "bytes_read": 0,
+    "end": None, "committed": None, "lag": None, "state": "unknown",
+}  # fmt: skip
+
+
+def _row(said: Mapping[str, Any]) -> PartitionRow:
+    """Return a row of a run record; what this version does not know of is left out."""
+    given = {each.name: said[each.name] for each in fields(PartitionRow) if each.name in said}
+    given["where"] = TopicPartition(said["topic"], said["partition"])
+    with suppress(KeyError, TypeError, ValueError):
+        if given.get("held_up") is not None:
+            given["held_up"] = HeldUp.from_dict(given["held_up"])
+        if given.get("skipped_offsets") is not None:
+            given["skipped_offsets"] = [
+                Span(first, last + 1) for first, last in given["skipped_offsets"]
+            ]
+    return PartitionRow(**{**_UNSAID, **given})
 
 
 _log: Final = logging.getLogger(__name__)
@@ -251,26 +292,26 @@ def new_run_id(now: datetime) -> str:
     return f"{clock.rfc3339(now)}-{secrets.token_hex(2)}"
 
 
-def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
+def write_run(store: Store, layout: Layout, summary: Ended) -> None:
     """Leave the summary of a run, in place of an earlier one of the same run.
 
     Args:
         store: Where the backup is.
         layout: Its ``topics_dir`` is added to the record.
-        summary: With ``run`` and ``command``; plain JSON values.
+        summary: How the run ended, or how far it is.
 
     Raises:
         StoreError: If it cannot be stored.
     """
-    record = {**summary, "topics_dir": layout.topics_dir}
-    name = f"{_runs_prefix(layout)}{record['run'].replace(':', '')}-{_named(record['command'])}"
+    record = {**to_json(summary), "topics_dir": layout.topics_dir}
+    name = f"{_runs_prefix(layout)}{summary.run.replace(':', '')}-{_named(summary.command)}"
     key = f"{name}.json"
     if put_json(store, key, record, if_absent=True):
         return
     mine = RunRecord(record)
     there = _read(store, key) or mine
     if (there.run, there.topics_dir) != (mine.run, mine.topics_dir):  # of the same second
-        key = f"{name}-{_digest(record['run'] + layout.topics_dir)}.json"
+        key = f"{name}-{_digest(summary.run + layout.topics_dir)}.json"
     put_json(store, key, record)
 
 
@@ -305,7 +346,7 @@ def runs(
 def write_success(
     store: Store,
     layout: Layout,
-    summary: Mapping[str, Any],
+    summary: Ended,
     held_up: Mapping[TopicPartition, HeldUp] = MappingProxyType({}),
 ) -> None:
     """Leave up to when the sink of a summary has stored everything, and what holds it up.
@@ -315,19 +356,20 @@ def write_success(
     Args:
         store: Where the backup is.
         layout: Which ``topics.dir``.
-        summary: With ``run``, ``names`` and ``last_success``.
+        summary: With the facts ``names`` and ``last_success``.
         held_up: Partitions, by the names that they are stored under, with an open transaction.
 
     Raises:
         StoreError: If it cannot be stored.
     """
-    facts = {part: summary[part] for part in ("run", "names", "last_success")}
-    key = _success_key(layout, summary["names"])
+    names, success = summary.facts["names"], summary.facts["last_success"]
     rows = [
         {"topic": where.topic, "partition": where.partition, **to_json(each)}
         for where, each in sorted(held_up.items())
     ]
-    put_json(store, key, {**facts, "topics_dir": layout.topics_dir, "held_up": rows})
+    said = {"run": summary.run, "names": names, "last_success": success}
+    more = {"topics_dir": layout.topics_dir, "held_up": rows}
+    put_json(store, _success_key(layout, names), said | more)
 
 
 def read_held_up(

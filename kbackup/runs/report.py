@@ -12,15 +12,23 @@ While it is open, all that follows is kept from a backup too: for moments as a r
 somebody ends it where its producer is gone and the coordinator has lost it.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from kbackup import clock
 from kbackup.errors import Issue, KbackupError, StoppedError, worst
-from kbackup.events import NOT_SHOWN, Event, PartitionRow, Progress, Warned, to_json
+from kbackup.events import (
+    NOT_SHOWN,
+    Ended,
+    PartitionRow,
+    Progress,
+    SummaryRow,
+    TopicSums,
+    Warned,
+)
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import NOTHING, CommitMetadata, Done, LastObject
 
@@ -346,12 +354,12 @@ LEFT_BEHIND: Final = "held_up_offsets"
 
 
 class Summary:
-    """Collects what happened; `finish` turns it into the summary line.
+    """Collects what happened; `finish` says what it comes to: an `Ended`.
 
     Attributes:
         partitions: One row a topic-partition, with its ``state``.
         skipped: Counts of what was left out, by reason.
-        facts: Further fields of the summary line.
+        facts: What only this command says.
         remarks: Warnings that hold for now, by what they are of.
         standing: Errors that hold for now, by what they are of.  They are the reason of the exit
             code even where a signal ends the run: it stopped something that was not whole.
@@ -359,9 +367,9 @@ class Summary:
 
     def __init__(self, run: str, command: str) -> None:
         self.run, self.command = run, command
-        self.partitions: list[Event] = []
+        self.partitions: list[SummaryRow] = []
         self.skipped: dict[str, int] = {}
-        self.facts: Event = {}
+        self.facts: dict[str, Any] = {}
         self.remarks: dict[Any, Warned] = {}
         self.standing: dict[Any, Issue] = {}
         self._errors: list[Issue] = []
@@ -407,12 +415,12 @@ class Summary:
 
     def total(self, name: str) -> int | None:
         """Return the sum of a column of the partitions, None where one of them is unknown."""
-        counts = [row[name] for row in self.partitions if name in row]
+        counts = [getattr(row, name) for row in self.partitions if hasattr(row, name)]
         return None if None in counts else sum(counts)
 
     def _is_run(self) -> bool:
         """Whether the rows say what was stored, rather than, as ``bytes``, what is there."""
-        return any("bytes_stored" in row for row in self.partitions)
+        return any(getattr(row, "bytes_stored", None) is not None for row in self.partitions)
 
     def exit_code(self, signal: int | None = None) -> int:
         """Return the exit code of all that happened; *signal* is the one that stopped the run."""
@@ -428,28 +436,26 @@ class Summary:
                 found.append(failure)
         return found
 
-    def finish(self, signal: int | None = None) -> Event:
-        """Return the summary line."""
+    def finish(self, signal: int | None = None) -> Ended:
+        """Return the summary as it is now."""
         code = self.exit_code(signal)
-        return {
-            "type": "summary",
-            "v": 1,
-            "run": self.run,
-            "command": self.command,
-            "result": _result(code),
-            "exit_code": code,
-            "seconds": round(monotonic() - self._started, 1),
-            "records": self.total("records"),
-            "objects": self.total("objects"),
-            "bytes_read": self.total("bytes_read"),
-            "bytes_stored": self.total("bytes_stored" if self._is_run() else "bytes"),
-            "skipped": self.skipped,
-            "partitions": self.partitions,
-            "topics": _topics(self.partitions),
-            "errors": [failure.to_dict() for failure in self._all_errors()],
-            "warnings": [to_json(one) for one in (*self._warnings, *self.remarks.values())],
-            **self.facts,
-        }
+        return Ended(
+            self.run,
+            self.command,
+            _result(code),
+            code,
+            round(monotonic() - self._started, 1),
+            self.total("records"),
+            self.total("objects"),
+            self.total("bytes_read"),
+            self.total("bytes_stored" if self._is_run() else "bytes"),
+            dict(self.skipped),
+            tuple(self.partitions),
+            _topics(self.partitions),
+            self._all_errors(),
+            (*self._warnings, *self.remarks.values()),
+            dict(self.facts),
+        )
 
 
 def _result(code: int) -> str:
@@ -457,34 +463,10 @@ def _result(code: int) -> str:
     return words.get(code, "stopped" if code > 128 else "failed")
 
 
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """The sums of a topic's partitions; `asdict` gives its row of the summary."""
-
-    topic: str
-    target: str | None
-    partitions: int = 0
-    records: int = 0
-    objects: int = 0
-    bytes: int = 0
-    skipped: int = 0
-
-    def plus(self, row: Event) -> Self:
-        stored = row.get("bytes_stored") or row.get("bytes")  # a look has the second name
-        return replace(
-            self,
-            partitions=self.partitions + 1,
-            records=self.records + (row.get("records") or 0),
-            objects=self.objects + (row.get("objects") or 0),
-            bytes=self.bytes + (stored or row.get("bytes_read") or 0),
-            skipped=self.skipped + (row.get("skipped") or 0),
-        )
-
-
-def _topics(rows: list[Event]) -> list[Event]:
+def _topics(rows: Iterable[SummaryRow]) -> tuple[TopicSums, ...]:
     """Sum the partitions of each topic, or of each topic that records of one are restored to."""
-    found: dict[tuple[str, str | None], _Topic] = {}
+    found: dict[tuple[str, str | None], TopicSums] = {}
     for row in rows:
-        place = row["topic"], row.get("target")
-        found[place] = found.get(place, _Topic(*place)).plus(row)
-    return [asdict(topic) for topic in found.values()]
+        place = row.where.topic, getattr(row, "target", None)
+        found[place] = found.get(place, TopicSums(*place)).plus(row)
+    return tuple(found.values())

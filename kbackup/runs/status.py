@@ -8,16 +8,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
-from kbackup import clock
 from kbackup.catalog.schemas import SchemaIndex
 from kbackup.errors import ConfigurationError, OutdatedBackupError
-from kbackup.events import Event
+from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import select
 from kbackup.runs import history, locks
-from kbackup.runs.history import RunRecord
+from kbackup.runs.history import PastRun, RunRecord
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
@@ -39,6 +38,23 @@ class Words:
     old: str
     do: str
     keeps_success: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNow:
+    """A run that holds its lock, as the lock object says.
+
+    Attributes:
+        run: The run's id.
+        host: Where it runs.
+        pid: As which process.
+        started: Since when.
+    """
+
+    run: str | None
+    host: str | None
+    pid: int | None
+    started: str | None
 
 
 SINK: Final = Words(
@@ -75,7 +91,7 @@ def status(
     partitions: Collection[int] | None = None,
     of: Words = SINK,
     group: str | None = None,
-) -> Event:
+) -> Ended:
     """Return the state of the backup in this ``topics.dir``, in the shape of a summary.
 
     Its ``exit_code`` is 7 if it is not known up to when the backup is complete, or if that is more
@@ -118,7 +134,7 @@ def status(
         StoreError: If the store does not answer.
     """
     summary = Summary(history.new_run_id(now), f"{of.command} status")
-    past: list[Event] = []
+    past: list[PastRun] = []
     rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
     groups = set[str]()
@@ -147,7 +163,7 @@ def status(
         success = kept if kept is None or kept <= now + timedelta(seconds=_CLOCKS_S) else None
     if group is not None and newest is not None:
         group = newest.group  # a lock names that of the restore
-    summary.partitions = rows or []
+    summary.partitions = [*(rows or ())]
     if of.keeps_success:
         index = SchemaIndex.read(store, layout, sorted(names) or None)
         schemas_of = {use.topic for use in index.unknown.union(index.missing)}
@@ -158,7 +174,7 @@ def status(
         "topics_dir": layout.topics_dir,
         "names": sorted(asked) or None,
         "runs": past,
-        "last_success": None if success is None else clock.rfc3339(success),
+        "last_success": success,
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
         "running": list(_running(of, store, layout, now, asked, group)),
@@ -171,14 +187,14 @@ def _rows(
     names: Collection[str],
     pattern: str | None,
     partitions: Collection[int] | None,
-) -> Iterator[Event]:
+) -> Iterator[PartitionRow]:
     """Yield the selected rows of a run."""
     rows = record.rows
-    chosen = {row["topic"] for row in rows}
+    chosen = {row.where.topic for row in rows}
     if names or pattern is not None:
         chosen = set(select(chosen, names, pattern))
     for row in rows:
-        if row["topic"] in chosen and (partitions is None or row["partition"] in partitions):
+        if row.where.topic in chosen and (partitions is None or row.where.partition in partitions):
             yield row
 
 
@@ -213,16 +229,19 @@ def _judge(
 
 def _running(
     of: Words, store: Store, layout: Layout, now: datetime, asked: set[str], group: str | None
-) -> Iterator[Event]:
+) -> Iterator[RunningNow]:
     if of is RESTORE:  # its lock names its group, and no topic
         asked = set() if group is None else {group}
     for holder in locks.holders(store, layout, of.command):
         is_asked = asked <= set(holder.body.get("names") or ())
         if is_asked and abs((now - holder.modified).total_seconds()) < locks.STALE_S:
-            yield {name: holder.body.get(name) for name in ("run", "host", "pid", "started")}
+            said = holder.body
+            yield RunningNow(
+                said.get("run"), said.get("host"), said.get("pid"), said.get("started")
+            )
 
 
-def prometheus(status: Mapping[str, Any], **labels: str) -> str:
+def prometheus(status: Ended, **labels: str) -> str:
     """Return what `status` found, for the textfile collector of Prometheus' node exporter.
 
     ========================================== ====================================================
@@ -243,23 +262,23 @@ def prometheus(status: Mapping[str, Any], **labels: str) -> str:
         status: The result of `status`.
         labels: Put on each sample, to tell apart several backups on one host, such as *bucket*.
     """
-    samples = _Samples({**labels, "topics_dir": status["topics_dir"]})
-    last = status["runs"][0] if status["runs"] else None
-    samples.add("last_success_timestamp_seconds", _seconds(status["last_success"]))
-    samples.add("last_run_timestamp_seconds", _seconds(last and last["started"]))
+    samples = _Samples({**labels, "topics_dir": status.facts["topics_dir"]})
+    last: PastRun | None = next(iter(status.facts["runs"]), None)
+    samples.add("last_success_timestamp_seconds", _seconds(status.facts["last_success"]))
+    samples.add("last_run_timestamp_seconds", _seconds(None if last is None else last.started))
     if last is not None:
-        samples.add("last_run_exit_code", last["exit_code"])
-        samples.add("last_run_duration_seconds", last["seconds"])
-        samples.add("last_run_records", last["records"])
-    samples.add("running", len(status["running"]))
-    rows = status["partitions"]
-    times = Counter((row["topic"], row["partition"]) for row in rows)
+        samples.add("last_run_exit_code", last.exit_code)
+        samples.add("last_run_duration_seconds", last.seconds)
+        samples.add("last_run_records", last.records)
+    samples.add("running", len(status.facts["running"]))
+    times = Counter(row.where for row in status.partitions)
     for metric, column in (("committed_offset", "committed"), ("lag_records", "lag")):
-        for row in rows:
-            place = {"topic": row["topic"], "partition": str(row["partition"])}
-            if times[row["topic"], row["partition"]] > 1:  # restored to several topics
-                place["target"] = row["target"]
-            samples.add(metric, row.get(column), **place)
+        for row in status.partitions:
+            assert isinstance(row, PartitionRow)  # noqa: S101  (`status` has no others)
+            place = {"topic": row.where.topic, "partition": str(row.where.partition)}
+            if times[row.where] > 1:  # restored to several topics
+                place["target"] = str(row.target)
+            samples.add(metric, row.committed if column == "committed" else row.lag, **place)
     return samples.text()
 
 
@@ -295,8 +314,8 @@ def _age_s(success: datetime, now: datetime) -> float:
     return max(0.0, (now - success).total_seconds())
 
 
-def _seconds(text: str | None) -> int:
-    return 0 if text is None else int(datetime.fromisoformat(text).timestamp())
+def _seconds(time: datetime | None) -> int:
+    return 0 if time is None else int(time.timestamp())
 
 
 def _span(seconds: float) -> str:

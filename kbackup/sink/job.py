@@ -188,7 +188,7 @@ class Examined:
             "skipped": _ends(own.skipped),
             "until": own.until,
             "done": report.done.to_dict(),
-            **({} if report.failure is None else {"failure": report.failure.to_dict()}),
+            **({} if report.failure is None else {"failure": to_json(report.failure)}),
             **({} if report.held_up is None else {"held_up": to_json(report.held_up)}),
         }
 

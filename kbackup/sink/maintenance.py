@@ -9,9 +9,8 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from kbackup import clock
 from kbackup.catalog import listing
 from kbackup.catalog.claims import sha256_of
 from kbackup.catalog.identity import BackupIdentity
@@ -26,7 +25,7 @@ from kbackup.errors import (
     KbackupError,
     ObjectKeyError,
 )
-from kbackup.events import Event, Planned, Tell, to_json
+from kbackup.events import INLINE, Ended, Planned, Tell
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout, Place
 from kbackup.naming.renaming import select
@@ -67,7 +66,7 @@ class RepairRun:
         self._frame = RunContext.of("sink", settings, tell, stop, world)
         self._summary = self._frame.summary
 
-    def __call__(self) -> Event:
+    def __call__(self) -> Ended:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         if self._frame.settings.follow:
             raise ConfigurationError(
@@ -92,9 +91,7 @@ class RepairRun:
     def preview(self, cluster: Cluster, store: Store) -> None:
         """Report what would be written."""
         found = self._plan(cluster, store)
-        self._summary.partitions = [
-            to_json(accounting.row_of(repair.at).shown()) for repair in found
-        ]
+        self._summary.partitions = [accounting.row_of(repair.at).shown() for repair in found]
 
     def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
         """Write the objects again; no record is left, since nothing new is backed up.
@@ -116,7 +113,7 @@ class RepairRun:
     def record(self, store: Store) -> None:
         """Leave none."""
 
-    def finish(self) -> Event:
+    def finish(self) -> Ended:
         """Return the summary."""
         return self._frame.finish()
 
@@ -147,7 +144,7 @@ class RepairRun:
         for report in frame.begun(frame.tasks(task, units, frame.hear)):
             repair = of_partition[report.where]
             row = accounting.after(accounting.row_of(repair.at), report)
-            self._summary.partitions.append(to_json(row.shown()))
+            self._summary.partitions.append(row.shown())
             if report.failure is not None:
                 self._summary.fail(report.failure)
             else:
@@ -399,19 +396,16 @@ class Pruned:
     """An upload that is aborted, or would be.
 
     Attributes:
-        upload: The upload.
-        where: The partition of the object that it would have become.
+        key: The object that it would have become.
+        where: Its partition.
+        begun: When it began.
     """
 
-    upload: UnfinishedUpload
-    where: TopicPartition
+    HEAD: ClassVar = {"type": "upload"}
 
-    def to_dict(self) -> Event:
-        """Return it as a line of ``--json``."""
-        return {
-            "type": "upload", "key": self.upload.key, "topic": self.where.topic,
-            "partition": self.where.partition, "begun": clock.rfc3339(self.upload.begun),
-        }  # fmt: skip
+    key: str
+    where: TopicPartition = field(metadata=INLINE)
+    begun: datetime
 
 
 def prune(
@@ -471,7 +465,7 @@ def prune(
         if not is_dry:
             store.abort(one)
         aborted += 1
-        yield Pruned(one, where)
+        yield Pruned(one.key, where, one.begun)
     summary.facts |= {"aborted": 0 if is_dry else aborted, "found": aborted, "younger": younger}
 
 

@@ -13,7 +13,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
-from kbackup.events import Event, Plain, Progress, Tell, from_json, to_json
+from kbackup.events import Ended, Event, Plain, Progress, Tell, from_json, to_json
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
@@ -63,7 +63,7 @@ class SinkRun:
         self._noted: str | None = None
         self._held_up: dict[TopicPartition, HeldUp] = {}
 
-    def __call__(self) -> Event:
+    def __call__(self) -> Ended:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         settings = self._frame.settings
         if not settings.dry_run:
@@ -161,14 +161,15 @@ class SinkRun:
         history.write_run(store, self._frame.layout, summary)
         routes = wiring.routes(self._frame.settings)
         held_up = {routes(where): each for where, each in self._account.held_up().items()}
-        if summary["last_success"] not in (None, self._noted) or held_up != self._held_up:
+        success = summary.facts["last_success"]
+        if success not in (None, self._noted) or held_up != self._held_up:
             kept = dict[TopicPartition, HeldUp]()
             if self._frame.settings.partitions is not None:  # of the others nothing is known
                 before = history.read_held_up(store, self._frame.layout, self.locks)
                 mine = {routes(row.report.where) for row in self._account.rows()}
                 kept = {where: each for where, each in before.items() if where not in mine}
             history.write_success(store, self._frame.layout, summary, kept | held_up)
-            self._noted, self._held_up = summary["last_success"], held_up
+            self._noted, self._held_up = success, held_up
 
     def _fold(self) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
@@ -297,25 +298,25 @@ class SinkRun:
         if not self._frame.settings.topics_regex and self._account.is_lost():
             self._ended.set()
 
-    def finish(self) -> Event:
+    def finish(self) -> Ended:
         """Return the summary; it says up to when everything is known to be backed up."""
         with self._account.lock:
             held_up = self._account.held_up()
             self._news.held_up(held_up)
-            self._summary.partitions = [to_json(row.shown()) for row in self._account.rows()]
+            self._summary.partitions = [row.shown() for row in self._account.rows()]
             summary = self._frame.finish()
             until = self._account.until()
         good: datetime | None = None
         if self._left:
             pass  # whether the run that has these topics gets on is for its own record to say
         elif not self._frame.settings.follow:
-            ended = RunRecord(summary)
-            if ended.is_good and not summary["errors"] and not ended.matched_nothing:
+            ended = RunRecord(to_json(summary))
+            if ended.is_good and not summary.errors and not ended.matched_nothing:
                 good = self._complete(ended.started, held_up.values())
         elif until is not None and self._newcomers is not None:
             good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier
-        return {**summary, "last_success": None if good is None else rfc3339(good)}
+        return summary.saying(last_success=None if good is None else rfc3339(good))
 
     def _complete(self, started: datetime | None, held_up: Iterable[HeldUp]) -> datetime | None:
         """Return up to when a good run that *started* then has made the backup complete.

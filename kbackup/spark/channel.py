@@ -18,8 +18,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from kbackup.errors import Issue
 from kbackup.events import Event, Plain, to_json
@@ -291,12 +291,10 @@ class _LogLine:
         text: The message.
     """
 
+    HEAD: ClassVar = {"type": _TYPE}
+
     level: int
     text: str
-
-    def to_dict(self) -> Event:
-        """Return it as plain data."""
-        return {"type": _TYPE, "level": self.level, "text": self.text}
 
 
 class _Sender(logging.Handler):
@@ -310,7 +308,7 @@ class _Sender(logging.Handler):
 
 @dataclass(slots=True)
 class Timings:
-    """Where the time of a run with Spark went, summed over its jobs.
+    """Where the time of a run with Spark went, summed over its jobs, in hundredths of a second.
 
     Attributes:
         spark_start_s: Seconds until Spark took work.
@@ -322,9 +320,11 @@ class Timings:
     worker_start_s: float = 0.0
     work_s: float = 0.0
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the seconds by name, rounded to what a clock beside them would show."""
-        return {name: round(seconds, 2) for name, seconds in asdict(self).items()}
+    def add(self, spark_start_s: float, worker_start_s: float, work_s: float) -> None:
+        """Add what one job took."""
+        self.spark_start_s = round(self.spark_start_s + spark_start_s, 2)
+        self.worker_start_s = round(self.worker_start_s + worker_start_s, 2)
+        self.work_s = round(self.work_s + work_s, 2)
 
 
 class Report(Protocol):

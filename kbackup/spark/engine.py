@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
 import kbackup
 from kbackup.errors import Issue, KbackupError, SparkError, StoppedError
-from kbackup.events import Event, Plain
+from kbackup.events import Event, Plain, to_json
 from kbackup.spark.channel import (
     Address,
     Hub,
@@ -169,9 +169,7 @@ def run(
             hub.close()
             if timings is not None:
                 met = hub.met_at or ready
-                timings.spark_start_s += ready - began
-                timings.worker_start_s += met - ready
-                timings.work_s += time.monotonic() - met
+                timings.add(ready - began, met - ready, time.monotonic() - met)
     finally:
         if not is_kept:
             end_beside(spark, is_idle=is_idle)
@@ -238,7 +236,7 @@ class _Job(Generic[R]):
                 f"driver {self._version}, worker {kbackup.__version__}",
                 "install the same version everywhere",
             )
-            yield error.to_dict()  # which any version understands
+            yield to_json(error.issue())  # which any version understands
             return
         with Line(self._address) as line, sent(line):
             for units in shares:

@@ -253,7 +253,7 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
         for failure in part.failures():
             summary.fail(failure)
         verdict = part.verdict(findings)
-        summary.partitions.append(verdict.row())
+        summary.partitions.append(verdict)
         yield verdict
     _fail(summary, [finding for finding in backup.findings if finding.is_error])
 
@@ -270,7 +270,7 @@ def _is_an_object_there_twice(backup: _Backup) -> Iterator[Finding]:
             other = seen.setdefault(report.sha256, files.main.key)
             if other != files.main.key and left:
                 text = f"the same bytes as {other}"
-                yield Finding("duplicate", where, files.main.key, text=text, is_error=False)
+                yield Finding("duplicate", where, files.main.key, text=text, level="note")
                 left -= 1
 
 
@@ -324,12 +324,15 @@ def _only(
 def on_spark(
     job: VerifyJob,
     settings: EngineSettings,
-    hear: Callable[[Event], None],
     stop: threading.Event,
 ) -> Read:
     """Return how tasks on Spark read; nothing is started before there is something to read."""
     task = functools.partial(verify_task, job)
-    return lambda units: engine.run(task, units, settings, hear, stop)
+    return lambda units: engine.run(task, units, settings, _ignore, stop)
+
+
+def _ignore(_event: Event) -> None:
+    """A task tells nothing before its reports."""
 
 
 def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str, Checked]:

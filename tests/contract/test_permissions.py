@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from s3fault import Fault, S3Faults
 
+from kbackup.events import to_json
 from tests.contract.product import (
     BUCKET,
     NEEDS,
@@ -90,7 +91,7 @@ class Bench:
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": self.bucket, "topics": "orders"}
         settings = load("sink", **given, **options).settings
         world = Environment(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return dict(SinkRun(settings, lambda _: None, Stop(), world)())
+        return to_json(SinkRun(settings, lambda _: None, Stop(), world)())
 
     def sinks(self) -> None:
         """A first run, a second one, one that continues without its group, and one that fails."""
@@ -113,7 +114,7 @@ class Bench:
         ).settings  # fmt: skip
         standby = Standby()
         world = Environment(standby.connection, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
-        assert 0 == RestoreRun(settings, lambda _: None, Stop(), world)()["exit_code"]
+        assert 0 == to_json(RestoreRun(settings, lambda _: None, Stop(), world)())["exit_code"]
 
     def plan(self) -> None:
         """Plan a restore by the ledger, and without one: of objects that it does not know."""

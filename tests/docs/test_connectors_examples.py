@@ -14,6 +14,7 @@ import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.connect.registry.framing import head_of
+from kbackup.events import to_json
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
@@ -45,7 +46,7 @@ def world(kafka: Any, store: StoreSettings) -> Environment:
 def sink(name: str, kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
     """Run an example; return its summary."""
     settings = load("sink", EXAMPLES / name, bootstrap_servers="h:1", no_lock=True, **options)
-    return SinkRun(settings.settings, lambda _: None, Stop(), world(kafka, store))()
+    return to_json(SinkRun(settings.settings, lambda _: None, Stop(), world(kafka, store))())
 
 
 def kafka_with(topic: str, values: Sequence[bytes]) -> FakeKafka:
@@ -90,7 +91,7 @@ def test_the_quick_start_goes_to_avro_and_comes_back_as_a_copy(store: StoreSetti
             bootstrap_servers="h:1", no_lock=True, **at,
         )  # fmt: skip
         around = Environment(standby.connection, store, standby.tasks, standby.time)  # type: ignore[arg-type]
-        restored = RestoreRun(given.settings, lambda _: None, Stop(), around)()
+        restored = to_json(RestoreRun(given.settings, lambda _: None, Stop(), around)())
 
     assert (0, 9) == (stored["exit_code"], stored["records"]), stored
     folder = "topics/s3_topic/partition=0/s3_topic+0+"

@@ -9,6 +9,7 @@ from mypy_boto3_s3 import S3Client
 from s3fault import Action, Fault, S3Faults
 
 from kbackup.clock import SystemClock
+from kbackup.events import to_json
 from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings
@@ -71,7 +72,7 @@ def sink(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, An
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders", **options}
     given["store_url"] = store.endpoint_url  # what other processes test has locks of its own
     world = Environment(kafka, store, InTurn(), SystemClock())  # type: ignore[arg-type]
-    return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from backup_samples import Backup
 
 from kbackup.catalog import identity
 from kbackup.clock import SystemClock
+from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
@@ -87,7 +88,7 @@ def make(name: str, folder: Path) -> None:
 
     def sink() -> None:
         world = Environment(kafka, backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        summary = SinkRun(asked, lambda _: None, Stop(), world)()
+        summary = to_json(SinkRun(asked, lambda _: None, Stop(), world)())
         assert summary["exit_code"] in (0, 3), summary
 
     def write(count: int) -> None:

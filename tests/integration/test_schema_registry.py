@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from kbackup.events import to_json
 from tests.integration.product import (
     AVRO,
     DATE,
@@ -199,7 +200,7 @@ def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
         world = Environment(kafka, place, standby.tasks, standby.time)  # type: ignore[arg-type]
         settings = load("sink", topics="people", schema_registry_url=source.url, **given).settings
-        assert 0 == SinkRun(settings, lambda _: None, Stop(), world)()["exit_code"]
+        assert 0 == to_json(SinkRun(settings, lambda _: None, Stop(), world)())["exit_code"]
     target = connect(RegistrySettings((apicurio.url,), retries=1))
     for at in range(max(ids)):  # their ids are taken
         target.register(f"taken-{at}", RegisteredSchema(AVRO, json.dumps(fixed(at + 1))))
@@ -208,7 +209,7 @@ def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
         "restore", rename="copy_of_$0", schema_registry_url=apicurio.url, **given
     ).settings
     world = Environment(standby.connection, place, standby.tasks, standby.time)  # type: ignore[arg-type]
-    done = RestoreRun(settings, lambda _: None, Stop(), world)()
+    done = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
     assert 0 == done["exit_code"], done
     new = {each["id"]: each["new_id"] for each in done["schemas"]}

@@ -36,6 +36,7 @@ from tests.simulation.product import (
     LockedError,
     Mending,
     NewerVersionError,
+    Plain,
     Position,
     RepairRun,
     Span,
@@ -109,9 +110,7 @@ class MixedPlay(MixedStage):
             "lock_dir": str(Path(tempfile.gettempdir()) / f"locks-{getpid()}"),
         }
 
-    def _survive(
-        self, process: Process, work: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any] | None:
+    def _survive(self, process: Process, work: Callable[[], Plain]) -> dict[str, Any] | None:
         try:
             return super()._survive(process, work)
         except (LockedError, NewerVersionError) as error:
@@ -360,7 +359,12 @@ class MixedPlay(MixedStage):
         summary = Summary("verify", "restore verify")
         mending = Mending(store, layout, reading_of(settings), summary, self.clock)
         everything = Acceptance([(where, Span(0, 10**9)) for where in self._wheres()])
-        self._survive(process, lambda: {"told": list(mending.accept(everything))})
+
+        def accept() -> Plain:
+            list(mending.accept(everything))
+            return summary.finish()
+
+        self._survive(process, accept)
         held = self._held()
         for where, rows in self._stored.items():
             for at in rows.keys() - held.get(where, {}).keys():

@@ -306,7 +306,7 @@ class Stage:
         summary = Summary("verify", "restore verify")
         told: list[Any] = []
 
-        def work() -> dict[str, Any]:
+        def work() -> Plain:
             try:
                 found = self._verification(settings, process, summary, deep=deep)
                 told.extend(to_json(each) for each in found)
@@ -343,12 +343,10 @@ class Stage:
         """Whether a summary says since when all is well, by a clock that is right."""
         return bool(summary and summary.get("last_success")) and not self.shape.is_apart
 
-    def _survive(
-        self, process: Process, work: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any] | None:
+    def _survive(self, process: Process, work: Callable[[], Plain]) -> dict[str, Any] | None:
         self.clock.apart = process.apart
         try:
-            return work()
+            return to_json(work())
         except KilledError:
             assert process.is_dead
             return None

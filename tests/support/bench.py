@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 
 from kbackup.clock import SystemClock
+from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
 from kbackup.runs.context import Environment, Stop
@@ -38,7 +39,7 @@ class Bench:
             **options,
         }  # fmt: skip
         world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+        return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
     def set_back(self, offset: int) -> None:
         """Set the group's offset, as Kafka's own tools do."""

@@ -8,6 +8,7 @@ from backup_samples import RECORD, Backup
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
+from kbackup.events import to_json
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
@@ -65,7 +66,7 @@ def rows(backup: Backup, *, deep: bool) -> list[tuple[int | None, list[str]]]:
     read = here(backup, reading) if deep else None
     told = verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
     codes = [one.code for one in told if isinstance(one, Finding)]
-    return [(row["records"], codes) for row in summary.partitions]
+    return [(row.records, codes) for row in summary.partitions]
 
 
 def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str, Any]]]:
@@ -74,7 +75,7 @@ def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str,
     notes = Notes(known.read(backup.store, backup.layout, CLOCK))
     read = here(backup, reading) if deep else None
     told = verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    findings = [one.to_dict() for one in told if isinstance(one, Finding)]
+    findings = [to_json(one) for one in told if isinstance(one, Finding)]
     return summary.exit_code(), findings
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from object_content import Line, content
 from scenario_files import BYTES, STRING, Given, Scenario, each_value, is_decimal, plain, raw
 
+from kbackup.events import to_json
 from tests.integration.product import (
     Environment,
     Event,
@@ -186,13 +187,13 @@ class Bench:
         settings = self.settings(
             "sink", topics=",".join(self.topics), flush_on_stop=False, group=self.bucket
         )
-        return SinkRun(settings, lambda _: None, Stop(), _world(settings))()
+        return to_json(SinkRun(settings, lambda _: None, Stop(), _world(settings))())
 
     def restore(self) -> Event:
         """Restore the bucket under the connector's file; return the summary."""
         rename = self.target("$0")
         settings = self.settings("restore", rename=rename, yes_split_on_newline=True)
-        return RestoreRun(settings, lambda _: None, Stop(), _world(settings))()
+        return to_json(RestoreRun(settings, lambda _: None, Stop(), _world(settings))())
 
     def committed(self) -> dict[tuple[str, int], int]:
         """Return the group's offsets, 0 where there is none."""

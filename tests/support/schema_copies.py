@@ -3,7 +3,7 @@
 from typing import Any
 
 from kbackup.clock import SystemClock
-from kbackup.events import Event
+from kbackup.events import Event, to_json
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.context import Environment, Stop
@@ -41,7 +41,7 @@ def back_up(
         "sink", bootstrap_servers="h:1", topics=topic, s3_bucket_name="b", no_lock=True, **given
     ).settings
     world = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
-    done = SinkRun(settings, lambda _: None, Stop(), world)()
+    done = to_json(SinkRun(settings, lambda _: None, Stop(), world)())
     assert done["records"] == len(values), done
     return kafka
 
@@ -63,7 +63,7 @@ class Copy:
         ).settings  # fmt: skip
         standby = self.standby
         world = Environment(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
-        return RestoreRun(settings, telling(self.told), Stop(), world)()
+        return to_json(RestoreRun(settings, telling(self.told), Stop(), world)())
 
     def values(self) -> list[bytes | None]:
         """The values of the copy."""

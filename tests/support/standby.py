@@ -199,7 +199,7 @@ class Standby:
         )
         self.run = RestoreRun(settings, telling(self.told), stop, world, agree)
         try:
-            return self.run()
+            return to_json(self.run())
         finally:
             self.waited = ticks.waited
 

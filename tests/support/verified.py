@@ -53,7 +53,7 @@ class Verified:
         store: Any = options.pop("store", backup.store)
         found = verify(store, backup.layout, reading, summary, **options)
         self.events = [to_json(one) for one in found]
-        self.summary = summary.finish()
+        self.summary = to_json(summary.finish())
 
     @property
     def exit_code(self) -> int:

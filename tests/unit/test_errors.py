@@ -7,6 +7,7 @@ import pytest
 
 from kbackup import errors
 from kbackup.errors import Issue, KbackupError, StoppedError, worst
+from kbackup.events import to_json
 
 ALL = [
     kind
@@ -23,7 +24,10 @@ def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
     error = kind("what", "why", "do", topic="orders")
     fields = (error.what, error.why, error.do, error.place)
 
-    for copy in (pickle.loads(pickle.dumps(error)), Issue.from_dict(error.to_dict()).error()):
+    for copy in (
+        pickle.loads(pickle.dumps(error)),
+        Issue.from_dict(to_json(error.issue())).error(),
+    ):
         assert (kind, fields) == (type(copy), (copy.what, copy.why, copy.do, copy.place))
 
 
@@ -62,7 +66,9 @@ def test_a_place_changes_nothing_of_the_error_itself() -> None:
     """
     A field of the place that is named like one of the error's own never replaces it.
     """
-    issue = Issue("configuration", "a file", "it is missing", "", {"code": "file", "line": 3}, 2)
+    issue = Issue(
+        "configuration", "a file", "it is missing", "", {"code": "file", "line": 3}, exit_code=2
+    )
 
-    assert ("configuration", 3) == (issue.to_dict()["code"], issue.to_dict()["line"])
-    assert 2 == Issue.from_dict(issue.to_dict()).exit_code
+    assert ("configuration", 3) == (to_json(issue)["code"], to_json(issue)["line"])
+    assert 2 == Issue.from_dict(to_json(issue)).exit_code

@@ -67,10 +67,8 @@ def verified(backup: Backup) -> tuple[int, dict[TopicPartition, str]]:
     summary = Summary("r", "restore verify")
     notes = Notes(known.read(backup.store, backup.layout, SystemClock()))
     list(verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes))
-    rows = summary.partitions
-    return summary.exit_code(), {
-        TopicPartition(row["topic"], row["partition"]): row["state"] for row in rows
-    }
+    states = {row.where: row.state for row in summary.partitions}  # type: ignore[attr-defined]
+    return summary.exit_code(), states
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])

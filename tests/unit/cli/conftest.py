@@ -3,13 +3,34 @@
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbackup.catalog.findings import Finding, PartitionVerdict
 from kbackup.cli import output
+from kbackup.cli.prepare import PluginShown, SettingShown
+from kbackup.doctor import Check
+from kbackup.events import (
+    Ended,
+    ObjectStored,
+    PartitionCounts,
+    Plain,
+    Planned,
+    RestoreStart,
+    RestoreTopic,
+    SinkStart,
+    Started,
+    TopicPlanned,
+)
+from kbackup.inspect.topics import StoredPartition
+from kbackup.records import TopicPartition
+from kbackup.runs.history import PastRun
+from kbackup.runs.status import RunningNow
+from tests.support.ended import ended, progress, row, warned
 
 Event = dict[str, Any]
 
@@ -36,8 +57,69 @@ class Told:
         return [json.loads(line) for line in self.path.read_text("utf-8").splitlines()]
 
     @property
+    def events(self) -> list[Plain]:
+        return [read(line, self.command) for line in self.lines[:-1]]
+
+    @property
     def summary(self) -> Event:
         return self.lines[-1]
+
+    def ended(self, **more: Any) -> Ended:
+        said = self.summary | more
+        said["runs"] = [_made(PastRun, each, started=None) for each in said.get("runs", ())]
+        said["running"] = [_made(RunningNow, each) for each in said.get("running", ())]
+        return ended(**said)
+
+
+def _made(kind: Any, said: Event, **more: Any) -> Any:
+    """An event of a class, of which JSON need not have all."""
+    return kind(**{each.name: said.get(each.name) for each in fields(kind) if each.init} | more)
+
+
+def _start(said: Event) -> Any:
+    own = _made(SinkStart if said["command"] == "sink" else RestoreStart, said)
+    return _made(Started, {"group": ""} | said, own=own)
+
+
+def _partition(said: Event) -> Any:
+    newest = said.get("newest")
+    return _made(StoredPartition, said, newest=newest and datetime.fromisoformat(newest))
+
+
+_READ: dict[str, Callable[[Event], Any]] = {
+    "start": _start,
+    "plan_topic": lambda said: _made(
+        TopicPlanned,
+        said,
+        partitions=PartitionCounts(**said["partitions"]),
+        own=_made(RestoreTopic, said),
+    ),
+    "plan": lambda said: Planned([row(**each) for each in said["partitions"]]),
+    "progress": lambda said: progress(
+        **{name: value for name, value in said.items() if name not in ("where", "seconds")}
+    ),
+    "object": lambda said: _made(ObjectStored, said),
+    "warning": lambda said: warned(
+        **{name: value for name, value in said.items() if name != "where"}
+    ),
+    "partition": _partition,
+    "verdict": lambda said: _made(PartitionVerdict, said),
+    "finding": lambda said: _made(Finding, said),
+    "check": lambda said: _made(Check, said, do=said["do"] or "", place={}),
+    "setting": lambda said: _made(SettingShown, said),
+    "plugin": lambda said: _made(PluginShown, said, target=said["class"], options={}),
+}
+
+
+def read(line: Event, command: str) -> Any:
+    """The event that a line of JSON is of."""
+    kind = line["type"]
+    if (kind, command) == ("partition", "restore verify"):
+        kind = "verdict"
+    said = {name: value for name, value in line.items() if name != "type"}
+    if "partition" in said:
+        said["where"] = TopicPartition(said["topic"], said["partition"])
+    return _READ[kind](said)
 
 
 ALL_TOLD = [Told(path) for path in sorted(Path(__file__).parent.joinpath("told").iterdir())]
@@ -56,8 +138,8 @@ Show = Callable[..., Shown]
 
 def _show(
     command: str,
-    events: Iterable[Event],
-    summary: Event,
+    events: Iterable[Plain],
+    summary: Ended,
     *,
     on_terminal: bool = False,
     width: int | None = None,

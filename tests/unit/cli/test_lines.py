@@ -1,6 +1,7 @@
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,10 @@ from kbackup.cli.progress import (
     start_line,
     warning_text,
 )
+from kbackup.events import Planned, SinkStart, Started, Warned
+from kbackup.records import TopicPartition
+from tests.support.ended import RUN, row
+from tests.support.ended import progress as news
 
 
 def test_lines_come_at_intervals() -> None:
@@ -30,9 +35,8 @@ def test_lines_come_at_intervals() -> None:
     log.setLevel(logging.INFO)
     try:
         with Lines("sink run", 0.01) as lines:
-            row = {"topic": "orders", "partition": 0, "committed": 7, "end": 10, "objects": 1}
-            lines.tell({"type": "plan", "partitions": [row | {"start": 0, "committed": 0}]})
-            lines.tell({"type": "progress", **row})
+            lines.tell(Planned([row(start=0, end=10, committed=0)]))
+            lines.tell(news(committed=7, end=10, objects=1))
             is_seen = seen.wait(60)
     finally:
         log.removeHandler(handler)
@@ -55,11 +59,8 @@ def test_each_line_tells_what_moved(caplog: pytest.LogCaptureFixture) -> None:
     """Partitions without news are left out, and a run without any says so."""
     progress = ProgressTable()
     lines = Lines("sink", 30, progress)
-    rows = [
-        {"topic": "orders", "partition": p, "start": 0, "committed": 0, "end": 9} for p in range(3)
-    ]
-    lines.tell({"type": "plan", "partitions": rows})
-    lines.tell({"type": "progress", **rows[1], "committed": 5, "objects": 2})
+    lines.tell(Planned([row("orders", p, start=0, committed=0, end=9) for p in range(3)]))
+    lines.tell(news("orders", 1, committed=5, end=9, objects=2))
 
     with caplog.at_level(logging.INFO, "kbackup.run"):
         lines.say_progress()
@@ -70,7 +71,7 @@ def test_each_line_tells_what_moved(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_line_has_an_end() -> None:
     """300 partitions that move do not make a line of 300."""
-    rows = [ProgressRow("orders", p, committed=p, end=None) for p in range(300)]
+    rows = [ProgressRow(TopicPartition("orders", p), committed=p) for p in range(300)]
 
     line = progress_line(rows, 300)
 
@@ -81,36 +82,38 @@ def test_a_line_has_an_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "line"),
+    ("fields", "line"),
     [
-        pytest.param({}, "sink start", id="nothing"),
+        pytest.param({}, "topics=a,b group=g store=s3://b dir= view=record", id="run"),
         pytest.param(
-            {"run": "2026-11-21T02:00:00Z-7f3a", "topics": ["a", "b"], "type": "start"},
-            "sink start run=7f3a topics=a,b",
-            id="run and topics",
+            {"group": "a b"},
+            'topics=a,b group="a b" store=s3://b dir= view=record',
+            id="a value with a space",
         ),
-        pytest.param({"group": "a b"}, 'sink start group="a b"', id="a value with a space"),
-        pytest.param({"flush_size": None}, "sink start", id="unknown"),
-        pytest.param({"dir": ""}, "sink start dir=", id="empty"),
     ],
 )
-def test_the_first_line(event: dict[str, Any], line: str) -> None:
+def test_the_first_line(fields: dict[str, Any], line: str) -> None:
     """What is about to be done can be read, and taken apart by programs."""
-    assert line == start_line("sink", event)
+    own = SinkStart(None, "record", None)
+    started = Started(RUN, "sink", ["a", "b"], "g", "s3://b", "", own, "1", "x")
+
+    assert f"sink start run=7f3a {line}" == start_line("sink", replace(started, **fields))
 
 
 @pytest.mark.parametrize(
-    ("event", "text"),
+    ("warning", "text"),
     [
-        pytest.param({"text": "slow"}, "slow", id="no place"),
-        pytest.param({"text": "odd name", "key": "a/b"}, "a/b: odd name", id="key"),
-        pytest.param({"text": "a/b is odd", "key": "a/b"}, "a/b is odd", id="key in the text"),
+        pytest.param(Warned("", "slow"), "slow", id="no place"),
+        pytest.param(Warned("", "odd name", {"key": "a/b"}), "a/b: odd name", id="key"),
+        pytest.param(Warned("", "a/b is odd", {"key": "a/b"}), "a/b is odd", id="key in the text"),
         pytest.param(
-            {"text": "gap", "topic": "orders", "partition": 0}, "orders 0: gap", id="partition 0"
+            Warned("", "gap", {"topic": "orders", "partition": 0}),
+            "orders 0: gap",
+            id="partition 0",
         ),
-        pytest.param({"code": "odd"}, "odd", id="no text"),
+        pytest.param(Warned("odd", ""), "odd", id="no text"),
     ],
 )
-def test_a_warning_names_its_place_once(event: dict[str, Any], text: str) -> None:
+def test_a_warning_names_its_place_once(warning: Warned, text: str) -> None:
     """A warning names its topic and partition once, even if its text does too."""
-    assert text == warning_text(event)
+    assert text == warning_text(warning)

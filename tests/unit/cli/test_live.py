@@ -10,6 +10,9 @@ from rich.console import Console
 
 from kbackup.cli.progress import Live, ProgressTable, draw
 from kbackup.cli.terminal import OutputStream
+from kbackup.events import Planned
+from tests.support.ended import progress as news
+from tests.support.ended import row
 
 
 def progress_of(
@@ -18,17 +21,14 @@ def progress_of(
     """Return the progress of a run of which the last *moving* partitions move."""
     clock = [0.0]
     progress = ProgressTable(lambda: clock[0])
-    rows = [
-        {"topic": topic, "partition": p, "start": 0, "end": 2_000_000, "committed": None}
-        for p in range(partitions)
-    ]
-    progress.tell({"type": "plan", "partitions": rows})
+    rows = [row(topic, p, start=0, end=2_000_000) for p in range(partitions)]
+    progress.tell(Planned(rows))
     for second in range(1, 4):
         clock[0] += 1
-        for row in rows[partitions - moving :]:
+        for p in range(partitions - moving, partitions):
             done = second * 413_333
             gauges = {"committed": done, "records": done, "objects": second, "open": 113}
-            progress.tell({"type": "progress", **row, **gauges, **fields})
+            progress.tell(news(topic, p, end=2_000_000, **gauges, **fields))
     return progress
 
 
@@ -81,13 +81,13 @@ def test_only_committed_offsets_fill_the_bar() -> None:
     """Records that are read but not committed are counted apart and do not move the bar."""
     progress = progress_of(1, 0)
 
-    progress.tell({"type": "progress", "topic": "orders", "partition": 0, "open": 999_999})
+    progress.tell(news(open=999_999))
 
-    row = next(line for line in drawn(progress, 100, 24) if line.startswith(" orders"))
+    line = next(line for line in drawn(progress, 100, 24) if line.startswith(" orders"))
     assert (["0%"], ["999\u2009999 rec"], 0) == (
-        re.findall(r"\d+%", row),
-        re.findall("[\\d\u2009]+ rec", row),
-        row.count("━"),
+        re.findall(r"\d+%", line),
+        re.findall("[\\d\u2009]+ rec", line),
+        line.count("━"),
     )
 
 
@@ -101,18 +101,18 @@ def test_what_is_sent_is_unacked() -> None:
 def test_a_run_that_follows_has_no_percentage() -> None:
     """Without a known end no percentage is shown."""
     progress = ProgressTable()
-    progress.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
+    progress.tell(news(committed=7))
 
     assert "%" not in "".join(drawn(progress, 100, 24))
 
 
 def test_the_start_of_spark_is_told() -> None:
     """Until the first task reports, the display says that Spark is starting."""
-    plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
+    plan = row(start=0, end=10, committed=0)
     with live() as (display, _, file):
-        display.tell({"type": "plan", "partitions": [plan]})
+        display.tell(Planned([plan]))
         before = file.getvalue()
-        display.tell({"type": "progress", **plan, "committed": 5})
+        display.tell(news(committed=5, end=10))
     after = file.getvalue().removeprefix(before)  # drawn once more before it goes
 
     assert (True, False) == (
@@ -123,9 +123,9 @@ def test_the_start_of_spark_is_told() -> None:
 
 def test_what_needs_no_spark_does_not_speak_of_it() -> None:
     """A run with nothing to do neither starts nor mentions Spark."""
-    plan = {"topic": "orders", "partition": 0, "start": 10, "end": 10, "committed": 10}
+    plan = row(start=10, end=10, committed=10)
     with live() as (display, _, file):
-        display.tell({"type": "plan", "partitions": [plan]})
+        display.tell(Planned([plan]))
 
     assert "Spark" not in file.getvalue()
 
@@ -147,9 +147,9 @@ def live() -> Iterator[tuple[Live, OutputStream, Terminal]]:
 
 def test_log_lines_stand_above_the_display() -> None:
     """A warning does not tear the table."""
-    plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
+    plan = row(start=0, end=10, committed=0)
     with live() as (display, stream, file):
-        display.tell({"type": "plan", "partitions": [plan]})
+        display.tell(Planned([plan]))
         stream.text("WARN  slow down")
 
         written = file.getvalue()
@@ -165,6 +165,6 @@ def test_nothing_is_drawn_when_all_is_over() -> None:
     with live() as (display, _, file):
         pass
 
-    display.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
+    display.tell(news(committed=7))
 
     assert "" == file.getvalue()

@@ -1,6 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
-from kbackup.cli.terminal import Mask
+from kbackup.cli.terminal import MASK, Mask
+from kbackup.errors import Issue
+from tests.support.ended import ended
 
 
 @pytest.mark.parametrize(
@@ -40,11 +44,10 @@ def test_texts(text: str, masked: str) -> None:
 
 def test_sentences_are_masked_at_any_depth_and_names_are_not() -> None:
     """Error texts in a summary are masked; topics and keys are data and stay."""
-    event = {"topic": "hunter2", "errors": [{"why": "hunter2", "key": "hunter2", "offset": 0}]}
+    error = Issue("x", "a", "hunter2", place={"key": "hunter2", "reason": "hunter2"})
 
-    masked = Mask(["hunter2"]).event(event)
+    masked = Mask(["hunter2"]).of(ended(errors=[error], names=["hunter2"]))
 
-    assert {
-        "topic": "hunter2",
-        "errors": [{"why": "********", "key": "hunter2", "offset": 0}],
-    } == masked
+    assert {"names": ["hunter2"]} == masked.facts
+    place = {"key": "hunter2", "reason": MASK}
+    assert (replace(error, why=MASK, place=place),) == tuple(masked.errors)

@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from kbackup.cli import output
-from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.errors import ConfigurationError, Issue, KbackupError
+from kbackup.events import SinkStart, Started, Warned
+from kbackup.inspect.topics import StoredPartition
+from kbackup.records import TopicPartition
+from tests.support.ended import RUN, ended
 
-OK = {"type": "summary", "v": 1, "run": None, "command": "sink", "result": "ok", "exit_code": 0}
+STARTED = Started(RUN, "sink", [], "", "", "", SinkStart(None, "record", None))
 SECRET = "CANARY/secret+value"
 
 
 def test_quiet_success_is_silent(any_told: Any, show: Any) -> None:
     """Cron sends no mail when all is well, whatever was warned of."""
-    lines = any_told.lines[:-1]
-
-    shown = show(any_told.command, lines, OK | {"errors": []}, quiet=True)
+    shown = show(any_told.command, any_told.events, ended(), quiet=True)
 
     assert ("", "") == (shown.stdout, shown.stderr)
 
@@ -28,7 +30,7 @@ def test_quiet_failure_is_exactly_the_error(told: Any, show: Any) -> None:
     """With --quiet a failure prints exactly its error, in three parts."""
     each = told("restore,refused")
 
-    shown = show(each.command, each.lines[:-1], each.summary, quiet=True, width=200)
+    shown = show(each.command, each.events, each.ended(), quiet=True, width=200)
 
     assert (
         "",
@@ -46,7 +48,7 @@ def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
     """A run that skipped records says so, even when asked to be quiet."""
     each = told("sink,skipped")
 
-    shown = show(each.command, each.lines[:-1], each.summary, quiet=True)
+    shown = show(each.command, each.events, each.ended(), quiet=True)
 
     assert ("", "exit 3: 3 records skipped (3 bad)\n") == (shown.stdout, shown.stderr)
 
@@ -55,19 +57,17 @@ def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
     """With --quiet, a cron job that finds the previous one still running prints nothing."""
     each = told("sink,locked")
 
-    shown = show(each.command, [], each.summary, quiet=True)
+    shown = show(each.command, [], each.ended(), quiet=True)
 
     assert ("", "") == (shown.stdout, shown.stderr)
 
 
 def test_json_goes_to_stdout_alone(any_told: Any, show: Any) -> None:
     """With --json, stdout holds JSON lines and nothing else, and the summary is the last."""
-    lines = any_told.lines
-
-    shown = show(any_told.command, lines[:-1], lines[-1], json=True, on_terminal=True)
+    shown = show(any_told.command, any_told.events, any_told.ended(), json=True, on_terminal=True)
 
     printed = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [line["type"] for line in lines if line["type"] != "plan"] == [
+    assert [line["type"] for line in any_told.lines if line["type"] != "plan"] == [
         line["type"] for line in printed
     ]
 
@@ -76,7 +76,7 @@ def test_a_terminal_gets_a_live_display_that_goes(told: Any, show: Any) -> None:
     """Bars are drawn on stderr while the run lasts, and stdout gets the table only."""
     each = told("sink,skipped")
 
-    shown = show(each.command, each.lines[:-1], each.summary, on_terminal=True, width=100)
+    shown = show(each.command, each.events, each.ended(), on_terminal=True, width=100)
 
     assert (True, True, False) == (
         "1\u2009240\u2009000 / 2\u2009000\u2009000" in shown.stderr,
@@ -89,12 +89,12 @@ def test_a_pipe_gets_lines(told: Any, show: Any) -> None:
     """Without a terminal, a run writes log lines: its start, its warnings, its end."""
     each = told("sink,skipped")
 
-    shown = show(each.command, each.lines[:-1], each.summary)
+    shown = show(each.command, each.events, each.ended())
 
     assert [
         (
             "INFO  sink start run=7f3a topics=orders,payments group=connect-s3-sink "
-            "store=s3://backups dir=topics format=avro flush.size=10000"
+            "store=s3://backups dir=topics format=avro view=record flush_size=10000"
         ),
         "WARN  s3 503 SlowDown on orders+1+0000730000.avro part 1, attempt 2 of 3 in 0.2s",
         (
@@ -119,12 +119,9 @@ def test_secrets_are_shown_nowhere(show: Any, tmp_path: Path, options: dict[str,
     """A secret that a server repeats in its answer stays out of screens, logs and files."""
     log_file, summary_file = tmp_path / "log", tmp_path / "summary"
     why = f"401 for user:{SECRET}@host, signed X-Amz-Signature=0123abc&x=1"
-    error = {"code": "kafka", "exit_code": 5, "what": f"login {SECRET}", "why": why, "do": ""}
-    events = [
-        {"type": "start", "v": 1, "run": None, "command": "sink", "version": "1"},
-        {"type": "warning", "run": None, "code": "x", "text": why},
-    ]
-    summary = OK | {"result": "failed", "exit_code": 5, "errors": [error], "next": f"-X {SECRET}"}
+    error = Issue("kafka", f"login {SECRET}", why, exit_code=5)
+    events = [STARTED, Warned("x", why)]
+    summary = ended(result="failed", exit_code=5, errors=[error], next=f"-X {SECRET}")
 
     shown = show(
         "sink",
@@ -142,9 +139,9 @@ def test_secrets_are_shown_nowhere(show: Any, tmp_path: Path, options: dict[str,
 
 def test_names_are_data_and_are_not_masked(show: Any) -> None:
     """A password that is also a topic's name does not spoil the JSON contract."""
-    row = {"type": "partition", "topic": "orders", "partition": 0}
+    row = StoredPartition(TopicPartition("orders", 0), "", 1, 0, 0, 1, 1, None)
 
-    shown = show("restore topics", [row], OK | {"errors": []}, json=True, secrets=["orders"])
+    shown = show("restore topics", [row], ended(), json=True, secrets=["orders"])
 
     assert "orders" == json.loads(shown.stdout.splitlines()[0])["topic"]
 
@@ -154,11 +151,13 @@ def test_a_reader_that_left_does_not_end_the_run(tmp_path: Path) -> None:
     summary_file = tmp_path / "summary.json"
     script = f"""
 from kbackup.cli import output
+from kbackup.events import Ended, Progress
+from kbackup.records import TopicPartition
 shown = output.choose("sink", json=True, summary_file={str(summary_file)!r})
 with shown:
     for partition in range(5000):
-        shown.tell({{"type": "progress", "run": None, "topic": "t", "partition": partition}})
-shown.finish({OK!r})
+        shown.tell(Progress("r", TopicPartition("t", partition), None, 0, 0, 0))
+shown.finish(Ended("r", "sink", "ok", 0))
 """
     command = f"{sys.executable} -c '{script.replace(chr(39), chr(34))}' | head -1"
 
@@ -177,10 +176,10 @@ def test_output_that_was_lost_is_an_error() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         shown = output.choose("sink", json=True, stdout=full, stderr=io.StringIO())
         with shown:
-            shown.tell({"type": "start", "v": 1, "run": None, "command": "sink", "version": "1"})
+            shown.tell(STARTED)
 
         with pytest.raises(KbackupError, match="stdout cannot be written: No space left"):
-            shown.finish(OK)
+            shown.finish(ended())
 
 
 @pytest.mark.parametrize("option", ["log_file", "summary_file"])
@@ -193,8 +192,8 @@ def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
     with pytest.raises(ConfigurationError, match=r"file .* cannot be (opened|written)") as caught:
         shown.__enter__()
 
-    error = caught.value.to_dict()
-    shown.finish(OK | {"result": "failed", "exit_code": 2, "errors": [error]})
+    error = caught.value.issue()
+    shown.finish(ended(result="failed", exit_code=2, errors=[error]))
     assert ("error:", 1) == (stderr.getvalue()[:6], stderr.getvalue().count("error:"))
 
 
@@ -202,11 +201,11 @@ def test_a_locale_without_unicode_gets_plain_letters() -> None:
     """Tables can be printed where only ASCII can be encoded."""
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     shown = output.choose("restore topics", stdout=stdout, stderr=io.StringIO())
-    row = {"type": "partition", "topic": "t\u00f6pic", "partition": 0, "records": 1000000}
+    row = StoredPartition(TopicPartition("t\u00f6pic", 0), "", 1, 0, 0, 1_000_000, 1, None)
 
     with shown:
         shown.tell(row)
-    shown.finish(OK | {"errors": []})
+    shown.finish(ended())
 
     stdout.seek(0)
     assert ["t\\xf6pic", "1 000 000"] == re.findall(r"t\\xf6pic|1 000 000", stdout.read())

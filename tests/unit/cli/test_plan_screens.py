@@ -5,13 +5,18 @@ from typing import Any
 import pytest
 
 from kbackup.cli.screens import restored
+from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
+from tests.support.ended import ended
+
+COUNTS = PartitionCounts(1)
+KEPT, KEPT_AS_IS = (RestoreTopic(1, 1, 1, retention) for retention in ("-1", None))
 
 
 def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
     """A sink's plan names its group, for those who need to set it back."""
     each = told("sink-plan")
 
-    shown = show(each.command, each.lines[:-1], each.summary)
+    shown = show(each.command, each.events, each.ended())
 
     assert "positions are kept in group connect-s3-sink" == shown.stdout.splitlines()[-1]
 
@@ -34,13 +39,8 @@ def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
         pytest.param(
             {
                 "plan": [
-                    {
-                        "action": "create",
-                        "source": "a",
-                        "target": "copy_of_a",
-                        "retention_ms": "-1",
-                    },
-                    {"action": "append", "source": "b", "target": "copy_of_b"},
+                    TopicPlanned("a", "copy_of_a", COUNTS, "create", None, None, KEPT),
+                    TopicPlanned("b", "copy_of_b", COUNTS, "append", None, None, KEPT_AS_IS),
                 ]
             },
             ["created to keep everything until retention.ms is set back: copy_of_a"],
@@ -52,14 +52,14 @@ def test_a_restore_says_what_is_to_be_known_of_the_target(
     facts: dict[str, Any], lines: list[str]
 ) -> None:
     """A restore's screen shows its audit, and which topics will grow without limit."""
-    assert lines == restored({"command": "restore", "records": 1} | facts)
+    assert lines == restored(ended(command="restore", records=1, **facts))
 
 
 def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
     """A plan names what it refuses and what to do, once, on stderr."""
     each = told("restore-plan,refused")
 
-    shown = show(each.command, each.lines[:-1], each.summary)
+    shown = show(each.command, each.events, each.ended())
 
     assert [
         (
@@ -75,7 +75,7 @@ def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> 
     """A restore shows its plan before it writes its first record."""
     each = told("restore")
 
-    shown = show(each.command, each.lines[:-1], each.summary).stdout
+    shown = show(each.command, each.events, each.ended()).stdout
 
     assert shown.index("target topic") < shown.index("restore finished")
 
@@ -84,6 +84,6 @@ def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any
     """A usage error is an error, not a table of nothing."""
     each = told("sink,configuration")
 
-    shown = show(each.command, each.lines[:-1], each.summary)
+    shown = show(each.command, each.events, each.ended())
 
     assert ("", "error:") == (shown.stdout, shown.stderr[:6])

@@ -3,6 +3,9 @@ from typing import Any
 import pytest
 
 from kbackup.cli.progress import ProgressTable
+from kbackup.events import Planned
+from tests.support.ended import progress as news
+from tests.support.ended import row
 
 
 class Clock:
@@ -15,17 +18,13 @@ class Clock:
         return self.now
 
 
-def entry(**fields: Any) -> dict[str, Any]:
-    return {"topic": "orders", "partition": 0, **fields}
-
-
 def test_progress_is_of_this_run() -> None:
     """A run that continues at offset 900 of 1000 starts at 0 %, not at 90 %."""
     progress = ProgressTable()
-    progress.tell({"type": "plan", "partitions": [entry(start=900, end=1000, committed=900)]})
+    progress.tell(Planned([row(start=900, end=1000, committed=900)]))
 
     before = progress.rows()[0].fraction
-    progress.tell({"type": "progress", **entry(committed=950, end=1000)})
+    progress.tell(news(committed=950, end=1000))
 
     assert (0.0, 0.5) == (before, progress.rows()[0].fraction)
 
@@ -49,22 +48,22 @@ def test_how_far_a_partition_is(
 ) -> None:
     """100 % is shown only when everything is safe, and no percentage is shown without an end."""
     progress = ProgressTable()
-    progress.tell({"type": "plan", "partitions": [entry(**fields)]})
+    progress.tell(Planned([row(**fields)]))
 
-    row = progress.rows()[0]
+    found = progress.rows()[0]
 
-    assert (fraction, is_done) == (row.fraction, row.is_done)
+    assert (fraction, is_done) == (found.fraction, found.is_done)
 
 
 def test_the_rate_forgets() -> None:
     """The rate is that of the last seconds, so a run that hangs is seen to hang."""
     clock = Clock()
     progress = ProgressTable(clock)
-    progress.tell({"type": "plan", "partitions": [entry(start=0, end=10**6, committed=0)]})
+    progress.tell(Planned([row(start=0, end=10**6, committed=0)]))
     for _ in range(20):
         clock.now += 1
         done = int(clock.now - 100) * 1000
-        progress.tell({"type": "progress", **entry(committed=done, end=10**6, records=done)})
+        progress.tell(news(committed=done, end=10**6, records=done))
 
     while_moving = progress.totals().records_per_s
     clock.now += 60
@@ -76,11 +75,11 @@ def test_time_left_follows_from_what_is_safe() -> None:
     """The estimate counts committed offsets, in all partitions."""
     clock = Clock()
     progress = ProgressTable(clock)
-    rows = [entry(start=0, end=1000, committed=0), entry(partition=1, start=0, end=3000)]
-    progress.tell({"type": "plan", "partitions": rows})
+    rows = [row(start=0, end=1000, committed=0), row(partition=1, start=0, end=3000)]
+    progress.tell(Planned(rows))
     clock.now += 10
-    progress.tell({"type": "progress", **entry(committed=1000, end=1000, records=1000)})
-    progress.tell({"type": "progress", **entry(partition=1, committed=1000, records=1000)})
+    progress.tell(news(committed=1000, end=1000, records=1000))
+    progress.tell(news(partition=1, committed=1000, records=1000))
 
     totals = progress.totals()
 
@@ -91,15 +90,15 @@ def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
     """While a first file is being filled, the run shows progress and the time left."""
     clock = Clock()
     progress = ProgressTable(clock)
-    progress.tell({"type": "plan", "partitions": [entry(start=0, end=10_000, committed=0)]})
+    progress.tell(Planned([row(start=0, end=10_000, committed=0)]))
     for _ in range(4):
         clock.now += 1
         waiting = int(clock.now - 100) * 1000
-        progress.tell({"type": "progress", **entry(committed=0, records=0, open=waiting)})
+        progress.tell(news(committed=0, records=0, open=waiting))
 
-    (row,), totals = progress.rows(), progress.totals()
+    (found,), totals = progress.rows(), progress.totals()
 
-    assert (0.0, 1000.0) == (row.fraction, row.rates(clock.now)[0])
+    assert (0.0, 1000.0) == (found.fraction, found.rates(clock.now)[0])
     assert (0, 1000.0, 6.0) == (totals.records, totals.records_per_s, totals.left_s)
 
 
@@ -107,11 +106,11 @@ def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
     """A commit moves records from read to safe without changing the rate."""
     clock = Clock()
     progress = ProgressTable(clock)
-    progress.tell({"type": "plan", "partitions": [entry(start=0, end=9000, committed=0)]})
+    progress.tell(Planned([row(start=0, end=9000, committed=0)]))
     clock.now += 1
-    progress.tell({"type": "progress", **entry(committed=0, records=0, open=1000)})
+    progress.tell(news(committed=0, records=0, open=1000))
     clock.now += 1
-    progress.tell({"type": "progress", **entry(committed=1000, records=1000, open=0)})
+    progress.tell(news(committed=1000, records=1000, open=0))
 
     assert 500.0 == progress.totals().records_per_s
 
@@ -120,9 +119,9 @@ def test_a_restore_by_objects_shows_what_was_sent() -> None:
     """Records that are not acknowledged yet move the rate; objects alone tell how much is left."""
     clock = Clock()
     progress = ProgressTable(clock)
-    progress.tell({"type": "plan", "partitions": [entry(start=0, committed=0, planned_objects=4)]})
+    progress.tell(Planned([row(start=0, committed=0, planned_objects=4)]))
     clock.now += 2
-    progress.tell({"type": "progress", **entry(objects=1, records=100, open=100)})
+    progress.tell(news(objects=1, records=100, open=100))
 
     totals = progress.totals()
 
@@ -135,6 +134,6 @@ def test_without_an_end_nothing_is_estimated() -> None:
     progress = ProgressTable(clock)
     for committed in (0, 500):
         clock.now += 1
-        progress.tell({"type": "progress", **entry(committed=committed, records=committed)})
+        progress.tell(news(committed=committed, records=committed))
 
     assert None is progress.totals().left_s

@@ -5,11 +5,12 @@ import pytest
 from kbackup.cli.screens import exit_reason, has_worked, headline, render_error, sentence
 from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError, RegistryError
 from kbackup.naming import check_topic
+from tests.support.ended import ended
 
 
 def test_an_error_has_three_parts() -> None:
     """What failed, why, and what to do, each on its line."""
-    error = KbackupError("orders was not read", "the broker said no", "ask again").to_dict()
+    error = KbackupError("orders was not read", "the broker said no", "ask again").issue()
 
     assert (
         "error: orders was not read\n  why: the broker said no\n  do:  ask again"
@@ -41,7 +42,7 @@ def test_an_error_has_three_parts() -> None:
 )
 def test_what_an_error_says(error: KbackupError, text: str) -> None:
     """An error names its place and has no empty parts."""
-    assert text == render_error(error.to_dict())
+    assert text == render_error(error.issue())
 
 
 def test_names_made_of_dots_survive_a_sentence() -> None:
@@ -49,12 +50,12 @@ def test_names_made_of_dots_survive_a_sentence() -> None:
     with pytest.raises(IllegalTopicNameError) as caught:
         check_topic("..")
 
-    assert "not the names '.' and '..'. choose" in sentence(caught.value.to_dict())
+    assert "not the names '.' and '..'. choose" in sentence(caught.value.issue())
 
 
 def test_a_narrow_error_hangs_below_itself() -> None:
     """On a narrow screen, the parts can still be distinguished."""
-    error = KbackupError("the topic orders was not read", "no answer for 10 s").to_dict()
+    error = KbackupError("the topic orders was not read", "no answer for 10 s").issue()
 
     assert """\
 error: the topic orders
@@ -123,7 +124,7 @@ error: the topic orders
 )
 def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> None:
     """A code other than 0 is explained in one line."""
-    assert reason == exit_reason(summary)
+    assert reason == exit_reason(ended(**summary))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> Non
 )
 def test_the_headline(summary: dict[str, Any], line: str) -> None:
     """The first line of a result says how the run ended."""
-    assert line == headline(summary | {"command": "sink"})
+    assert line == headline(ended(**summary))
 
 
 @pytest.mark.parametrize(
@@ -169,11 +170,11 @@ def test_the_headline(summary: dict[str, Any], line: str) -> None:
 )
 def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so: bool) -> None:
     """A command that never began does not advise continuing it."""
-    assert is_so == has_worked(summary)
+    assert is_so == has_worked(ended(**summary))
 
 
 def test_a_registry_that_fails_is_no_failure_of_kafka() -> None:
     """The reason names the service that cannot be used, though both have one exit code."""
-    summary = {"exit_code": 5, "errors": [RegistryError("asked in vain").to_dict()]}
+    summary = ended(exit_code=5, errors=[RegistryError("asked in vain").issue()])
 
     assert "exit 5: the Schema Registry cannot be used" == exit_reason(summary)

@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from kbackup.runs.report import Summary
+from tests.support.ended import row
 
 NUMBER = re.compile("\\d(?:[\\d\u2009.,:-]*\\d)?")
 WIDTHS = (40, 80, 100, 200)
@@ -28,13 +29,11 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
     """However narrow the screen, every number is shown in full, and only dispensable columns
     disappear.
     """
-    lines = any_told.lines
-
-    wide = show(any_told.command, lines[:-1], lines[-1])
+    wide = show(any_told.command, any_told.events, any_told.ended())
     shown = show(
         any_told.command,
-        lines[:-1],
-        lines[-1],
+        any_told.events,
+        any_told.ended(),
         width=width,
         on_terminal=on_terminal,
         no_progress=True,
@@ -47,18 +46,14 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_line_is_wider_than_the_screen(any_told: Any, show: Any, width: int) -> None:
     """No table relies on the terminal to wrap it."""
-    lines = any_told.lines
-
-    shown = show(any_told.command, lines[:-1], lines[-1], width=width)
+    shown = show(any_told.command, any_told.events, any_told.ended(), width=width)
 
     assert [] == [line for line in shown.stdout.splitlines() if cell_len(line) > width]
 
 
 def test_a_pipe_gets_no_escape_sequence(any_told: Any, show: Any) -> None:
     """Piped output contains no escape sequences."""
-    lines = any_told.lines
-
-    shown = show(any_told.command, lines[:-1], lines[-1])
+    shown = show(any_told.command, any_told.events, any_told.ended())
 
     assert "\x1b" not in shown.stdout + shown.stderr
 
@@ -72,13 +67,16 @@ def test_a_pipe_gets_no_escape_sequence(any_told: Any, show: Any) -> None:
     ],
 )
 def test_a_plain_terminal_gets_no_escape_sequence(
-    any_told: Any, show: Any, environ: dict[str, str], options: dict[str, bool]
+    any_told: Any, show: Any, environ: dict[str, str], options: dict[str, Any]
 ) -> None:
     """A terminal that is declared plain gets no escape sequences."""
-    lines = any_told.lines
-
     shown = show(
-        any_told.command, lines[:-1], lines[-1], on_terminal=True, environ=environ, **options
+        any_told.command,
+        any_told.events,
+        any_told.ended(),
+        on_terminal=True,
+        environ=environ,
+        **options,
     )
 
     assert "\x1b" not in shown.stdout + shown.stderr
@@ -107,7 +105,7 @@ def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count:
     """Every table ends with its count, so a reader notices if it was cut off."""
     each = told(name)
 
-    shown = show(each.command, each.lines[:-1], each.summary)
+    shown = show(each.command, each.events, each.ended())
 
     assert [count] == [line[: len(count)] for line in shown.stdout.splitlines() if count in line]
 
@@ -116,7 +114,7 @@ def test_the_table_of_a_run_is_the_documented_one(told: Any, show: Any) -> None:
     """The screen in the documentation is what a user sees."""
     each = told("sink,skipped")
 
-    shown = show(each.command, each.lines[:-1], each.summary, width=100)
+    shown = show(each.command, each.events, each.ended(), width=100)
 
     assert """\
 sink finished, 3 records skipped
@@ -124,7 +122,7 @@ sink finished, 3 records skipped
 │ topic    │ partitions │   records │ offsets    │ objects │  stored │ skipped │
 ├──────────┼────────────┼───────────┼────────────┼─────────┼─────────┼─────────┤
 │ orders   │          3 │ 5 996 554 │ see --json │     600 │ 1.2 GiB │       0 │
-│ payments │          1 │   512 300 │ 0-512302   │      52 │ 210 MiB │   3 bad │
+│ payments │          1 │   512 300 │ 0-512302   │      52 │ 210 MiB │       3 │
 ├──────────┼────────────┼───────────┼────────────┼─────────┼─────────┼─────────┤
 │ total    │          4 │ 6 508 854 │            │     652 │ 1.4 GiB │   3 bad │
 ╰──────────┴────────────┴───────────┴────────────┴─────────┴─────────┴─────────╯
@@ -136,7 +134,7 @@ def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> No
     """A run that copied nothing shows no table of zeros."""
     each = told("sink,nothing new")
 
-    shown = show(each.command, each.lines[:-1], each.summary | {"topics": [{"topic": "orders"}]})
+    shown = show(each.command, each.events, each.ended(topics=[{"topic": "orders"}]))
 
     assert [
         "sink finished, nothing new",
@@ -147,8 +145,9 @@ def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> No
 def of_partitions(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What a summary says of these partitions, and of their topics."""
     summary = Summary("run", "sink")
-    summary.partitions += rows
-    return {"partitions": rows, "topics": summary.finish()["topics"]}
+    summary.partitions += [row(**each) for each in rows]
+    found = summary.finish()
+    return {"partitions": found.partitions, "topics": found.topics}
 
 
 def idle_topics() -> dict[str, Any]:
@@ -169,7 +168,7 @@ def test_topics_without_records_are_told_apart_in_the_table(told: Any, show: Any
     """A topic without records says why: it is empty, expired, aborted or compacted."""
     each = told("sink,skipped")
 
-    shown = show(each.command, [], each.summary | idle_topics()).stdout
+    shown = show(each.command, [], each.ended(**idle_topics())).stdout
 
     last = {
         line.split()[1]: line.split("│")[-2].strip() for line in shown.splitlines() if "│" in line
@@ -184,7 +183,7 @@ def test_topics_without_records_are_told_apart_where_nothing_is_new(told: Any, s
     """A first backup of empty topics says that they are empty."""
     each = told("sink,nothing new")
 
-    shown = show(each.command, [], each.summary | idle_topics()).stdout
+    shown = show(each.command, [], each.ended(**idle_topics())).stdout
 
     expected = "without records: never (empty), gone (emptied), tx (aborted), keys (compacted)"
     assert expected == shown.splitlines()[1]
@@ -203,7 +202,7 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
     ]
     more = {**of_partitions(rows), "records": 0, "objects": 0, "skipped": {}}
 
-    shown = show(each.command, [], each.summary | {"result": "ok", "exit_code": 0} | more).stdout
+    shown = show(each.command, [], each.ended(result="ok", exit_code=0, **more)).stdout
 
     lines = [line for line in shown.splitlines() if "│" in line]
     column = [text.strip() for text in lines[0].split("│")].index("left out")
@@ -224,7 +223,7 @@ def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     each = told("sink,skipped")
     orders = [row for row in each.summary["partitions"] if row["topic"] == "orders"]
 
-    shown = show(each.command, [], each.summary | of_partitions(orders)).stdout
+    shown = show(each.command, [], each.ended(**of_partitions(orders))).stdout
 
     assert ("orders" in shown, "offsets  " in shown) == (True, False)
 
@@ -242,7 +241,7 @@ def test_a_table_of_usual_size_is_a_table_at_80_columns(
     """A terminal of 80 columns shows what is in the bucket, and a restore's result, as a table."""
     each = told(name)
 
-    shown = show(each.command, each.lines[:-1], each.summary, width=80).stdout
+    shown = show(each.command, each.events, each.ended(), width=80).stdout
 
     heads = [set(re.findall(r"\w+", line)) for line in shown.splitlines()]
     assert 1 == sum({"topic", "records", last} <= head for head in heads)

@@ -1,23 +1,17 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kbackup.cli.output import SummaryFile
 from kbackup.errors import ConfigurationError, KbackupError
-
-RUN = "2026-11-21T02:00:00Z-7f3a"
-
-
-def summary(code: int, run: str = RUN) -> dict[str, Any]:
-    return {"type": "summary", "v": 1, "run": run, "exit_code": code}
+from tests.support.ended import RUN, ended
 
 
 def write(path: Path, code: int, run: str = RUN) -> None:
     with SummaryFile(str(path)) as file:
         pass
-    file.finish(summary(code, run))
+    file.finish(ended(run=run, exit_code=code))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -17,14 +16,17 @@ from click.testing import CliRunner, Result
 from kbackup.cli import root
 from kbackup.cli.output import schema
 from kbackup.cli.tables import page
+from kbackup.inspect.map import Days, MapState, Stretch
+from kbackup.inspect.topics import PartitionMap, StoredPartition
+from kbackup.records import TopicPartition
 
 LINES = jsonschema.Draft202012Validator(schema())
-STATES = [
-    {"state": "stored", "first": 0, "last": 499_999},
-    {"state": "missing", "first": 500_000, "last": 500_000},
-    {"state": "stored", "first": 500_001, "last": 999_999},
-]
-DAYS = [{"state": "stored", "first": "2026-11-01", "last": "2026-11-20"}]
+STATES = (
+    Stretch(MapState.STORED, 0, 499_999),
+    Stretch(MapState.MISSING, 500_000, 500_000),
+    Stretch(MapState.STORED, 500_001, 999_999),
+)
+DAYS = (Days(MapState.STORED, "2026-11-01", "2026-11-20"),)
 
 
 def topics(folder: Path, *words: str) -> Result:
@@ -33,11 +35,9 @@ def topics(folder: Path, *words: str) -> Result:
     return CliRunner().invoke(root, line, prog_name="kbackup")
 
 
-def event(**more: Any) -> dict[str, Any]:
+def a_map(topic: str = "orders") -> PartitionMap:
     """What is known of a partition's coverage."""
-    return {
-        "type": "coverage", "topic": "orders", "partition": 0, "offsets": STATES, "days": DAYS,
-    } | more  # fmt: skip
+    return PartitionMap(TopicPartition(topic, 0), STATES, DAYS)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 def test_the_page_names_what_is_missing() -> None:
     """The page names every missing range, even one offset in a million."""
-    found = Outline(page("s3://b/topics", "2026-11-22T00:00:00Z", [], [event()]))
+    found = Outline(page("s3://b/topics", "2026-11-22T00:00:00Z", [], [a_map()]))
 
     assert "1 range of offsets missing" in found.text
     assert "500\u2009000 to 501\u2009999: missing" in found.text
@@ -148,7 +148,7 @@ def test_the_page_names_what_is_missing() -> None:
 
 def test_names_are_text_on_the_page() -> None:
     """A topic's name is escaped on the page."""
-    found = Outline(page("<b>", "now", [], [event(topic="<script>alert(1)</script>")]))
+    found = Outline(page("<b>", "now", [], [a_map("<script>alert(1)</script>")]))
 
     assert "script" not in found.tags
     assert "<script>alert(1)</script>" in found.text
@@ -166,14 +166,14 @@ def test_a_browser_draws_the_page(tmp_path: Path, size: str, bar: int) -> None:
     browser = next(filter(None, map(shutil.which, names)), None)
     if browser is None:
         pytest.skip("there is no Chromium")
-    numbers = {"records": 49_382_715_604, "objects": 9, "bytes": 2**40}
-    row = {"topic": "a.long.name." * 20, "partition": 0, **numbers}
+    where = TopicPartition("a.long.name." * 20, 0)
+    row = StoredPartition(where, "avro", 9, 0, 1, 49_382_715_604, 2**40, None)
     script = """<script>
       const page = document.documentElement, bars = [...document.querySelectorAll("svg")]
       const found = { cut: page.scrollWidth - page.clientWidth, bars: bars.map(b => b.clientWidth) }
       document.title = JSON.stringify(found)
     </script>"""
-    text = page("s3://b/topics", "now", [row], [event(topic=row["topic"])])
+    text = page("s3://b/topics", "now", [row], [a_map(row.where.topic)])
     measured = tmp_path / "measured.html"
     measured.write_text(text.replace("</body>", f"{script}</body>"))
 

@@ -12,6 +12,7 @@ from kbackup.connect import native
 from kbackup.doctor import Check, examination, failed, host
 from kbackup.doctor.examination import kafka_checks
 from kbackup.errors import KafkaError
+from kbackup.events import to_json
 from kbackup.kafka import native as native_library
 from tests.support.examined import levels, one, settings
 from tests.unit.doctor.test_spark import Java
@@ -28,7 +29,7 @@ def test_a_failed_area_has_its_exit_code(area: Any, code: int) -> None:
 
 def test_a_check_without_a_remedy_says_null() -> None:
     """In JSON unknown is null, and never an empty text."""
-    assert Check("disk", "TMPDIR", "ok", "all well").to_dict()["do"] is None
+    assert to_json(Check("disk", "TMPDIR", "ok", "all well"))["do"] is None
 
 
 # All together

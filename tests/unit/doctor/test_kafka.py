@@ -13,6 +13,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
+from tests.support.ended import ended
 from tests.support.examined import HOUR_MS, NOW, settings
 from tests.support.fakes import FakeCluster
 
@@ -154,7 +155,7 @@ def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
 
     def record(run: str, code: int, *topics: str) -> None:
         rows = [{"topic": topic, "partition": 0} for topic in topics]
-        told = {"run": run, "command": "sink", "exit_code": code, "partitions": rows}
+        told = ended(run=run, exit_code=code, partitions=rows)
         history.write_run(store, layout, told)
 
     record("2026-11-21T08:00:00Z-0001", 0, "orders", "audit")

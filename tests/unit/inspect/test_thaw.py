@@ -1,5 +1,7 @@
 """Asking for archived objects."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +14,7 @@ from kbackup.cli.screens import thawing
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.formats import FormatOptions
-from kbackup.inspect.topics import thaw
+from kbackup.inspect.topics import Thawed, thaw
 from kbackup.naming import Layout
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.abilities import Thaw
@@ -108,7 +110,7 @@ def test_a_store_without_an_archive_says_so() -> None:
         ({}, "orders: nothing is archived"),
         ({"asked": 1, "bytes": 2048}, "orders: 1 object asked for (2.0 KiB)"),
         (
-            {"thawing": 2, "ready": 3, "until": "2026-12-01T00:00:00Z"},
+            {"thawing": 2, "ready": 3, "until": datetime(2026, 12, 1, tzinfo=UTC)},
             "orders: 2 on their way, 3 can be read until 2026-12-01T00:00:00Z",
         ),
         ({"topic": None, "ready": 1}, "the backup's ledger: 1 can be read"),
@@ -116,6 +118,6 @@ def test_a_store_without_an_archive_says_so() -> None:
 )
 def test_the_screen_says_how_far_they_have_come(more: dict[str, Any], text: str) -> None:
     """The screen shows the progress of each topic in one line."""
-    event = {"topic": "orders", "asked": 0, "thawing": 0, "ready": 0, "bytes": 0, "until": None}
+    event = Thawed("orders", 0, 0, 0, 0, None)
 
-    assert text == thawing(event | more)
+    assert text == thawing(replace(event, **more))

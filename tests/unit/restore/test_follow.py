@@ -8,11 +8,13 @@ import pytest
 from backup_samples import JSON, SIBLINGS
 
 from kbackup.errors import StoreError
+from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import RESTORE, status
 from kbackup.stores.memory import MemoryStore
+from tests.support.ended import ended
 from tests.support.standby import Standby, codes
 from tests.support.target import MARKER, CrashError, values
 
@@ -219,10 +221,8 @@ def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> Non
 
     standby.follow(happens, group="standby")
     now = standby.time.now()
-    found = status(
-        standby.backup.store, standby.backup.layout, max_age_s=240, now=now, of=RESTORE,
-        group="standby",
-    )  # fmt: skip
+    store, layout = standby.backup.store, standby.backup.layout
+    found = to_json(status(store, layout, max_age_s=240, now=now, of=RESTORE, group="standby"))
 
     assert (7, ["outdated"]) == (found["exit_code"], codes(found))
     assert (360.0, 3) == (found["age_s"], found["partitions"][0]["lag"])
@@ -289,7 +289,7 @@ def test_what_a_transaction_keeps_from_the_backup_is_said_while_it_does(standby:
     assert seen is not None
 
     def follow(seen_at: float) -> tuple[int, dict[str, int], int]:
-        facts = {"run": "s1", "names": ["orders"], "last_success": None}
+        facts = ended(run="s1", names=["orders"], last_success=None)
         each = replace(seen, seen=seen_at)
         history.write_success(store, standby.backup.layout, facts, {where: each})
         before = len(standby.told)

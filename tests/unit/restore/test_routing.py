@@ -19,6 +19,7 @@ from kbackup.errors import (
     RefusedError,
     TargetNotEmptyError,
 )
+from kbackup.events import to_json
 from kbackup.records import TopicPartition
 from kbackup.restore import routing
 from kbackup.restore.run import RestoreRun
@@ -308,7 +309,7 @@ def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: 
         standby.tasks,
         standby.time,
     )
-    return RestoreRun(settings, telling(standby.told), stop, world)()
+    return to_json(RestoreRun(settings, telling(standby.told), stop, world)())
 
 
 def test_a_plan_names_the_topics_and_a_run_writes_them(standby: Standby) -> None:

@@ -13,6 +13,7 @@ from kbackup import config
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
+from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.plan import RestorePlan
@@ -48,7 +49,10 @@ def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:
     run.record(read_only)
 
     assert ["no_run_record"] == [event["code"] for event in told]
-    assert (0, told) == (run._summary.finish()["exit_code"], run._summary.finish()["warnings"])
+    assert (0, told) == (
+        to_json(run._summary.finish())["exit_code"],
+        to_json(run._summary.finish())["warnings"],
+    )
 
 
 def test_tasks_are_told_what_was_asked_for() -> None:
@@ -80,7 +84,7 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     run._account.take(PartitionReport(where, 0, None, None, OfRestore("copy"), done))
 
     assert [("foreign_object", "topics/orders/README")] == [(e["code"], e["key"]) for e in told]
-    found = run._summary.finish()
+    found = to_json(run._summary.finish())
     assert (3, [1, 1, 2, 3]) == (found["exit_code"], list(found["skipped"].values()))
 
 
@@ -119,7 +123,7 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
     store = StoreSettings(f"memory://{uuid4()}")
     world = Environment(kafka, store, tasks, SystemClock())  # type: ignore[arg-type]
 
-    summary = RestoreRun(settings, lambda _: None, Stop(), world)()
+    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
     assert (7, ["begin", "end"]) == (summary["exit_code"], tasks.asked)
 
@@ -137,7 +141,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     there: Any = restoring.cluster
     run._write(restoring.plan(), there)
 
-    summary = run._summary.finish()
+    summary = to_json(run._summary.finish())
     assert (9, [error.what]) == (summary["exit_code"], [one["what"] for one in summary["errors"]])
 
 
@@ -155,7 +159,7 @@ def test_an_audit_that_a_stop_has_cut_short_was_not_made() -> None:
     there: Any = restoring.cluster
     run._audit(plan, there, reports)
 
-    assert "not made" == run._summary.finish()["audit"]
+    assert "not made" == to_json(run._summary.finish())["audit"]
 
 
 class Guarded(MemoryStore):
@@ -184,7 +188,7 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
     kafka = SimpleNamespace(cluster=Idle)
     world = Environment(kafka, restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
-    summary = RestoreRun(settings, lambda _: None, Stop(), world)()
+    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
     assert (6, "store") == (summary["exit_code"], summary["errors"][0]["code"])
 
@@ -199,4 +203,4 @@ def test_append_time_is_exit_3(kind: str, code: int) -> None:
     plan = restoring.plan(topic_config=(f"message.timestamp.type={kind}",))
     run._show(plan, restoring.cluster)  # type: ignore[arg-type]
 
-    assert code == run._summary.finish()["exit_code"]
+    assert code == to_json(run._summary.finish())["exit_code"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.errors import StoreError
+from kbackup.events import Ended, to_json
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import history
@@ -18,6 +19,7 @@ from kbackup.runs.history import RunRecord
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
+from tests.support.ended import RUN, ended
 
 LAYOUT = Layout()
 ORDERS_0 = TopicPartition("orders", 0)
@@ -28,9 +30,9 @@ def store() -> MemoryStore:
     return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
 
 
-def summary(hour: int = 2, command: str = "sink", **more: Any) -> dict[str, Any]:
+def summary(hour: int = 2, command: str = "sink", **more: Any) -> Ended:
     run = f"2026-11-21T{hour:02d}:00:00Z-7f3a"
-    return {"type": "summary", "run": run, "command": command, "exit_code": 0, **more}
+    return ended(run=run, command=command, **more)
 
 
 def keys(store: MemoryStore) -> list[str]:
@@ -94,7 +96,7 @@ def test_what_is_written_is_read(store: MemoryStore) -> None:
 
     history.write_run(store, LAYOUT, written)
 
-    assert [{**written, "topics_dir": "topics"}] == [
+    assert [{**to_json(written), "topics_dir": "topics"}] == [
         one.said for one in history.runs(store, LAYOUT)
     ]
 
@@ -124,7 +126,7 @@ def of_years(store: Store, now: datetime) -> list[str]:
     starts += [now - timedelta(days=at) for at in range(5, 730)]
     runs = [f"{start:%Y-%m-%dT%H:%M:%SZ}-7f3a" for start in starts]
     for run in runs:
-        history.write_run(store, LAYOUT, {"type": "summary", "run": run, "command": "sink"})
+        history.write_run(store, LAYOUT, ended(run=run))
     return runs
 
 
@@ -260,23 +262,23 @@ def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        pytest.param(summary(), "2026-11-21T02:00:00+00:00", id="good: its start"),
-        pytest.param(summary(exit_code=3), "2026-11-21T02:00:00+00:00", id="with skips"),
-        pytest.param(summary(exit_code=5), None, id="failed"),
-        pytest.param(summary(exit_code=143), None, id="stopped"),
+        pytest.param({"exit_code": 0}, "2026-11-21T02:00:00+00:00", id="good: its start"),
+        pytest.param({"exit_code": 3}, "2026-11-21T02:00:00+00:00", id="with skips"),
+        pytest.param({"exit_code": 5}, None, id="failed"),
+        pytest.param({"exit_code": 143}, None, id="stopped"),
         pytest.param(
-            summary(exit_code=5, last_success="2026-11-20T02:00:00Z"),
+            {"exit_code": 5, "last_success": "2026-11-20T02:00:00Z"},
             "2026-11-20T02:00:00+00:00",
             id="failed, knows of an earlier one",
         ),
-        pytest.param(summary(exit_code=5, last_success=None), None, id="failed, knows of none"),
-        pytest.param(summary(exit_code=5, last_success="soon"), None, id="no time"),
+        pytest.param({"exit_code": 5, "last_success": None}, None, id="failed, knows of none"),
+        pytest.param({"exit_code": 5, "last_success": "soon"}, None, id="no time"),
         pytest.param({}, None, id="empty"),
     ],
 )
 def test_what_a_record_says_of_success(record: dict[str, Any], expected: str | None) -> None:
     """Only a run that exits 0 or 3 is a success, and it covers what was there when it started."""
-    found = RunRecord(record).success
+    found = RunRecord({"run": RUN, **record} if record else {}).success
 
     assert expected == (None if found is None else found.isoformat())
 

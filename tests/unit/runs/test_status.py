@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.errors import ConfigurationError, StoreError
+from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
@@ -16,11 +17,12 @@ from kbackup.runs.status import RESTORE, prometheus, status
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
+from tests.support.ended import ended, row
 
 LAYOUT = Layout()
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = 3600.0
-ROW = {"topic": "orders", "partition": 0, "committed": 10, "lag": 2, "records": 10}
+ROW = to_json(row(committed=10, lag=2, records=10, state="done"))
 
 
 @pytest.fixture
@@ -31,13 +33,16 @@ def store() -> MemoryStore:
 def ran(store: MemoryStore, hours_ago: float, exit_code: int = 0, **more: Any) -> str:
     """Leave the record of a run; its id."""
     run = history.new_run_id(NOW - timedelta(hours=hours_ago))
-    record = {"run": run, "command": "sink", "exit_code": exit_code, "partitions": [], **more}
-    history.write_run(store, LAYOUT, record)
+    history.write_run(store, LAYOUT, ended(run=run, exit_code=exit_code, **more))
     return run
 
 
 def look(store: MemoryStore, max_age_s: float | None = None, **more: Any) -> dict[str, Any]:
-    return status(store, LAYOUT, max_age_s=max_age_s, now=NOW, **more)
+    return to_json(status(store, LAYOUT, max_age_s=max_age_s, now=NOW, **more))
+
+
+def metrics(store: MemoryStore, **labels: str) -> str:
+    return prometheus(status(store, LAYOUT, max_age_s=None, now=NOW), **labels)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_a_success_before_many_runs_of_others_is_known() -> None:
     """The status of a sink that runs rarely costs no more for the runs of one that runs often."""
     store = FaultyStore("ok " * 9_000)
     run = ran(store, 24 * 30)  # type: ignore[arg-type]
-    success = {"run": run, "names": ["orders"], "last_success": run[:20]}
+    success = ended(run=run, names=["orders"], last_success=run[:20])
     history.write_success(store, LAYOUT, success)
     for at in range(2_000):
         ran(store, at / 4, names=["audit"])  # type: ignore[arg-type]
@@ -113,7 +118,7 @@ def test_a_failed_run_remembers_the_last_good_one(store: MemoryStore) -> None:
 
     found = status(counted, LAYOUT, max_age_s=HOUR, now=NOW)
 
-    assert "2026-11-21T09:00:00Z" == found["last_success"]
+    assert "2026-11-21T09:00:00Z" == to_json(found)["last_success"]
     assert 10 <= sum(method == "open" for method, _, _ in counted.calls) <= 15
 
 
@@ -216,7 +221,7 @@ def test_a_running_sink_is_seen(
     ):
         found = status(store, LAYOUT, max_age_s=None, now=datetime.now(UTC), names=names)
 
-    assert running == sorted(one["run"] for one in found["running"])
+    assert running == sorted(one.run for one in found.facts["running"])
 
 
 def test_a_stale_lock_is_no_running_sink(store: MemoryStore, tmp_path: Path) -> None:
@@ -225,7 +230,7 @@ def test_a_stale_lock_is_no_running_sink(store: MemoryStore, tmp_path: Path) -> 
         later = datetime.now(UTC) + timedelta(minutes=6)
         found = status(store, LAYOUT, max_age_s=None, now=later)
 
-    assert [] == found["running"]
+    assert [] == found.facts["running"]
 
 
 def test_status_is_a_summary(store: MemoryStore) -> None:
@@ -262,7 +267,7 @@ def test_metrics_for_prometheus(store: MemoryStore) -> None:
     ran(store, 2, partitions=[ROW, {**ROW, "partition": 1, "committed": None}])
     ran(store, 1, 5, seconds=12.5, records=3)
 
-    found = prometheus(look(store), host='"').splitlines()
+    found = metrics(store, host='"').splitlines()
 
     assert [
         "# TYPE kbackup_last_success_timestamp_seconds gauge",
@@ -287,7 +292,7 @@ def test_metrics_for_prometheus(store: MemoryStore) -> None:
 
 def test_metrics_of_a_backup_that_never_ran(store: MemoryStore) -> None:
     """In the metrics, never is a time long ago, so that an alert on age fires."""
-    found = prometheus(look(store)).splitlines()
+    found = metrics(store).splitlines()
 
     assert 'kbackup_last_success_timestamp_seconds{topics_dir="topics"} 0' in found
     assert not [line for line in found if "exit_code" in line]
@@ -297,7 +302,7 @@ def test_every_metric_is_documented(store: MemoryStore) -> None:
     """No metric is written that the documentation does not name."""
     ran(store, 2, partitions=[ROW], seconds=1.0, records=10)
 
-    written = {line.split()[2] for line in prometheus(look(store)).splitlines() if line[0] == "#"}
+    written = {line.split()[2] for line in metrics(store).splitlines() if line[0] == "#"}
 
     assert written == {
         word for word in (prometheus.__doc__ or "").split() if word.startswith("kbackup_")

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from kbackup.cli import root
 from kbackup.doctor.examination import LogState, retention_checks
+from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun
@@ -40,19 +41,19 @@ class Backup:
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
         world = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
         settings = load("sink", topics=["orders"], **given).settings
-        return dict(SinkRun(settings, lambda _: None, Stop(), world)())
+        return to_json(SinkRun(settings, lambda _: None, Stop(), world)())
 
     def restore_plan(self, **options: object) -> dict[str, Any]:
         """The summary of a plan to restore it."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "dry_run": True, **options}
         world = Environment(self.kafka, self.store, InThreads(), self.clock)  # type: ignore[arg-type]
         settings = load("restore", topics=["orders"], rename="copy_of_$0", **given).settings
-        return dict(RestoreRun(settings, lambda _: None, Stop(), world)())
+        return to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
     def status(self, max_age_s: float) -> dict[str, Any]:
         """What ``sink status`` says."""
         store = open_store(self.store)
-        return status.status(store, Layout(), max_age_s=max_age_s, now=self.clock.now())
+        return to_json(status.status(store, Layout(), max_age_s=max_age_s, now=self.clock.now()))
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ import pytest
 from kbackup.cli.output import schema
 from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError
+from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import prune
 from kbackup.stores import StoreSettings
 from kbackup.stores.abilities import UnfinishedUpload
 from kbackup.stores.memory import MemoryStore
+from tests.support.ended import ended
 
 LINES = jsonschema.Draft202012Validator(schema())
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -61,10 +63,10 @@ def work(store: Any, **options: Any) -> tuple[list[dict[str, Any]], dict[str, An
     """What is told, and the summary."""
     summary = Summary("r", "sink prune")
     options = {"older_than_s": 86_400.0} | options
-    events = [one.to_dict() for one in prune(store, Layout(), summary, now=NOW, **options)]
+    events = [to_json(one) for one in prune(store, Layout(), summary, now=NOW, **options)]
     for event in events:
         LINES.validate(event)
-    return events, summary.finish()
+    return events, to_json(summary.finish())
 
 
 def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
@@ -74,7 +76,7 @@ def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
     assert [key("orders", 0), key("orders", 1), key("payments", 0)] == store.aborted
     assert store.aborted == [event["key"] for event in events]
     assert (3, 1) == (summary["aborted"], summary["younger"])
-    assert "3 unfinished uploads aborted, 1 left alone: too recent" == pruned(summary)
+    assert "3 unfinished uploads aborted, 1 left alone: too recent" == pruned(ended(**summary))
 
 
 def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
@@ -82,7 +84,7 @@ def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
     _, summary = work(store, is_dry=True, older_than_s=0.0)
 
     assert [] == store.aborted
-    assert "4 unfinished uploads would be aborted" == pruned(summary)
+    assert "4 unfinished uploads would be aborted" == pruned(ended(**summary))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError
+from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -65,7 +66,7 @@ class Bucket:
         world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         settings = load("sink", *self.paths, **options).settings
         told: list[Any] = []
-        return kind(settings, telling(told), Stop(), world)()
+        return to_json(kind(settings, telling(told), Stop(), world)())
 
     def repair(self, *places: str, **given: Any) -> dict[str, Any]:
         """Write objects again."""

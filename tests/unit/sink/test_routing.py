@@ -7,6 +7,7 @@ import pytest
 
 from kbackup.catalog import listing
 from kbackup.clock import SystemClock
+from kbackup.events import to_json
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout
@@ -42,7 +43,7 @@ def sink(kafka: FakeKafka, place: StoreSettings, **options: object) -> dict[str,
     """Run a sink; its summary."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
     world = Environment(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
-    return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+    return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
 
 def stored(store: Store) -> dict[str, int]:

@@ -12,6 +12,7 @@ import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.errors import BadRecordError, StoreError
+from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
@@ -46,7 +47,7 @@ class Sink:
         self._store = open_store(store)
         world = Environment(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
         run = SinkRun(load("sink", **given).settings, telling(self.told), self.stop, world)
-        self._thread = threading.Thread(target=lambda: self.summary.update(run()))
+        self._thread = threading.Thread(target=lambda: self.summary.update(to_json(run())))
         self._thread.start()
 
     def wait(self) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Sink:
     def status(self, max_age_s: float | None = None) -> dict[str, Any]:
         """What ``sink status`` says now."""
         now = datetime.now(UTC)
-        return status.status(self._store, Layout(), max_age_s=max_age_s, now=now)
+        return to_json(status.status(self._store, Layout(), max_age_s=max_age_s, now=now))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from kbackup.clock import SystemClock
 from kbackup.connect import registry as registries
 from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings
 from kbackup.connect.registry.framing import head_of
+from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, TopicPartition
@@ -46,7 +47,7 @@ def sink(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str,
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
     settings = load("sink", topics="orders", **given).settings
     world = Environment(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
-    return SinkRun(settings, lambda _: None, Stop(), world)()
+    return to_json(SinkRun(settings, lambda _: None, Stop(), world)())
 
 
 def orders(*values: bytes) -> FakeKafka:
@@ -219,8 +220,8 @@ def test_a_schema_that_the_registry_did_not_have_is_asked_for_until_it_does(
 
     assert (0, ["unknown_schemas"], 0) == second
     assert (0, 0) == (first[0], first[2])
-    assert ["unknown_schemas"] == codes(checked.finish())
-    assert ["unknown_schemas"] == codes(status(opened, LAYOUT, max_age_s=None, now=now))
+    assert ["unknown_schemas"] == codes(to_json(checked.finish()))
+    assert ["unknown_schemas"] == codes(to_json(status(opened, LAYOUT, max_age_s=None, now=now)))
     registry.add("orders-value", '"int"')
     registries.connect.cache_clear()
     assert (0, [], 1) == run()

@@ -231,5 +231,5 @@ def test_a_bad_record_is_named_by_its_offset() -> None:
 
     assert "orders-0 offset 109: a value is not JSON" == caught.value.what
     assert ("bad_record", 109) == (caught.value.code, caught.value.place["offset"])
-    assert "row" not in caught.value.to_dict()
+    assert "row" not in caught.value.place
     assert 108 == positions.positions[WHERE].offset

@@ -10,6 +10,7 @@ from kbackup.catalog.listing import list_backup as listed
 from kbackup.clock import SystemClock
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.events import to_json
 from kbackup.inspect.peek import peek
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
@@ -69,7 +70,7 @@ class Bench:
     def sink(self, **options: object) -> dict[str, Any]:
         """Back up what is there; the summary."""
         world = Environment(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return dict(SinkRun(self.settings(**options), lambda _: None, Stop(), world)())
+        return to_json(SinkRun(self.settings(**options), lambda _: None, Stop(), world)())
 
     def objects(self) -> dict[str, str]:
         """The lines of each object."""

@@ -1,6 +1,5 @@
 """Where the S3 store takes credentials from; nothing is asked over the network."""
 
-import json
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -203,4 +202,4 @@ def test_options_that_cannot_go_together_are_refused_by_name(
     with pytest.raises(ConfigurationError) as caught:
         S3Store.check_options(options)
 
-    assert name == caught.value.place["property"], json.dumps(caught.value.to_dict())
+    assert name == caught.value.place["property"], str(caught.value.issue())

@@ -13,6 +13,7 @@ from kbackup.records import Facts, Span
 from kbackup.runs import history, known
 from kbackup.runs.report import Summary
 from kbackup.verify.run import Acceptance, Notes, verify
+from tests.support.ended import ended
 from tests.support.ledgers import (
     CLOCK,
     ID,
@@ -200,7 +201,7 @@ def test_what_an_earlier_version_lost_is_accepted_too() -> None:
     """Only its run records speak of it; what is there is taken over."""
     backup = Backup()
     keys = backup.run("orders", 0, range(10), range(10, 20), range(20, 30))
-    history.write_run(backup.store, backup.layout, backup.runs[0])
+    history.write_run(backup.store, backup.layout, ended(**backup.runs[0]))
     backup.store.delete(keys[1])
     assert 7 == verified(backup)[0]
 
@@ -215,7 +216,7 @@ def test_what_was_lost_before_the_ledger_is_not_missed_once_it_was_backed_up_aga
     """An object that another run made of two that are recorded is no loss."""
     backup = Backup()
     keys = backup.run("orders", 0, range(10), range(10, 20))
-    history.write_run(backup.store, backup.layout, backup.runs[0])
+    history.write_run(backup.store, backup.layout, ended(**backup.runs[0]))
     for key in keys:
         backup.store.delete(key)
     list(mending(backup).accept(Acceptance.parse(["orders:1:0-1"], None)))  # begins the ledger

@@ -1,4 +1,4 @@
-"""The frame of sink, repair and restore: what holds however a run ends."""
+"""The context of sink, repair and restore: what holds however a run ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from kbackup import config
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, KafkaError, StoreError
-from kbackup.events import Event
+from kbackup.events import Ended
 from kbackup.kafka import Cluster
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.stores import Store, StoreSettings, open_store, put_json
@@ -22,18 +22,18 @@ TERM = 15
 
 
 @dataclass
-class Errand:
-    """An errand that may fail.
+class FailingCommand:
+    """A command that may fail.
 
     Attributes:
-        frame: The run's.
+        context: The run's.
         fails_with: What its work raises.
         no_record: What leaving its record raises.
         happens: What it did, in order.
         locked: How many lock objects there were while it worked.
     """
 
-    frame: RunContext
+    context: RunContext
     fails_with: Exception | None = None
     no_record: Exception | None = None
     happens: list[str] = field(default_factory=list)
@@ -63,9 +63,9 @@ class Errand:
         if self.no_record is not None:
             raise self.no_record
 
-    def finish(self) -> Event:
-        """The summary of the frame."""
-        return self.frame.finish()
+    def finish(self) -> Ended:
+        """The summary of the context."""
+        return self.context.finish()
 
 
 def held(store: Store) -> list[str]:
@@ -93,8 +93,8 @@ class Running:
         """Release Spark."""
         self.ended += 1
 
-    def errand(self, **options: Any) -> Errand:
-        """An errand within its frame."""
+    def command(self, **options: Any) -> FailingCommand:
+        """A command within its context."""
         given = {
             "bootstrap_servers": "-", "s3_bucket_name": "b", "lock_dir": str(self.folder), **options
         }  # fmt: skip
@@ -102,7 +102,7 @@ class Running:
         kafka: Any = SimpleNamespace(cluster=lambda: None)
         tasks: Any = self
         world = Environment(kafka, self.store, tasks, SystemClock())
-        return Errand(RunContext.of("restore", settings, lambda _: None, self.stop, world))
+        return FailingCommand(RunContext.of("restore", settings, lambda _: None, self.stop, world))
 
     @property
     def locks(self) -> list[str]:
@@ -127,16 +127,16 @@ def test_the_lock_and_spark_are_released_when_a_run_ends(
     running: Running, error: Exception | None, code: int
 ) -> None:
     """A run that has failed keeps no other from beginning; only one that worked leaves a record."""
-    errand = running.errand()
-    errand.fails_with = error
+    command = running.command()
+    command.fails_with = error
 
-    assert code == errand.frame(errand)["exit_code"]
+    assert code == command.context(command).exit_code
 
-    assert (1, [], 1) == (errand.locked, running.locks, running.ended)
-    assert (["work"] if error else ["work", "record"]) == errand.happens
+    assert (1, [], 1) == (command.locked, running.locks, running.ended)
+    assert (["work"] if error else ["work", "record"]) == command.happens
 
 
-class Overtaken(Errand):
+class Overtaken(FailingCommand):
     """A run whose lock another one takes over while it works."""
 
     def work(self, _cluster: Cluster, store: Store, lock: Any) -> bool:
@@ -148,9 +148,9 @@ class Overtaken(Errand):
 
 def test_a_run_that_lost_its_lock_does_not_exit_0(running: Running) -> None:
     """Two may have worked at once, which nobody would look for after a good run."""
-    errand = Overtaken(running.errand().frame)
+    command = Overtaken(running.command().context)
 
-    assert 1 == errand.frame(errand)["exit_code"]
+    assert 1 == command.context(command).exit_code
 
 
 @pytest.mark.parametrize(
@@ -160,49 +160,49 @@ def test_the_lock_and_spark_are_released_when_a_run_is_broken_off(
     running: Running, error: Exception
 ) -> None:
     """What is raised from a run, and not in its summary, keeps no other from beginning either."""
-    errand = running.errand()
-    errand.fails_with = error
+    command = running.command()
+    command.fails_with = error
 
     with pytest.raises(type(error)):
-        errand.frame(errand)
+        command.context(command)
 
-    assert (1, [], 1) == (errand.locked, running.locks, running.ended)
-    assert ["work"] == errand.happens
+    assert (1, [], 1) == (command.locked, running.locks, running.ended)
+    assert ["work"] == command.happens
 
 
 def test_a_record_that_cannot_be_left_fails_the_run_and_releases_the_lock(running: Running) -> None:
     """What a run could not write is in its summary, and the next run begins."""
-    errand = running.errand()
-    errand.no_record = StoreError("writing the record", "denied")
+    command = running.command()
+    command.no_record = StoreError("writing the record", "denied")
 
-    summary = errand.frame(errand)
+    summary = command.context(command)
 
-    assert 6 == summary["exit_code"]
+    assert 6 == summary.exit_code
     assert [] == running.locks
 
 
 def test_a_run_that_is_stopped_while_it_waits_for_the_lock_does_nothing(running: Running) -> None:
     """SIGTERM ends the wait for another run at once, and leaves that one its lock."""
-    first, second = running.errand(), running.errand(lock_timeout="1h")
+    first, second = running.command(), running.command(lock_timeout="1h")
     first.work = lambda *_: _waiting(running, second)  # type: ignore[method-assign]
 
-    summary = first.frame(first)
+    summary = first.context(first)
 
     assert [] == second.happens
-    assert 143 == summary["exit_code"]
+    assert 143 == summary.exit_code
     assert [] == running.locks
 
 
-def _waiting(running: Running, second: Errand) -> bool:
+def _waiting(running: Running, second: FailingCommand) -> bool:
     running.stop.ask(TERM)
-    assert 143 == second.frame(second)["exit_code"]
+    assert 143 == second.context(second).exit_code
     assert 1 == len(running.locks)
     return False
 
 
 def test_a_plan_takes_no_lock(running: Running) -> None:
     """``--dry-run`` works beside a run, and leaves nothing."""
-    errand = running.errand(dry_run=True)
+    command = running.command(dry_run=True)
 
-    assert 0 == errand.frame(errand)["exit_code"]
-    assert (["preview"], []) == (errand.happens, running.locks)
+    assert 0 == command.context(command).exit_code
+    assert (["preview"], []) == (command.happens, running.locks)
