@@ -116,7 +116,7 @@ def _outcome(checkout: Path, tests: Sequence[str], limit_s: float) -> str:
             [sys.executable, *_PYTEST, *tests],
             cwd=checkout,
             env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True, text=True, timeout=limit_s, check=False,
+            capture_output=True, text=True, errors="replace", timeout=limit_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"NO END within {limit_s:.0f} s"

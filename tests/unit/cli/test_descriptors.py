@@ -53,7 +53,13 @@ def test_a_command_that_shows_nothing_does_not_succeed(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("missing", [STREAMS[3], STREAMS[5]])
-@pytest.mark.parametrize("command", ["doctor", "restore settle", "restore", "sink -t t"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("doctor", marks=pytest.mark.nightly),  # its Spark starts without streams too
+        "doctor --no-spark", "restore settle", "restore", "sink -t t",
+    ],
+)  # fmt: skip
 def test_what_a_command_found_out_outweighs_who_saw_it(
     backup: Path, tmp_path: Path, command: str, missing: str
 ) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.screens import restored
+from kbackup.cli.screens import restored, told_once
+from kbackup.errors import Issue
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from tests.support.ended import ended
 
@@ -69,6 +70,17 @@ def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
         "warning: topics/orders/README.avro: name is not one of ours",
         "exit 4: 1 topic refused, nothing will run",
     ] == shown.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("code", "reasons"), [("few", []), ("other", ["too few partitions"])], ids=["told", "untold"]
+)
+def test_a_refused_topic_is_told_once(code: str, reasons: list[str]) -> None:
+    """By its error where there is one, else by the reason in its plan; never not at all."""
+    topic = TopicPlanned("a", "b", COUNTS, "refuse", "too few partitions", "few", KEPT)
+    error = Issue(code, "failed")
+
+    assert (reasons, [error]) == told_once([topic], [error], is_run=True)
 
 
 def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> None:
