@@ -6,35 +6,33 @@ The last five only look into a backup.
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
+from kbackup.cli import Family
+from kbackup.cli.options import (
+    DEEP,
+    GroupedCommand,
+    GroupedOption,
+    config_options,
+    max_age_option,
+    seconds,
+)
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
-from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.errors import ConfigurationError, KbackupError, counted
 from kbackup.events import Ended, Plain, Warned
 from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kbackup.inspect.peek import Record
     from kbackup.inspect.topics import PartitionMap, StoredPartition, Told
-from collections.abc import Callable
-from functools import partial
-from typing import Final
 
-from kbackup.cli import Family
-from kbackup.cli.options import (
-    max_age_option,
-    seconds,
-)
-from kbackup.errors import counted
-
-_TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
+_TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
 
 
