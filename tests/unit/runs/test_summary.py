@@ -1,5 +1,6 @@
 """The line every command ends with."""
 
+from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition
 from kbackup.records import TopicPartition
 from kbackup.runs.report import Summary
@@ -15,6 +16,7 @@ def test_what_is_there_is_counted_as_stored() -> None:
     found = summary.finish()
 
     assert (12, [7, 5]) == (found.bytes_stored, [topic.bytes for topic in found.topics])
+    assert ["topic"] * 3 == [next(iter(row)) for row in to_json(found)["partitions"]]
 
 
 def test_a_sum_over_something_unknown_is_unknown() -> None:
