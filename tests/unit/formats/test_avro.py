@@ -14,6 +14,8 @@ import pytest
 
 from kbackup import formats
 from kbackup.connect.avro_reading import long
+from kbackup.connect.avro_walk import AVRO
+from kbackup.connect.avro_writing import AvroStyle, to_avro
 from kbackup.connect.schema import ENUM, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
@@ -27,6 +29,7 @@ from kbackup.formats.avro_blocks import (
     BlockWriter,
 )
 from kbackup.naming import View
+from kbackup.records import ENCODED, Schema
 
 LONG = ConnectSchema(
     Type.STRUCT,
@@ -382,3 +385,23 @@ def test_a_damaged_block_of_zstd_keeps_no_memory() -> None:
 def virtual() -> int:
     """The address space of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def test_the_default_replaces_null_in_datums_that_came_encoded() -> None:
+    """
+    A producer's datum is not stored as it came where the connector writes a default for its null.
+    """
+    text = ConnectSchema(Type.STRING, optional=True, default='"dd"')
+    schema = ConnectSchema(Type.STRUCT, name="R", fields=(("a", text),))
+    theirs = json.dumps(to_avro(schema, AvroStyle()))
+    encoded = Schema(theirs, encoding=AVRO).on(pa.field(ENCODED, pa.binary()))
+    values = pa.array([{"a": None}, {"a": "x"}], schema.arrow())
+    fields = pa.schema([pa.field("value", values.type), encoded])
+    file = io.BytesIO()
+    writer = AvroFormat().writer(file, View.VALUE, FormatOptions(), schema.of_column())
+
+    writer.write(pa.record_batch([values, pa.array([b"\2", b"\0\2x"], pa.binary())], fields))
+    writer.close({})
+
+    found = list(fastavro.reader(io.BytesIO(file.getvalue())))
+    assert [{"a": "dd"}, {"a": "x"}] == found

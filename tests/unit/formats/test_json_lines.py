@@ -1,3 +1,4 @@
+import gzip
 import io
 from typing import Any
 
@@ -9,6 +10,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.formats import HEADERS, FormatOptions
 from kbackup.formats.json_lines import JsonFormat
 from kbackup.naming import View
+from kbackup.records import Bad
 
 JSON = JsonFormat()
 
@@ -178,3 +180,38 @@ def test_compressed_or_not_is_said_by_the_extension() -> None:
     assert [{"value": "1"}] == found
     with pytest.raises(CorruptObjectError):
         list(JSON.read(io.BytesIO(data), View.VALUE, ".json", OPTIONS))
+
+
+@pytest.mark.parametrize(
+    ("extension", "is_read_on"),
+    [
+        pytest.param(".json", True, id="not compressed"),
+        pytest.param(".json.gz", True, id="its checksum holds"),
+        pytest.param(".json.zst", False, id="no checksum"),
+    ],
+)
+def test_a_damaged_line_is_left_out_only_where_the_rest_is_sure(
+    extension: str, is_read_on: bool
+) -> None:
+    """
+    In a compressed file without a checksum one damaged line makes what precedes it doubtful.
+    """
+    lines = b"1\n{\n3\n"
+    compress = {".json.gz": gzip.compress, ".json.zst": zstd}.get(extension, bytes)
+    file = io.BytesIO(compress(lines))
+
+    rows = JSON.salvage(file, View.VALUE, extension, OPTIONS)
+
+    if is_read_on:
+        found = [each.what if isinstance(each, Bad) else each["value"].to_pylist() for each in rows]
+        assert ["1"] == found[0]
+        assert "line 2" in found[1]
+        assert ["3"] == found[2]
+    else:
+        with pytest.raises(CorruptObjectError, match="line 2") as caught:
+            list(rows)
+        assert caught.value.is_doubtful
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, "zstd"))

@@ -37,11 +37,13 @@ def footer(data: bytes) -> pq.FileMetaData:
     return pq.ParquetFile(io.BytesIO(data)).metadata
 
 
-def foreign(table: pa.Table, metadata: dict[str, str] | None = None) -> bytes:
+def foreign(
+    table: pa.Table, metadata: dict[str, str] | None = None, group_rows: int | None = None
+) -> bytes:
     """Return a file of *table* as another writer would make it."""
     file = io.BytesIO()
     usual = {"kbackup.format_version": "1"} if metadata is None else metadata
-    pq.write_table(table.replace_schema_metadata(usual), file)
+    pq.write_table(table.replace_schema_metadata(usual), file, row_group_size=group_rows)
     return file.getvalue()
 
 
@@ -247,6 +249,28 @@ def test_a_file_that_is_not_as_specified_is_refused_in_words(
         assert reason in why(data)
     else:
         assert table.num_rows == len(read(PARQUET, View.RECORD, data))
+
+
+def test_an_offset_that_two_row_groups_hold_is_noticed() -> None:
+    """
+    Offsets rise from one row group to the next, too.
+    """
+    twice = pa.concat_tables([pa.table(RECORDS)] * 2)
+
+    assert "offset 0 follows offset 99" in why(foreign(twice, group_rows=100))
+
+
+def test_a_row_group_with_fewer_rows_than_it_says_is_noticed() -> None:
+    """
+    Each row group holds as many rows as its own entry says, whatever the footer's total is.
+    """
+    data = foreign(pa.table(RECORDS))
+    rows, more = b"\x16\xc8\x01", b"\x16\xca\x01"  # 100 and 101, as Thrift writes them
+    at = data.rindex(rows)
+    altered = data[:at] + more + data[at + len(rows) :]
+    assert (100, 101) == (footer(altered).num_rows, footer(altered).row_group(0).num_rows)
+
+    assert "row group 0 should have 101 rows and has 100" in why(altered)
 
 
 def test_a_header_name_that_is_not_text_is_noticed() -> None:
