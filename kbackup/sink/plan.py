@@ -192,7 +192,9 @@ class SinkPartitionPlan:
     def _empty(self, offset: int, again_to: int | None = None) -> Position:
         """Return a position before which nothing has been stored."""
         last = LastObject(identity=self.identity, again_to=again_to, backup=self.backup)
-        return CommitMetadata(last).position(offset)
+        before = LastObject.beside(self.seen.committed)  # of this run too, which retention overtook
+        kept = CommitMetadata(last) if before is None else replace(before, of=last)
+        return kept.position(offset)
 
     def _counted(self, committed: Position) -> Position | None:
         """Return the group's own position with the object that was found to end there.

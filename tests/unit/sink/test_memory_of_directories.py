@@ -20,6 +20,7 @@ from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
+from kbackup.spark.worker import share_one_heap
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import FakePositions, SilentLine
 from tests.support.own_process import measured
@@ -94,4 +95,5 @@ def test_two_hundred_directories_of_eight_partitions_stay_within_the_formula(
 
 
 if __name__ == "__main__":
+    share_one_heap()  # as a worker of Spark does
     sys.stdout.write(f"{_peak(Path(sys.argv[1]))}\n")
