@@ -29,8 +29,7 @@ from kbackup.naming import (
     View,
 )
 from kbackup.records import Span, TopicPartition
-from kbackup.stores import Store, StoredObject
-from kbackup.stores.abilities import ARCHIVED, Archive, Thaw
+from kbackup.stores import ARCHIVED, Archive, Store, StoredObject, Thaw
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import NO_TIMESTAMP, SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
-from kbackup.stores import Heads, Store
-from kbackup.stores.abilities import Ranges
+from kbackup.stores import Heads, Ranges, Store
 
 _HIGHEST: Final = 2**63 - 1
 

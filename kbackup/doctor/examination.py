@@ -24,8 +24,7 @@ from kbackup.naming.renaming import select
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
-from kbackup.stores import Store, open_store
-from kbackup.stores.abilities import Bucket, BucketFacts
+from kbackup.stores import Bucket, BucketFacts, Store, open_store
 
 _PAST: Final = 100
 """The most run records that are read to find a topic's last successful run."""

@@ -36,8 +36,7 @@ from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
-from kbackup.stores import Store
-from kbackup.stores.abilities import Archive, Tier
+from kbackup.stores import Archive, Store, Tier
 
 _DAY_MS: Final = 86_400_000
 

@@ -40,8 +40,7 @@ from kbackup.sink.job import recreated
 from kbackup.sink.plan import SinkPartitionPlan, job_of, locked
 from kbackup.sink.start import Evidence, HeldCut, Start, held
 from kbackup.sink.task import back_up
-from kbackup.stores import Store
-from kbackup.stores.abilities import UnfinishedUpload, Uploads
+from kbackup.stores import Store, UnfinishedUpload, Uploads
 
 
 @dataclass(frozen=True, slots=True)

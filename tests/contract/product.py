@@ -45,8 +45,7 @@ from kbackup.runs import known
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.run import SinkRun
-from kbackup.stores import Store, StoreSettings, open_store
-from kbackup.stores.abilities import Archive, Ranges, Thaw, Uploads
+from kbackup.stores import Archive, Ranges, Store, StoreSettings, Thaw, Uploads, open_store
 from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS, read
 from kbackup.testing import (
     PART_BYTES,

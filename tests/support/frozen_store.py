@@ -7,8 +7,7 @@ from typing import BinaryIO, Final
 from uuid import uuid4
 
 from kbackup.errors import StoreError
-from kbackup.stores import StoredObject, StoreSettings
-from kbackup.stores.abilities import Thaw, Tier
+from kbackup.stores import StoredObject, StoreSettings, Thaw, Tier
 from kbackup.stores.memory import MemoryStore
 
 UNTIL: Final = datetime(2026, 12, 1, tzinfo=UTC)

@@ -12,11 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
-from kbackup.stores import ObjectHead, StoredObject, StoreSettings
-from kbackup.stores.abilities import BucketFacts, Thaw, Tier, UnfinishedUpload
-from kbackup.stores.s3 import bucket, outcomes, route, sources
+from kbackup.stores import (
+    BucketFacts,
+    ObjectHead,
+    StoredObject,
+    StoreSettings,
+    Thaw,
+    Tier,
+    UnfinishedUpload,
+)
+from kbackup.stores.s3 import bucket, outcomes
 from kbackup.stores.s3.object_settings import ObjectSettings
-from kbackup.stores.s3.options import PART_SIZE
+from kbackup.stores.s3.options import PART_SIZE, addressing_style, chosen_provider, proxies_of
 from kbackup.stores.s3.upload import Features, Upload
 
 _log: Final = logging.getLogger(__name__)
@@ -45,9 +52,9 @@ class S3Store:
             ConfigurationError: With the option as ``place["property"]``.
         """
         ObjectSettings.of(options)
-        route.addressing_style(options)
-        route.proxies_of(options)
-        sources.chosen(options)
+        addressing_style(options)
+        proxies_of(options)
+        chosen_provider(options)
 
     def __init__(
         self,

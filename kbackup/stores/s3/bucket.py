@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kbackup.errors import StoreError
-from kbackup.stores.abilities import BucketFacts, LifecycleRule, Thaw, Tier, UnfinishedUpload
+from kbackup.stores import BucketFacts, LifecycleRule, Thaw, Tier, UnfinishedUpload
 from kbackup.stores.s3 import outcomes
 
 if TYPE_CHECKING:

@@ -1,10 +1,15 @@
-"""The options of the S3 store, and what botocore calls the credential providers of Java's SDKs."""
+"""The options of the S3 store, and what they come to: provider, addressing, proxy.
+
+Nothing here needs boto3.
+"""
 
 import base64
 import binascii
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+from urllib.parse import quote, urlsplit
 
+from kbackup.errors import ConfigurationError
 from kbackup.options import Suspicion, boolean, integer, names, optional_text, words
 
 ANONYMOUS: Final = "anonymous"
@@ -305,3 +310,90 @@ OPTIONS: Final = (
     TAGS,
     TAGGING_ERROR,
 )
+
+
+def addressing_style(
+    options: Mapping[str, Any], endpoint_url: str | None = None
+) -> Literal["path", "virtual"]:
+    """Return where the bucket's name stands: in the path, or in the host name.
+
+    Args:
+        options: Those of the store.
+        endpoint_url: The server's, None for Amazon's own.
+
+    Raises:
+        ConfigurationError: If it would have to be in both, or the server is not Amazon's and would
+            have to be.
+    """
+    if not ACCELERATE.of(options):
+        return "path" if PATH_STYLE.of(options) else "virtual"
+    if endpoint_url is not None:
+        raise ConfigurationError(
+            f"{ACCELERATE.name} cannot be used",
+            "store.url names a server, and only Amazon's own have accelerate endpoints",
+            f"set {ACCELERATE.name}=false, or remove store.url",
+            property=ACCELERATE.name,
+        )
+    if options.get(PATH_STYLE.name):
+        raise ConfigurationError(
+            f"{ACCELERATE.name} cannot be used",
+            "an accelerate endpoint has the bucket in its host name",
+            f"set {PATH_STYLE.name}=false",
+            property=ACCELERATE.name,
+        )
+    return "virtual"
+
+
+def proxies_of(options: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the proxy, by the scheme of what is asked through it; None where none is given.
+
+    Raises:
+        ConfigurationError: If it is no URL.
+    """
+    text = PROXY_URL.of(options)
+    if text is None:
+        return None
+    wrong = ConfigurationError(
+        f"{PROXY_URL.name} is not the URL of a proxy",
+        "expected http://HOST:PORT",
+        "correct it",
+        property=PROXY_URL.name,
+    )
+    try:
+        url = urlsplit(text if "://" in text else f"http://{text}")
+        _ = url.port
+    except ValueError as error:  # such as brackets around what is no address
+        raise wrong from error
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise wrong
+    own, _, place = url.netloc.rpartition("@")
+    user, password = PROXY_USER.of(options), PROXY_PASSWORD.of(options)
+    if user is not None:
+        own = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    found = f"{url.scheme}://{own}@{place}" if own else f"{url.scheme}://{place}"
+    return {"http": found, "https": found}
+
+
+def chosen_provider(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what `methods` says of the provider that was named; empty for the whole chain.
+
+    Raises:
+        ConfigurationError: If it lacks what it needs: no other source takes its place.
+    """
+    found = methods(PROVIDER.of(options) or "DefaultCredentialsProvider")
+    keys = ACCESS_KEY_ID.of(options), SECRET_ACCESS_KEY.of(options)
+    if found == (STATIC,) and None in keys:
+        raise ConfigurationError(
+            "there are no credentials",
+            f"{PROVIDER.name} requires static ones",
+            f"set {ACCESS_KEY_ID.name} and {SECRET_ACCESS_KEY.name}",
+            property=ACCESS_KEY_ID.name,
+        )
+    if found == (ROLE,) and ROLE_ARN.of(options) is None:
+        raise ConfigurationError(
+            "there are no credentials",
+            f"{PROVIDER.name} requires a role",
+            f"set {ROLE_ARN.name}",
+            property=ROLE_ARN.name,
+        )
+    return found

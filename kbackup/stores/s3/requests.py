@@ -22,7 +22,7 @@ from kbackup.errors import ConfigurationError, StoreError
 from kbackup.files import Section
 from kbackup.options import check_needs
 from kbackup.stores import StoreSettings
-from kbackup.stores.s3 import credentials, errors, route
+from kbackup.stores.s3 import errors
 from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3.options import (
     ACCELERATE,
@@ -31,10 +31,118 @@ from kbackup.stores.s3.options import (
     CUSTOMER_KEY,
     OPTIONS,
     PROXY_PASSWORD,
+    addressing_style,
+    chosen_provider,
+    proxies_of,
 )
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+import functools
+import os
+
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    Credentials,
+    DeferredRefreshableCredentials,
+)
+from botocore.exceptions import NoCredentialsError
+from botocore.session import Session as Core
+
+from kbackup.stores.s3.options import (
+    ACCESS_KEY_ID,
+    ANONYMOUS,
+    PROVIDER,
+    REGION,
+    ROLE,
+    ROLE_ARN,
+    ROLE_EXTERNAL_ID,
+    ROLE_REGION,
+    ROLE_SESSION,
+    SECRET_ACCESS_KEY,
+    STATIC,
+)
+
+_SESSION: Final = "kbackup"
+"""Name of a role's session where none is given."""
+
+
+def session_of(core: Core, options: Mapping[str, Any]) -> Session:
+    """Return a session with the credentials that *options* ask for.
+
+    Args:
+        core: Made for it alone.
+        options: Those of the store.
+
+    Raises:
+        ConfigurationError: If there is no such source.
+    """
+    chosen = chosen_provider(options)
+    keys, role = _static(options), ROLE_ARN.of(options)
+    resolver = core.get_component("credential_provider")
+    if chosen and chosen[0] not in (ROLE, STATIC, ANONYMOUS):
+        kept = [one for one in resolver.providers if one.METHOD in chosen]
+        resolver = CredentialResolver(kept)
+        core.register_component("credential_provider", resolver)
+    if role is not None:
+        assumed = _Role(core, resolver if keys is None else Credentials(*keys), role, options)
+        core.register_component("credential_provider", CredentialResolver([assumed]))
+        keys = None
+    access_key, secret_key = keys or (None, None)
+    return Session(access_key, secret_key, region_name=REGION.of(options), botocore_session=core)
+
+
+def is_anonymous(options: Mapping[str, Any]) -> bool:
+    """Whether requests are not signed."""
+    return chosen_provider(options) == (ANONYMOUS,) and _static(options) is None
+
+
+def _static(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the keys that were given, or those of the variables that only Java's SDK knows."""
+    access_key, secret_key = ACCESS_KEY_ID.of(options), SECRET_ACCESS_KEY.of(options)
+    if access_key is not None and secret_key is not None:
+        return access_key, secret_key
+    if "AWS_ACCESS_KEY_ID" in os.environ or PROVIDER.of(options) is not None:
+        return None
+    found = os.environ.get("AWS_ACCESS_KEY"), os.environ.get("AWS_SECRET_KEY")
+    return (found[0], found[1]) if found[0] and found[1] else None
+
+
+class _Role(CredentialProvider):
+    """A role that is assumed with other credentials, and assumed again before it runs out."""
+
+    METHOD = "assume-role"
+
+    def __init__(
+        self,
+        core: Core,
+        source: Credentials | CredentialResolver,
+        role: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(core)
+        self._core, self._source, self._role, self._options = core, source, role, options
+
+    def load(self) -> DeferredRefreshableCredentials:
+        """Return the role's credentials; they are asked for when they are used."""
+        options, given = self._options, self._source
+        source = given.load_credentials() if isinstance(given, CredentialResolver) else given
+        if source is None:
+            raise NoCredentialsError
+        more = {"RoleSessionName": ROLE_SESSION.of(options) or _SESSION}
+        if (external_id := ROLE_EXTERNAL_ID.of(options)) is not None:
+            more["ExternalId"] = external_id
+        region = ROLE_REGION.of(options) or REGION.of(options) or "us-west-2"
+        fetcher = AssumeRoleCredentialFetcher(
+            functools.partial(self._core.create_client, region_name=region),
+            source, self._role, more,
+        )  # fmt: skip
+        return DeferredRefreshableCredentials(
+            method=self.METHOD, refresh_using=fetcher.fetch_credentials
+        )
+
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -221,12 +329,12 @@ class Requests:
         # more threads than connections is no fault: what is over the pool's size is closed
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         options = settings.options
-        proxies = route.proxies_of(options)
+        proxies = proxies_of(options)
         config = Config(
             proxies={} if is_local and proxies is None else proxies,  # None: the environment's
-            signature_version=UNSIGNED if credentials.is_anonymous(options) else None,
+            signature_version=UNSIGNED if is_anonymous(options) else None,
             s3={
-                "addressing_style": route.addressing_style(options, settings.endpoint_url),
+                "addressing_style": addressing_style(options, settings.endpoint_url),
                 "use_accelerate_endpoint": ACCELERATE.of(options),
             },
             retries={"total_max_attempts": 1},
@@ -240,7 +348,7 @@ class Requests:
         try:
             core = get_session()
             core.register_component("data_loader", _loader())
-            session = credentials.session(core, options)
+            session = session_of(core, options)
             client = session.client(
                 "s3",
                 region_name=session.region_name or DEFAULT_REGION,

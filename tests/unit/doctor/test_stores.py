@@ -8,8 +8,7 @@ import pytest
 from kbackup.doctor import Check
 from kbackup.doctor.examination import open_for, store_checks
 from kbackup.errors import StoreError
-from kbackup.stores import StoreSettings
-from kbackup.stores.abilities import BucketFacts, LifecycleRule
+from kbackup.stores import BucketFacts, LifecycleRule, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
 from tests.support.examined import levels, one, settings

@@ -16,8 +16,7 @@ from kbackup.events import to_json
 from kbackup.formats import FormatOptions
 from kbackup.inspect.topics import Thawed, thaw
 from kbackup.naming import Layout
-from kbackup.stores import Store, StoreSettings
-from kbackup.stores.abilities import Thaw
+from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import put_bytes
 from tests.support.frozen_store import UNTIL, FrozenStore

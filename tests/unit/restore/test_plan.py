@@ -24,8 +24,7 @@ from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.runs.known import BackupState, of_run_records
-from kbackup.stores import Store, StoreSettings
-from kbackup.stores.abilities import Thaw
+from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from tests.support.frozen_store import UNTIL, FrozenStore
 from tests.support.target import Restoring

@@ -15,8 +15,7 @@ from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import prune
-from kbackup.stores import StoreSettings
-from kbackup.stores.abilities import UnfinishedUpload
+from kbackup.stores import StoreSettings, UnfinishedUpload
 from kbackup.stores.memory import MemoryStore
 from tests.support.ended import ended
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbackup.errors import StoreError
-from kbackup.stores.abilities import LifecycleRule
+from kbackup.stores import LifecycleRule
 from kbackup.stores.s3 import bucket
 
 Answer = dict[str, Any] | StoreError

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.stores.s3.route import addressing_style, proxies_of
+from kbackup.stores.s3.options import addressing_style, proxies_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from botocore.session import get_session
 
 from kbackup.errors import ConfigurationError
 from kbackup.stores.s3 import S3Store
-from kbackup.stores.s3.credentials import is_anonymous, session
+from kbackup.stores.s3.requests import is_anonymous, session_of
 
 PROVIDER = "s3.credentials.provider.class"
 ROLE = "s3.credentials.provider.sts.role."
@@ -32,7 +32,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def access_key(options: Mapping[str, Any]) -> str | None:
-    found = session(get_session(), options).get_credentials()
+    found = session_of(get_session(), options).get_credentials()
     return None if found is None else found.access_key
 
 
@@ -111,7 +111,7 @@ def test_a_provider_without_what_it_needs_is_refused(options: dict[str, str]) ->
     A credential provider that lacks what it needs is refused, and none is used in its place.
     """
     with pytest.raises(ConfigurationError, match="there are no credentials"):
-        session(get_session(), options)
+        session_of(get_session(), options)
 
 
 class Sts:
