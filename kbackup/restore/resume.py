@@ -331,9 +331,12 @@ def _done_values(
     """Return the value sets that are done, their chain, and what is wrong with them."""
     has_values = any(not files.is_whole for files in sets)
     lost = {files.part for files in gone}
+    if not place.values:
+        late = (not (one.is_whole or one.is_generic) and one.begin < place.offset for one in sets)
+        return set(), "", _late(where, place.offset) if any(late) else None
     if gone:
         sets = sorted((*sets, *gone), key=lambda one: (one.begin, one.encoded_partition))
-    if not place.values or not (has_values or _is_replaced(sets, place)):
+    if not (has_values or _is_replaced(sets, place)):
         return set(), "", None
     at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), None)
     if at is None:
@@ -353,6 +356,16 @@ def _done_values(
     if sets[at].part in lost or (known is not None and known.records <= place.rows):
         done, before = [*done, sets[at]], chained(before, [sets[at]])
     return {files.part for files in done}, before, None
+
+
+def _late(where: TopicPartition, offset: int) -> KbackupError:
+    """Return why values cannot be restored any more where full records beyond them have been."""
+    return RefusedError(
+        f"{where}: the backup has value objects below offset {offset} that were not read before",
+        "this restore has passed their offsets with full records, and their rows carry none",
+        _DO,
+        **_place(where),
+    )
 
 
 def _gained(

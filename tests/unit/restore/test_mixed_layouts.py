@@ -59,6 +59,18 @@ def test_dense_values_are_read_up_to_the_full_records(again: Restoring) -> None:
     assert values(range(200)) == again.cluster.values("copy_of_orders")
 
 
+def test_values_below_restored_full_records_are_refused(again: Restoring) -> None:
+    """A restore that has passed their offsets writes them neither late nor twice."""
+    again.backup.put("orders", 0, range(50, 100))
+    again.restore()
+    connector(again.backup, range(50))
+
+    with pytest.raises(RefusedError, match="below offset 100"):
+        again.restore()
+
+    assert values(range(50, 100)) == again.cluster.values("copy_of_orders")
+
+
 def test_dense_values_are_read_from_the_end_of_the_full_records_on(again: Restoring) -> None:
     """Full records up to the middle of an object of values replace its beginning."""
     again.backup.put("orders", 0, range(50), range(50, 100), views=JSON)
