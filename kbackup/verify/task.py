@@ -387,7 +387,8 @@ class _Watched:
     def open(self, key: str) -> BinaryIO:
         self.at = key
         body = self._store.open(key)
-        self.bytes += self._files[key].size
+        if key in self._files:  # what is not is an index
+            self.bytes += self._files[key].size
         if key == self.hashed:
             self.sha256 = sha256_of(body)
         return body

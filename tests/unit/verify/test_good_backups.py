@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from record_samples import record_batches
 
 from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.naming import DatedLayout
 from kbackup.records import Span
 from kbackup.runs.known import BackupState
 from kbackup.testing import FaultyStore
@@ -179,3 +180,14 @@ def test_offsets_are_compared_as_numbers() -> None:
     verified = Verified(backup, deep=True)
 
     assert [("gap", "first offset 9999999998")] == verified.notes
+
+
+def test_an_object_of_which_its_index_alone_says_something_is_compared_with_it() -> None:
+    """A block-gzip object without metadata, as its own sink leaves it."""
+    backup = Backup(layout=DatedLayout("systest", file_delim="-", offset_width=12))
+    backup.put_blocks("2026-01-01", "orders", 0, [b"1", b"2"])
+
+    verified = Verified(backup, deep=True)
+
+    assert (0, []) == (verified.exit_code, verified.errors)
+    assert 2 == verified.summary["partitions"][0]["records"]
