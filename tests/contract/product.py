@@ -24,6 +24,7 @@ from kbackup.errors import (
     StoreError,
     TopicChangedError,
 )
+from kbackup.events import to_json
 from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
@@ -153,6 +154,7 @@ __all__ = [
     "plugins",
     "put_bytes",
     "read",
+    "to_json",
     "verify",
     "verify_task",
 ]

@@ -9,7 +9,6 @@ from uuid import uuid4
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.events import to_json
 from tests.contract.product import (
     BUCKET,
     NEEDS,
@@ -32,6 +31,7 @@ from tests.contract.product import (
     checks,
     known,
     open_store,
+    to_json,
     verify,
     verify_task,
 )

@@ -16,7 +16,7 @@ from kbackup.errors import (
     RecordTooLargeError,
     RegistryError,
 )
-from kbackup.events import Event
+from kbackup.events import Event, to_json
 from kbackup.inspect.ddl import statements
 from kbackup.inspect.query import check_reads
 from kbackup.inspect.source import BackupSource
@@ -102,6 +102,7 @@ __all__ = [
     "session",
     "start_kafka",
     "statements",
+    "to_json",
     "trust_store_options",
     "wiring",
 ]

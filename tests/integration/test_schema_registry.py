@@ -11,7 +11,6 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kbackup.events import to_json
 from tests.integration.product import (
     AVRO,
     DATE,
@@ -30,6 +29,7 @@ from tests.integration.product import (
     connect,
     converters,
     head_of,
+    to_json,
 )
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
