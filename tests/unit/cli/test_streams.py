@@ -7,9 +7,11 @@ def test_bytes_reach_a_pipe_as_they_are() -> None:
     """A pipe receives a record's bytes unchanged, text or not."""
     raw = io.BytesIO()
 
-    OutputStream(io.TextIOWrapper(raw, "ascii")).write_bytes(b"k\xff\xc3\xa9\n")
+    stream = OutputStream(io.TextIOWrapper(raw, "ascii"))
+    stream.write_bytes(b"k\xff\xc3\xa9\n")
 
-    assert b"k\xff\xc3\xa9\n" == raw.getvalue()
+    assert b"k\xff\xc3\xa9\n" == raw.getvalue()  # which ends with the stream
+    assert stream.is_open
 
 
 def test_text_and_bytes_keep_their_order() -> None:
