@@ -543,8 +543,8 @@ def emptiness(summary: Ended) -> str:
     """Return which topics of a sink without news hold no record at all, and why."""
     if title(summary.command) != "sink":
         return ""
-    names = dict.fromkeys(row.where.topic for row in summary.partitions)
-    found = {name: tables.without_records(summary, name) for name in names}
+    rows = tables.by_topic(summary)  # a sink's have no target
+    found = {name: tables.without_records(summary, name, of) for (name, _), of in rows.items()}
     told = [f"{name} ({why})" for name, why in found.items() if why not in ("", "up to date")]
     more = ", ..." if told[_NAMED:] else ""
     return f"without records: {', '.join(told[:_NAMED])}{more}" if told else ""

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
-from kbackup.events import Ended, PartitionRow, RestoreTopic, TopicPlanned, TopicSums
+from kbackup.events import Ended, PartitionRow, RestoreTopic, TopicPlanned
 from kbackup.inspect.map import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
 from kbackup.records import TopicPartition
 
@@ -37,6 +37,14 @@ def is_run(command: str) -> bool:
 def rows_of(summary: Ended) -> list[PartitionRow]:
     """Return the partitions of a sink or a restore."""
     return [row for row in summary.partitions if isinstance(row, PartitionRow)]
+
+
+def by_topic(summary: Ended) -> dict[tuple[str, str | None], list[PartitionRow]]:
+    """Return the partitions by their topic, and by the one that they are restored to."""
+    found: dict[tuple[str, str | None], list[PartitionRow]] = {}
+    for row in rows_of(summary):
+        found.setdefault((row.where.topic, row.target), []).append(row)
+    return found
 
 
 def left_out(rows: Collection[PartitionRow]) -> dict[str, int]:
@@ -219,10 +227,13 @@ def _styled(text: str) -> Text:
 def run_table(summary: Ended) -> Listing:
     """Return what a sink or a restore has done, a row a topic."""
     is_restore = title(summary.command) == "restore"
-    rows = {topic: _of_topic(summary, topic) for topic in summary.topics}
+    found = by_topic(summary)
+    rows = {topic: found.get((topic.topic, topic.target), []) for topic in summary.topics}
     by_rule = {topic: skips(left_out(of_topic)) for topic, of_topic in rows.items()}
     offsets = {topic: _offsets(of_topic) for topic, of_topic in rows.items()}
-    states = {} if is_restore else {topic: without_records(summary, topic.topic) for topic in rows}
+    states = {}
+    if not is_restore:
+        states = {one: without_records(summary, one.topic, of) for one, of in rows.items()}
     columns = _texts("topic")
     if is_restore:
         columns.append(Column("target", lambda topic: topic.target or topic.topic))
@@ -256,12 +267,11 @@ _WITHOUT: Final = {"empty", "emptied", "up to date", "aborted", "compacted"}
 """Why a partition had nothing to store although nothing was wrong."""
 
 
-def without_records(summary: Ended, topic: str) -> str:
-    """Return why a sink found no record of a topic; empty where it found some.
+def without_records(summary: Ended, topic: str, rows: Collection[PartitionRow]) -> str:
+    """Return why a sink found no record of a topic, by its *rows*; empty where it found some.
 
     Offsets without a record are those of aborted transactions, or of a topic that is compacted.
     """
-    rows = [row for row in rows_of(summary) if row.where.topic == topic]
     if left_out(rows) or any(row.records or row.skipped for row in rows):
         return ""
     settings = summary.facts.get("topic_settings", {}).get(topic, {})
@@ -273,12 +283,6 @@ def without_records(summary: Ended, topic: str) -> str:
 
 _SEE_JSON: Final = "see --json"
 """Stands for the offsets of several partitions."""
-
-
-def _of_topic(summary: Ended, topic: TopicSums) -> list[PartitionRow]:
-    """Return the partitions that are summed in the row *topic*."""
-    place = topic.topic, topic.target
-    return [row for row in rows_of(summary) if (row.where.topic, row.target) == place]
 
 
 def _offsets(rows: Sequence[PartitionRow]) -> str:
