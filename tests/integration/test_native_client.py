@@ -98,7 +98,7 @@ def large_kafka() -> Iterator[LargeKafka]:
 # -- what a log may hold -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def awkward_logs(cluster: TestCluster) -> list[str]:
     """Topics with aborted transactions, times that the broker has set, and compaction's holes."""
     aborted = cluster.create("awkward-aborted")

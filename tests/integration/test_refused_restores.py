@@ -1,7 +1,7 @@
 """What a restore refuses, what its audit notices, and records too large for the target."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +15,8 @@ from tests.support.running import Running, ended, running, wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
-@pytest.fixture(scope="module")
-def pair(s3: LocalS3, cluster: TestCluster) -> Iterator[tuple[Kbackup, tuple[str, str]]]:
+@pytest.fixture(scope="session")
+def pair(s3: LocalS3, cluster: TestCluster) -> tuple[Kbackup, tuple[str, str]]:
     """A backup of two topics of two partitions, the second one with old records."""
     topics = ("refused-one", "refused-two")
     for topic in topics:
@@ -33,9 +33,7 @@ def pair(s3: LocalS3, cluster: TestCluster) -> Iterator[tuple[Kbackup, tuple[str
         }
     )
     ended(kbackup, "sink", "-t", ",".join(topics))
-    yield kbackup, topics
-    for topic in topics:
-        cluster.delete(topic)
+    return kbackup, topics
 
 
 def _state(cluster: TestCluster) -> dict[str, list[tuple[int, int]]]:

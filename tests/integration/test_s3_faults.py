@@ -55,7 +55,7 @@ class Stored:
         return here, words, f"{prefix}{self.topic}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stored(s3: LocalS3, cluster: TestCluster) -> Stored:
     """A backup made without faults."""
     topic = bucket = "s3-faults"

@@ -67,7 +67,7 @@ class Source:
         return Reference(self.topic, self.written, self._files[layout])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def source(kafka: LocalKafka, s3: LocalS3, cluster: TestCluster) -> Source:
     """A topic of all kinds of records."""
     topic = "crash-source"
