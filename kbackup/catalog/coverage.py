@@ -117,10 +117,13 @@ class Read:
     Attributes:
         holding: Which.
         only: Only these of its offsets: full records hold the others.  None for all.
+        bound: The offset before which its rows must end, as the next name in its directory says;
+            None where its end is stated, or nothing bounds it.
     """
 
     holding: Holding
     only: Span | None = None
+    bound: int | None = None
 
     @property
     def start(self) -> int:
@@ -303,7 +306,7 @@ class _Found:
             else:
                 self.repeats.append(Repeat(one))
         elif following is None or self.ends_before(one, following, bound):
-            yield Read(one)
+            yield Read(one, bound=bound)
 
     def ends_before(self, one: Holding, following: int, bound: int | None) -> bool:
         """Whether values whose end is not stated end before another's first offset.

@@ -155,7 +155,10 @@ def covered(
     )
     found = replace(found, disputes=(*found.disputes, *unread), asks=())
     kept = [*found.reads, *map(Read, found.foreign)]
-    chosen = [(read.start, replace(by_key[read.holding.key], only=read.only)) for read in kept]
+    chosen = [
+        (read.start, replace(by_key[read.holding.key], only=read.only, bound=read.bound))
+        for read in kept
+    ]
     chosen += [(files.start_offset, files) for files in alone]
     chosen.sort(key=lambda at: (at[0], at[1].encoded_partition))
     return Covered(where, [files for _, files in chosen], found)

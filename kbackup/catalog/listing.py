@@ -82,6 +82,8 @@ class FileSet:
             anything, unless the expression has read the first one, and what it says of itself is
             about another place.
         only: Of values, only these offsets: full records hold the others.  None for all.
+        bound: Of values, the offset before which the next object of their directory says that
+            their rows end.  None where nothing does.
     """
 
     where: TopicPartition
@@ -93,6 +95,7 @@ class FileSet:
     index: str | None = None
     is_generic: bool = False
     only: Span | None = None
+    bound: int | None = None
 
     @property
     def files(self) -> list[BackupFile]:

@@ -26,6 +26,7 @@ from kbackup.errors import (
     IncompleteBackupError,
     KbackupError,
     ObjectNotFoundError,
+    RefusedError,
 )
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, TopicIdentity
@@ -172,7 +173,7 @@ def _values(store: Store, files: FileSet, rows: Iterable[pa.RecordBatch | Lost])
                 count += len(each)
                 row = each["offset"][len(each) - 1].as_py() + 1 - files.start_offset
                 yield StoredRows(each, (files,), row)
-    except BAD as error:
+    except (*BAD, RefusedError) as error:
         yield Failed(files, error, _unread(store, files, count))
     else:
         yield Finished(files)

@@ -16,8 +16,15 @@ import pyarrow.compute as pc
 from kbackup import formats
 from kbackup.catalog import claims
 from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_generic, runs
+from kbackup.catalog.findings import APART
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.errors import CorruptObjectError, IncompleteBackupError, ObjectNotFoundError, counted
+from kbackup.errors import (
+    CorruptObjectError,
+    IncompleteBackupError,
+    ObjectNotFoundError,
+    RefusedError,
+    counted,
+)
 from kbackup.files import Spool
 from kbackup.formats import SaysExtent
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
@@ -308,12 +315,16 @@ def salvage(
             fit its siblings', or a row cannot be turned back into a record.
         IncompleteBackupError: If an object that belongs to the set is missing.
         ObjectNotFoundError: If an object has gone since it was listed.
+        RefusedError: If there are more rows than offsets up to `FileSet.bound`: the next object may
+            hold some of them too.
     """
     named = 0
     more: Lost | None = None
     damage: CorruptObjectError | None = None
     try:
         for each in _items(store, files, options, identity, wanted):
+            if files.bound is not None and _end(each) > files.bound:
+                raise _overlong(files, files.bound)
             if isinstance(each, Lost):
                 named += 1
                 if named > NAMED_MOST:
@@ -349,6 +360,25 @@ def _items(
         yield from _blocks(store, files, files.main, parts, options, identity)
     else:
         yield from _values(store, files, files.main, options, identity)
+
+
+def _end(each: pa.RecordBatch | Lost) -> int:
+    """Return the offset behind the last row."""
+    end: int = each.end if isinstance(each, Lost) else each["offset"][-1].as_py() + 1
+    return end
+
+
+def _overlong(files: FileSet, bound: int) -> RefusedError:
+    where = files.where
+    return RefusedError(
+        f"{where}: {files.id} has more rows than the {bound - files.start_offset} offsets up to "
+        "the next object of its directory",
+        f"the object that begins at offset {bound} may hold some of them too, so a restore would "
+        "write records twice",
+        APART,
+        topic=where.topic,
+        partition=where.partition,
+    )
 
 
 def _within(each: pa.RecordBatch | Lost, span: Span) -> pa.RecordBatch | Lost | None:

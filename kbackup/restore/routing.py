@@ -295,7 +295,7 @@ class _Reading:
                         self._bad_records += lost.records
                         self._skip(lost.error.issue())
                 case Failed(files, error, unread):
-                    if job.on_error == "fail":
+                    if job.on_error == "fail" or isinstance(error, RefusedError):
                         raise error
                     self._bad_objects += 1
                     self._bad_records += unread or 0

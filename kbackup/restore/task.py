@@ -19,7 +19,7 @@ import pyarrow as pa
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
-from kbackup.errors import Issue, KbackupError, StoppedError
+from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Outage, Position, TakenOverError, Writer
 from kbackup.records import Prefetch, TopicPartition
@@ -282,9 +282,12 @@ class RestorePartitionTask:
     def _fail(
         self, writer: UnitWriter, files: FileSet, error: KbackupError, unread: int | None
     ) -> None:
-        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
+        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says.
+
+        One that may hold records of the next one stops it always: those would come twice.
+        """
         self._commit(writer)  # what was good until here is safe
-        if self.job.on_error == "fail":
+        if self.job.on_error == "fail" or isinstance(error, RefusedError):
             raise error
         error = self.unit.left(files, error, unread)
         self._count(bad_objects=1, bad_records=error.place.get("records", 0))

@@ -59,6 +59,34 @@ def test_dense_values_are_read_up_to_the_full_records(again: Restoring) -> None:
     assert values(range(200)) == again.cluster.values("copy_of_orders")
 
 
+@pytest.mark.parametrize("policy", ["fail", "log"])
+def test_a_connectors_object_that_reaches_into_the_next_stops_the_restore(
+    again: Restoring, policy: str
+) -> None:
+    """It has more rows than offsets up to there: the next one may hold some of them too."""
+    keys = connector(again.backup, range(5), range(5, 15), range(10, 20), range(20, 25))
+
+    with pytest.raises(RefusedError, match="more rows than the 5 offsets") as refused:
+        again.restore(on_error=policy)
+    verified = Verified(again.backup, deep=True)
+
+    assert keys[1] in refused.value.what
+    assert values(range(5)) == again.cluster.values("copy_of_orders")
+    assert (7, [("overlap", keys[1])]) == (verified.exit_code, verified.errors)
+
+
+def test_an_object_that_turns_up_among_restored_rows_stops_the_restore(again: Restoring) -> None:
+    """The rows behind its first offset may be its own: they would come twice."""
+    connector(again.backup, range(10))
+    again.restore()
+    connector(again.backup, range(5, 15))
+
+    with pytest.raises(RefusedError, match="more rows than the 5 offsets"):
+        again.restore()
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
 def test_values_below_restored_full_records_are_refused(again: Restoring) -> None:
     """A restore that has passed their offsets writes them neither late nor twice."""
     again.backup.put("orders", 0, range(50, 100))
