@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 from kbackup.records import UNKNOWN, Span, TopicIdentity, joined, without
@@ -75,6 +75,7 @@ class Holding:
         identity: Which topic it is of, as far as it says.
         counted: How many rows were counted in it, where nothing states that.
         is_tombstones: Whether it holds records without a value, which lie between those with one.
+        within: The key of values that begin with all of its rows, by a comparison of them.
     """
 
     key: str
@@ -88,6 +89,7 @@ class Holding:
     identity: TopicIdentity = UNKNOWN
     counted: int | None = None
     is_tombstones: bool = False
+    within: str = ""
 
     @property
     def is_dense(self) -> bool:
@@ -137,7 +139,7 @@ class Repeat:
 
     Attributes:
         holding: Which.
-        of: The object that it is a copy of; None where full records hold its offsets.
+        of: The object that has all of its rows; None where full records hold its offsets.
     """
 
     holding: Holding
@@ -177,6 +179,8 @@ class Coverage:
         disputes: What cannot be decided; while there are any, *reads* restores nothing soundly.
         asks: Objects that have to be read before all is decided: values to count their rows, full
             records to see where they end.  Then ask again.
+        alike: Values that begin at one offset of one directory, whose rows are to be compared: a
+            tool that stores records again which it has not committed leaves them.  Then ask again.
         ranges: The offsets from 0 to the highest known end, disjoint and in order.
         foreign: Of another topic: no part of this log.
     """
@@ -185,6 +189,7 @@ class Coverage:
     repeats: tuple[Repeat, ...] = ()
     disputes: tuple[Dispute, ...] = ()
     asks: tuple[Holding, ...] = ()
+    alike: tuple[tuple[Holding, ...], ...] = ()
     ranges: tuple[Range, ...] = ()
     foreign: tuple[Holding, ...] = ()
 
@@ -262,7 +267,7 @@ def cover(
     reads.sort(key=lambda read: (read.start, not read.holding.is_full, read.holding.directory))
     return Coverage(
         tuple(reads), tuple(found.repeats), tuple(dict.fromkeys(found.disputes)), tuple(found.asks),
-        tuple(_ranges(ordered, found, upper, said)), foreign,
+        tuple(_alike(values)), tuple(_ranges(ordered, found, upper, said)), foreign,
     )  # fmt: skip
 
 
@@ -338,16 +343,28 @@ class _Found:
 
 
 def _without_copies(values: Sequence[Holding]) -> tuple[list[Holding], list[Repeat]]:
-    """Return *values* without those that are the same file as an earlier one."""
+    """Return *values* without those that are the same file as an earlier one, or within one."""
     first: dict[tuple[int, str], Holding] = {}
     kept, copies = [], []
     for one in values:
+        if one.within:
+            copies.append(Repeat(one, one.within))
+            continue
         same = first.setdefault((one.start, one.sha256), one) if one.sha256 else one
         if same is one:
             kept.append(one)
         else:
             copies.append(Repeat(one, same.key))
     return kept, copies
+
+
+def _alike(values: Sequence[Holding]) -> Iterator[tuple[Holding, ...]]:
+    """Yield values that begin at one offset of one directory."""
+    for lane in _lanes(values, lambda one: (one.is_tombstones, one.directory)):
+        for _, same in groupby(lane, key=lambda one: one.start):
+            group = tuple(same)
+            if len(group) > 1:
+                yield group
 
 
 def _crowded(values: Sequence[Holding]) -> Iterator[Dispute]:

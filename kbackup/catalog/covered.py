@@ -12,7 +12,7 @@ from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.merging import BAD
+from kbackup.catalog.merging import BAD, rows_alike
 from kbackup.catalog.reading import Window, facts, read
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.pipeline.views import ReadOptions
@@ -61,7 +61,7 @@ class Covered:
         inside = [one for one in self.coverage.repeats if one.of is None]
         for one in self.coverage.repeats:
             if one.of is not None:
-                text = f"it is a copy of {one.of}, which is read"
+                text = f"what it holds is in {one.of}, which is read"
                 yield Finding("overlap", self.where, one.holding.key, text=text, level="note")
         if inside:
             number = len(inside)
@@ -81,7 +81,9 @@ class Covered:
             text = (
                 f"{self.where}: {counted(len(copies), 'object')} {form(len(copies), 'is', 'are')} "
             )
-            text += f"left out as a copy of another: {some([one.holding.key for one in copies], 3)}"
+            text += (
+                f"left out, as others hold the same: {some([one.holding.key for one in copies], 3)}"
+            )
             yield "copy_left_out", text
 
     def refusals(self) -> list[KbackupError]:
@@ -143,6 +145,10 @@ def covered(
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
     said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
     found = cover(holdings.values(), said, identity)
+    if found.alike:
+        for group in found.alike:
+            holdings |= _compared(store, by_key, group, options, identity)
+        found = cover(holdings.values(), said, identity)
     read_already: set[str] = set()
     while asks := [one for one in found.asks if one.key not in read_already]:  # an answer may ask
         for ask in asks:
@@ -167,7 +173,7 @@ def covered(
 def disputed(
     sets: Sequence[FileSet], ledger: PartitionLedger, identity: TopicIdentity = UNKNOWN
 ) -> Sequence[Dispute]:
-    """Return what cannot be restored, as far as the ledger shows it: nothing is asked.
+    """Return what cannot be restored, as far as the ledger shows it: nothing is asked or compared.
 
     Args:
         sets: The sets of a partition, by start offset.
@@ -182,7 +188,9 @@ def disputed(
         for files in sets
         if files.main is not None and not files.is_generic
     ]
-    return cover(filter(None, known), identity=identity).disputes
+    found = cover(filter(None, known), identity=identity)
+    alike = [{one.key for one in group} for group in found.alike]
+    return [one for one in found.disputes if not any(group.issuperset(one.keys) for group in alike)]
 
 
 def within(
@@ -285,6 +293,24 @@ def _unsaid(files: FileSet) -> Holding:
         files.id, files.encoded_partition, files.start_offset, files.is_whole,
         is_tombstones=files.is_tombstones,
     )  # fmt: skip
+
+
+def _compared(
+    store: Store,
+    sets: Mapping[str, FileSet],
+    group: Sequence[Holding],
+    options: ReadOptions,
+    identity: TopicIdentity,
+) -> Mapping[str, Holding]:
+    """Return values that begin at one offset with what their rows show; none if these differ."""
+    rows = rows_alike(store, [sets[one.key] for one in group], options, identity)
+    if rows is None:
+        return {}
+    most = max(group, key=lambda one: (rows[one.key], one.last is not None)).key
+    return {
+        one.key: replace(one, counted=rows[one.key], within="" if one.key == most else most)
+        for one in group
+    }
 
 
 def _read(

@@ -1,12 +1,10 @@
 """One listing of a backup: its objects as file sets, by topic and partition, in offset order."""
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
 from typing import Final
 
 from kbackup import clock, formats
@@ -148,8 +146,6 @@ class FileSet:
         return self.main is not None and self.main.view is View.RECORD
 
 
-_log = logging.getLogger(__name__)
-
 OTHER_FORMAT: Final = "other_format_objects"
 """Under what objects are counted that are left out because another format was asked for."""
 
@@ -286,7 +282,7 @@ def sorted_out(
         told = (_told(files, layout) for files in sets.values())
         ordered = sorted(told, key=lambda one: (one.start_offset, one.encoded_partition))
         if layout.is_dated:
-            ordered = [_with_index(files, indexes) for files in _stored_last(ordered)]
+            ordered = [_with_index(files, indexes) for files in ordered]
         catalog.sets[where] = ordered
     return catalog
 
@@ -394,23 +390,6 @@ def _told(files: FileSet, layout: Layout) -> FileSet:
     if files.main is not None or files.encoded_partition != layout.tombstones:
         return files
     return replace(files, main=files.keys, keys=None)
-
-
-def _stored_last(sets: Sequence[FileSet]) -> Iterator[FileSet]:
-    """Yield *sets*, of those that begin at one offset only the largest, the newest of its equals.
-
-    The block-gzip sink stored records again that it had not committed, after midnight under
-    another date.  The larger of the two objects has all the records of the other.
-    """
-    for _, same in groupby(sets, key=lambda files: files.start_offset):
-        first, *others = sorted(same, key=_age, reverse=True)
-        for other in others:
-            _log.warning("%s is left out: %s begins at its offset too", other.id, first.id)
-        yield first
-
-
-def _age(files: FileSet) -> tuple[int, float]:
-    return sum(file.size for file in files.files), files.files[0].modified
 
 
 def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:

@@ -162,6 +162,28 @@ def records(
                     yield asked
 
 
+def rows_alike(
+    store: Store,
+    sets: Iterable[FileSet],
+    options: ReadOptions,
+    identity: TopicIdentity = UNKNOWN,
+) -> dict[str, int] | None:
+    """Return how many rows each set has, of values that begin at one offset.
+
+    Returns:
+        By `FileSet.id`; None where two differ in a row, or one cannot be read.
+    """
+    counts: dict[str, int] = {}
+    for step in _merged(store, sets, options, 0, identity):
+        match step:
+            case Failed():
+                return None
+            case StoredRows(batch, files):  # each of them up to the last row of the batch
+                last = batch["offset"][-1].as_py()
+                counts |= {one.id: last - one.start_offset + 1 for one in files}
+    return counts
+
+
 def _values(store: Store, files: FileSet, rows: Iterable[pa.RecordBatch | Lost]) -> Iterator[Step]:
     count = 0
     try:

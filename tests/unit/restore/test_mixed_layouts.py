@@ -1,5 +1,6 @@
 """Values and full records over the same offsets: each record comes back once, or it is refused."""
 
+import gzip
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -133,6 +134,32 @@ def test_a_copy_in_another_directory_is_read_once(again: Restoring) -> None:
 
     assert values(range(10)) == again.cluster.values("copy_of_orders")
     assert (0, ["overlap"]) == (verified.exit_code, [code for code, _ in verified.notes])
+
+
+def test_what_a_tool_compressed_beside_the_original_is_read_once(again: Restoring) -> None:
+    """Of two objects with the same rows the one with more of them is read."""
+    backup = again.backup
+    key, beyond = connector(backup, range(10), range(10, 12))
+    longer = backup.body(key) + backup.body(beyond)
+    backup.store.delete(beyond)
+    backup.replace(key, gzip.compress(longer), {}, to=f"{key}.gz")
+
+    again.restore()
+
+    assert values(range(12)) == again.cluster.values("copy_of_orders")
+    assert 0 == Verified(backup).exit_code
+
+
+def test_values_of_other_records_at_one_offset_are_refused(again: Restoring) -> None:
+    """More rows prove nothing where the first ones differ."""
+    backup = again.backup
+    key, beyond = connector(backup, range(10), range(10, 12))
+    backup.replace(key, gzip.compress(backup.body(beyond)), {}, to=f"{key}.gz")
+
+    with pytest.raises(RefusedError, match="both begin at this offset"):
+        again.restore()
+
+    assert 7 == Verified(backup).exit_code
 
 
 def test_more_files_than_a_rotation_has_are_refused(again: Restoring) -> None:

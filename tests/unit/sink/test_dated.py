@@ -1,5 +1,6 @@
 """The block-gzip layout: files by date of upload, an index beside each, a pointer for all."""
 
+import gzip
 import io
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +14,8 @@ import pytest
 from backup_samples import OPTIONS, batch
 
 from kbackup.catalog import claims, listing
+from kbackup.catalog.covered import Covered, covered
+from kbackup.catalog.ledger.objects import NOTHING
 from kbackup.catalog.merging import records
 from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
@@ -73,6 +76,7 @@ def run_once(
     clock: HandClock,
     size: int = 5,
     layout: Layout = LAYOUT,
+    views: Sequence[ViewSpec] = VIEWS,
 ) -> PartitionReport[OfSink]:
     """One run."""
     reader = FakeReader(log)
@@ -82,7 +86,7 @@ def run_once(
     if position is not None and position.offset > first:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
-        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), layout, clock, VIEWS,
+        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), layout, clock, tuple(views),
         "upload_date", "record", Rule(records=size), "group",
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(first, reader.end_offset), bookmark)
@@ -100,11 +104,16 @@ def content(store: Store) -> dict[str, bytes]:
     return found
 
 
-def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
-    """Offsets and values, as a restore reads them."""
+def covering(store: Store, layout: Layout = LAYOUT) -> Covered:
+    """What a restore reads, where there is no ledger."""
     found = listing.list_backup(store, layout, OPTIONS, topics=[WHERE.topic])
     assert not found.foreign
-    batches = records(store, found.sets.get(WHERE, ()), ReadOptions())
+    return covered(store, WHERE, found.sets.get(WHERE, ()), NOTHING, ReadOptions())
+
+
+def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
+    """Offsets and values, as a restore reads them."""
+    batches = records(store, covering(store, layout).sets, ReadOptions())
     return [(row["offset"], row["value"]) for each in batches for row in each.to_pylist()]
 
 
@@ -314,22 +323,74 @@ def test_a_topic_of_a_similar_name_is_another_one() -> None:
     assert all(a.start_offset < b.start_offset for a, b in pairwise(both.sets[WHERE]))
 
 
+def put_on(store: Store, day: int, log: pa.RecordBatch, *, in_one_block: bool = False) -> str:
+    """Store an object as the original does, without its index; return its key."""
+    first = log["offset"][0].as_py()
+    key = f"systest/2026-03-{day:02d}/orders-7-00003-{first:012d}.gz"
+    lines = [value + b"\n" for value in log["value"].to_pylist()]
+    blocks = [b"".join(lines)] if in_one_block else lines
+    body = b"".join(gzip.compress(block, mtime=0) for block in blocks)
+    store.put(key, io.BytesIO(body), sha256="0" * 64, metadata={})
+    return key
+
+
+@pytest.mark.parametrize("in_one_block", [True, False], ids=["smaller", "larger"])
+@pytest.mark.parametrize("days", [(5, 6, 7), (7, 6, 5)], ids=["it came later", "it came before"])
 def test_records_that_the_original_stored_twice_are_restored_once(
-    caplog: pytest.LogCaptureFixture,
+    days: tuple[int, int, int], in_one_block: bool
 ) -> None:
     """
-    Of two objects that begin at one offset, as the connector leaves them when it reruns past
-    midnight, the larger is restored and the log names the other.
+    Of objects that begin at one offset, as the connector leaves them when it reruns past midnight,
+    the one with all their records is restored, whatever their bytes, and the others are named.
     """
-    store = a_store()
-    run_once(batch(range(5)), FakePositions(), store, at(5))
-    longer = a_store()
-    run_once(batch(range(9)), FakePositions(), longer, at(6), size=9)
+    store, log = a_store(), batch(range(12))
+    shorter = [put_on(store, day, log.slice(0, 4 + day % 2)) for day in days[:2]]
+    put_on(store, days[2], log.slice(0, 9), in_one_block=in_one_block)
+    put_on(store, 8, log.slice(9))
+
+    assert values(log) == restored(store)
+    (warning,) = covering(store).warnings()
+    assert all(key in warning[1] for key in shorter)
+
+
+def test_the_original_and_kbackup_in_another_codec_are_compared_too() -> None:
+    """Ledger and metadata may be lost and the codec changed: then no name is the same."""
+    store, log = a_store(), batch(range(12))
+    put_on(store, 5, log.slice(0, 5))
+    longer, other = a_store(), FormatOptions({"compressed_block_codec": "zstd"})
+    views = (ViewSpec(View.VALUE, "block_gzip", other, "bytes"),)
+    run_once(log, FakePositions(), longer, at(5), size=9, views=views)
     for key, body in content(longer).items():
         store.put(key, io.BytesIO(body), sha256="0" * 64, metadata={})
 
-    assert values(batch(range(9))) == restored(store)
-    assert "2026-03-05/orders-7-00003-000000000000.gz is left out" in caplog.text
+    assert values(log) == restored(store)
+
+
+@pytest.mark.parametrize(
+    ("day", "start", "count", "value"),
+    [
+        pytest.param(6, 0, 9, b"another", id="other records"),
+        pytest.param(6, 5, 4, None, id="the longer one reaches into the next"),
+        pytest.param(5, 0, 0, None, id="one that cannot be read"),
+    ],
+)
+def test_what_no_comparison_shows_to_be_the_same_is_refused(
+    day: int, start: int, count: int, value: bytes | None
+) -> None:
+    """Neither bytes nor times decide which of two objects has the records."""
+    store, log = a_store(), batch(range(9))
+    first = put_on(store, 5, log.slice(0, 5))
+    put_on(store, 7, log)
+    if count:
+        rows = range(start, start + count)
+        put_on(store, day, batch(rows) if value is None else batch(rows, value=value))
+    else:
+        store.put(first, io.BytesIO(b"nonsense"), sha256="0" * 64, metadata={})
+
+    found = covering(store)
+
+    assert found.refusals()
+    assert any(one.is_error for one in found.findings())
 
 
 def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
