@@ -31,6 +31,7 @@ from kbackup.errors import ConfigurationError
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+_DURATION_MOST_S: Final = 36_500 * 86_400.0
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 
 
@@ -77,12 +78,15 @@ def read_duration(text: str) -> float:
     """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
 
     Raises:
-        ValueError: If it is none of these.
+        ValueError: If it is none of these, or more than a hundred years.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("expected a duration such as 10s, 500ms or 2h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if seconds > _DURATION_MOST_S:
+        raise ValueError("expected at most 36500d")
+    return seconds
 
 
 def read_names(value: object) -> tuple[str, ...]:
@@ -426,12 +430,27 @@ def duration(
     name: str,
     help: str,  # noqa: A002
     default: float,
+    *,
+    ge: float = 0,
+    le: float = _DURATION_MOST_S,
     **more: Unpack[More],
 ) -> Option[float]:
-    """Declare seconds, given as ``500ms``, ``10s``, ``5m``, ``2h``, ``1d`` or a number."""
+    """Declare seconds, given as ``500ms``, ``10s``, ``5m``, ``2h``, ``1d`` or a number.
+
+    Args:
+        name: The property.
+        help: What it says.
+        default: Seconds.
+        ge: The least, in seconds.
+        le: The most.
+        more: What else `Option` takes.
+    """
 
     def read(value: object) -> float:
-        return read_duration(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+        seconds = read_duration(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+        if not ge <= seconds <= le:
+            raise ValueError(f"expected {ge:g} to {le:g} seconds")
+        return seconds
 
     return Option(name=name, help=help, type="duration", default=default, read=read, **more)
 

@@ -160,7 +160,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 @click.command("peek", cls=_Peek)
 @click.argument("what", metavar="KEY|TOPIC[:PARTITION[@OFFSET]]")
 @click.option(
-    "-c", "--count", type=click.IntRange(min=1), default=10, show_default=True,
+    "-c", "--count", type=click.IntRange(1, 2**31 - 1), default=10, show_default=True,
     cls=GroupedOption, group="Output", metavar="N", help="Number of records to print.",
 )  # fmt: skip
 @click.option(

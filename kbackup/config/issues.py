@@ -18,7 +18,7 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _USER_INFO: Final = re.compile(r"://[^/@\s]*@")
-_PAIR: Final = re.compile(r"([\w.-]+)=([^,\s]*)")
+_PAIR: Final = re.compile(r"(?<![\w.-])([\w.-]++)=([^,\s]*)")
 _NOT_SECRET: Final = re.compile(
     r"(location|class|url|urls|source|arn|region|role\.session\.name|role\.external\.id)$",
     re.IGNORECASE,

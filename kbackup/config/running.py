@@ -117,6 +117,8 @@ class Kafka(Group):
         "kafka.timeout",
         "How long to wait for an answer from the cluster.",
         10.0,
+        ge=0.1,
+        le=3600,
         example="10s",
     )
     kafka_client = words(
@@ -382,7 +384,7 @@ class Restore(Group):
         "target.partitions",
         "Number of partitions of created topics; default: the backup's.",
         ge=1,
-        le=1_000_000,
+        le=100_000,
         example="12",
     )
     max_records_per_second = optional_integer(

@@ -10,12 +10,13 @@ from kbackup.catalog import listing
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
+from kbackup.catalog.ledger.rows import is_main
 from kbackup.catalog.listing import Catalog, FileSet, nothing_there
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
 from kbackup.naming.renaming import select
-from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject
@@ -87,9 +88,9 @@ class Inventory:
         return [where for where in wheres if self._known.ledger(where).objects]
 
     def removed(self, where: TopicPartition) -> list[FileSet]:
-        """Return the sets of values that were removed on purpose, as the ledger knows them.
+        """Return the sets that were removed on purpose, as the ledger knows them.
 
-        A restore that passed them counts rows from there on.
+        A restore that passed them has counted their records.
         """
         layout, topics = wiring.layout(self._settings), [where.topic]
         gone = self._known.ledger(where).removed(self._catalog.keys)
@@ -100,7 +101,12 @@ class Inventory:
             entries, layout, wiring.format_options(self._settings), topics=topics,
             only_format=wiring.only_format(self._settings),
         ).sets  # fmt: skip
-        return [files for files in found.get(where, ()) if files.main and not files.is_whole]
+        return [files for files in found.get(where, ()) if files.main]
+
+    def absent(self, where: TopicPartition) -> list[Span]:
+        """Return the offsets of objects that are not there, whatever became of them."""
+        gone = self._known.ledger(where).absent(self._catalog.keys)
+        return [entry.span for entry in gone if is_main(entry)]
 
     def sets(self, topic: str) -> Iterable[FileSet]:
         """Yield every set of *topic*, in order."""

@@ -480,7 +480,7 @@ class _TopicPlanner:
             mark,
             inventory.cut_of,
             None if share is None else share.sets,
-            self._removed(where, mark),
+            [] if mark is None else self._removed(where),
         )
         if left.refusal is not None:
             self._refusals.append(left.refusal)
@@ -492,6 +492,9 @@ class _TopicPlanner:
                 max_message_bytes=max_message_bytes,
                 window=window,
             )
+            reached = 0 if mark is None else mark.place.reached
+            passing = unit.mark.passing(inventory.absent(where), reached=reached)
+            unit = unit.with_marks(absent=passing.absent)
             if share is not None:
                 seen = routed_from(self._of.settings, where.topic)
                 unit = replace(unit, route=Route(seen, share.counts_rest))
@@ -502,11 +505,11 @@ class _TopicPlanner:
         known = self._records is not None and records is not None
         self._records = (self._records or 0) + (records or 0) if known else None
 
-    def _removed(self, where: TopicPartition, mark: Mark | None) -> list[FileSet]:
-        """Return sets of values that were removed on purpose, whose rows the position counts."""
+    def _removed(self, where: TopicPartition) -> list[FileSet]:
+        """Return the sets that were removed on purpose, and that a restore would have read."""
         inventory, window = self._of.inventory, self._of.window
-        gone = [] if mark is None or not mark.place.values else inventory.removed(where)
-        return [files for files in gone if window.takes(files, inventory.facts(files))]
+        gone = inventory.removed(where)
+        return [files for files in gone if window.takes(files, inventory.entered(files))]
 
     def _unit(self, where: TopicPartition, first_offset: int = 0) -> RestoreUnit:
         """Return the task of a partition of the backup without any object: where it begins."""

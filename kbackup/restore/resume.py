@@ -10,9 +10,9 @@ URL of a registry says little: it may change, and a registry may be set up anew 
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -35,6 +35,8 @@ from kbackup.records import (
     Facts,
     Span,
     TopicPartition,
+    joined,
+    without,
 )
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark, digest
 from kbackup.stores import Store
@@ -269,20 +271,92 @@ def remaining(
         mark: Where the restore stands; None where it begins.
         cut_of: Tells which sets are of one cut; without, each may be of its own.
         own: The sets that hold records of the target, where a topic is chosen for each record.
-        gone: Sets of values that were removed on purpose: their rows count where they were.
+        gone: Sets that were removed on purpose: of those that the restore has read, rows of values
+            count where they were, and full records with those that are there.
     """
     if mark is None:
         return Remaining(tuple(sets))
-    where = mark.source.where
-    done, before, refusal = _done_values(facts_of, where, sets, mark.place, gone)
-    known = _begun(facts_of, sets, mark.place.offset)
-    done |= _ended(known, mark.place.offset)
+    where, offset = mark.source.where, mark.place.offset
+    passed = [files for files in gone if not _holds(mark.absent or (), files.begin)]
+    lost = [files for files in passed if not files.is_whole]
+    done, before, refusal = _done_values(facts_of, where, sets, mark.place, lost)
+    known = _begun(facts_of, sets, offset)
+    done |= _ended(known, offset)
+    left = [files for files in sets if files.part not in done]
+    cut_of = cut_of or (lambda files: files.id)
+    refusal = refusal or _back(facts_of, cut_of, left, lost, mark.place.reached)
     if refusal is None and mark.total is not None:
-        cuts = {files.id: files.id if cut_of is None else cut_of(files) for files in sets}
+        cuts = {files.id: cut_of(files) for files in sets}
         counted = known if mark.is_all or own is None else known.keys() & own
-        entered = [(cuts[key], said) for key, said in known.items() if key in counted]
-        refusal = _gained(where, entered, mark.place.offset, mark.total)
-    return Remaining(tuple(files for files in sets if files.part not in done), before, refusal)
+        entered = [(cuts[key], said) for key, said in known.items() if key in counted and said]
+        if mark.absent is not None and (mark.is_all or own is None):
+            full = [files for files in passed if files.is_whole and files.begin < offset]
+            entered += _read_once(facts_of, cut_of, full, mark.absent, joined(map(_span, entered)))
+        refusal = _gained(where, entered, offset, mark.total)
+    return Remaining(tuple(left), before, refusal)
+
+
+def _holds(spans: Iterable[Span], offset: int) -> bool:
+    return any(span.start_offset <= offset < span.end_offset for span in spans)
+
+
+def _span(entered: tuple[Hashable, Facts]) -> Span:
+    return Span(entered[1].first_offset, entered[1].last_offset + 1)
+
+
+def _read_once(
+    facts_of: FactsOf,
+    cut_of: CutOf,
+    removed: Iterable[FileSet],
+    absent: Sequence[Span],
+    there: Sequence[Span],
+) -> Iterator[tuple[Hashable, Facts]]:
+    """Yield the cuts of full records that were restored and then removed, and what was read.
+
+    Args:
+        facts_of: Tells what is known of them.
+        cut_of: Tells their cuts.
+        removed: Their sets.
+        absent: Offsets that were passed without their records.
+        there: Offsets of sets that are there, which count their own.
+    """
+    for files in removed:
+        said = facts_of(files)
+        span = None if said is None else Span(said.first_offset, said.last_offset + 1)
+        if said is None or span is None or without(span, there) != (span,):
+            continue
+        unread = len(span) - sum(map(len, without(span, absent)))
+        yield cut_of(files), replace(said, records=max(0, said.records - unread))
+
+
+def _back(
+    facts_of: FactsOf,
+    cut_of: CutOf,
+    left: Sequence[FileSet],
+    removed: Iterable[FileSet],
+    reached: int,
+) -> KbackupError | None:
+    """Refuse sets that hold offsets of values which were restored and then removed.
+
+    Sets of one cut have no record in common; others may hold the same rows under another name.
+    """
+    for gone in removed:
+        was = facts_of(gone)
+        if was is None or gone.begin >= reached:
+            continue
+        for files in left:
+            if files.begin > was.last_offset or cut_of(files) == cut_of(gone):
+                continue
+            said = None if files.begin >= gone.begin else facts_of(files)
+            if files.begin >= gone.begin or said is None or said.last_offset >= gone.begin:
+                return RefusedError(
+                    f"{gone.where}: {files.id} holds offsets of {gone.id}, which this restore has "
+                    "passed and which was removed since",
+                    "the rows carry no offsets, so what is new in them is unknown",
+                    _DO,
+                    **_place(gone.where),
+                )
+    return None
 
 
 def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
@@ -370,7 +444,7 @@ def _late(where: TopicPartition, offset: int) -> KbackupError:
 
 def _gained(
     where: TopicPartition,
-    known: Iterable[tuple[Hashable, Facts | None]],
+    known: Iterable[tuple[Hashable, Facts]],
     offset: int,
     total: int,
 ) -> KbackupError | None:
@@ -379,9 +453,7 @@ def _gained(
     # one cut in full: a sink at work then may have stored one of them only since
     least, other = 0, 0
     highest: tuple[Hashable, int] = (None, 0)  # which cut reaches furthest; the others to *other*
-    for cut, said in known:
-        if said is None:
-            continue
+    for cut, said in sorted(known, key=lambda pair: pair[1].first_offset):
         reach = other if cut == highest[0] else highest[1]
         twice = max(0, reach - said.first_offset)
         beyond = max(0, said.last_offset + 1 - offset)

@@ -7,14 +7,15 @@ is bounded whatever the backup looks like: keys are kept as digests.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from kbackup.errors import NewerVersionError, ObjectKeyError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
-from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +233,9 @@ class LastObject:
         return found if found is not None and found.at in (None, position.offset) else None
 
 
+ABSENT_MOST: Final = 16
+"""Ranges of absent offsets beside an offset; more are joined, the closest first."""
+
 TRANSLATED_MOST: Final = 16
 """Rows of translation beside an offset: they take 1 KiB of what a broker takes."""
 
@@ -315,6 +319,9 @@ class Mark:
             it is in the target; None where it was given no Schema Registry.
         is_all: Whether *total* counts the records of all sets; else of those that hold records of
             the target, where transforms choose a topic for each record.
+        absent: Offsets of objects that were not there when the restore passed them, so that it has
+            none of their records; None where a version committed the position that did not keep
+            them.
         translated: Rows that say which offsets of the target have which of the backup, and are not
             stored elsewhere yet, `TRANSLATED_MOST` at most.  Nobody writes any so far: those of a
             later version are kept.
@@ -328,6 +335,7 @@ class Mark:
     ids: tuple[tuple[str, int, int], ...] | None = None
     is_all: bool = True
     translated: tuple[tuple[int | str, ...], ...] = ()
+    absent: tuple[Span, ...] | None = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, but for the offset that is committed."""
@@ -343,6 +351,7 @@ class Mark:
             **({"content": place.content} if place.content else {}),
             **({} if self.ids is None else {"ids": self.ids}),
             **({} if self.is_all else {"all": False}),
+            **_absent(self.absent),
             **({"translated": self.translated} if self.translated else {}),
         }  # fmt: skip
 
@@ -372,7 +381,10 @@ class Mark:
             ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
         is_all = bool(data.get("all", True))
         rows = tuple(tuple(row) for row in data.get("translated") or ())
-        return cls(source, data["target-id"], log, place, data["total"], ids, is_all, rows)
+        absent = data.get("absent")
+        if absent is not None:
+            absent = tuple(Span(int(start), int(end)) for start, end in absent)
+        return cls(source, data["target-id"], log, place, data["total"], ids, is_all, rows, absent)
 
     @classmethod
     def read(cls, position: Position, layout: Layout) -> "CommitMetadata[Mark] | None":
@@ -411,6 +423,22 @@ class Mark:
             and self.place.reached >= earlier.place.reached
         )
 
+    def passing(self, absent: Iterable[Span], *, reached: int) -> Self:
+        """Return the mark of a restore that goes on where these offsets are in no object.
+
+        What was absent below *reached* stays so: it was passed without its records.
+        """
+        if self.absent is None:
+            return self
+        ahead = [Span(max(one.start_offset, reached), one.end_offset) for one in absent]
+        passed = [Span(one.start_offset, min(one.end_offset, reached)) for one in self.absent]
+        kept = [*joined([*passed, *ahead])]
+        while len(kept) > ABSENT_MOST:
+            gaps = [after.start_offset - one.end_offset for one, after in pairwise(kept)]
+            at = gaps.index(min(gaps))
+            kept[at : at + 2] = [Span(kept[at].start_offset, kept[at + 1].end_offset)]
+        return replace(self, absent=tuple(kept))
+
     def moved(self, place: Cursor, *, passed: int | None, log_grew: int) -> Self:
         """Return the mark that follows this one.
 
@@ -424,6 +452,12 @@ class Mark:
         if log is not None:
             log = Span(log.start_offset, log.end_offset + log_grew)
         return replace(self, place=place, log=log, total=total)
+
+
+def _absent(spans: Sequence[Span] | None) -> dict[str, Any]:
+    if spans is None:
+        return {}
+    return {"absent": [[span.start_offset, span.end_offset] for span in spans]}
 
 
 def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark:

@@ -50,15 +50,23 @@ class PartitionLedger:
         Args:
             present: The keys of a listing that was made after the ledger was read.
         """
-        gone = [entry for key, entry in self.objects.items() if key not in present]
-        there = self._unbroken(present) if gone else {}
-        gone = [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
         again = self._unbroken(present, since=True) if self.lost else {}
         stored = [span for view in MAIN_VIEWS for span in again.get(view, ())]
         lost = [entry for entry in self.lost if not _is_within(entry, stored)]
         is_accepted = self._acceptance()
+        gone = self.absent(present)
         lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
+
+    def absent(self, present: Container[str]) -> list[Entry]:
+        """Return what was stored and is not there, unless its offsets were backed up again.
+
+        Args:
+            present: The keys of a listing that was made after the ledger was read.
+        """
+        gone = [entry for key, entry in self.objects.items() if key not in present]
+        there = self._unbroken(present) if gone else {}
+        return [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
 
     def removed(self, present: Container[str]) -> list[Entry]:
         """Return the objects that are not there and were removed on purpose, in offset order.

@@ -378,8 +378,8 @@ class Stream:
         rows, metadata = self._rows(name)
         try:
             holds = json.loads(metadata[_HOLDS_KEY])
-            damaged = json.loads(metadata[_DAMAGED_KEY])
-            damage = tuple(unreadable(str(key), str(why)) for key, why in damaged)
+            told = json.loads(metadata[_DAMAGED_KEY])
+            damage = tuple(unreadable(str(key), str(why)) for key, why in told)
             return _Snapshot(rows, watermark, frozenset(holds), damage)
         except (KeyError, ValueError, TypeError) as error:
             raise damaged(self.prefix + name.text, error) from error

@@ -359,3 +359,65 @@ def test_a_restore_goes_on_after_objects_that_were_removed_on_purpose(
 
     assert ([], []) == (list(idle.refusals), idle.units())
     assert values(range(35)) == again.cluster.values("copy_of_orders")
+
+
+@pytest.mark.parametrize("views", LAYOUTS[:2])
+def test_a_restore_goes_on_where_objects_were_removed_before_it_began(
+    again: Restoring, views: tuple[ViewSpec, ...]
+) -> None:
+    """It has none of their records, and remembers that."""
+    cuts = [range(10), range(10, 20), range(20, 30)]
+    keys = again.backup.put("orders", 0, *cuts, views=views)
+    rows = entered(again, keys, cuts)
+    again.entries = {"orders": rows}
+    remove(again, rows[:1])
+    again.restore(run="r1")
+    remove(again, rows[1:2])
+    idle = again.plan()
+    new = again.backup.put("orders", 0, range(30, 35), views=views)
+    again.entries = {"orders": [*again.entries["orders"], *entered(again, new, [range(30, 35)])]}
+
+    again.restore(run="r2")
+
+    assert ([], []) == (list(idle.refusals), idle.units())
+    assert values(range(10, 35)) == again.cluster.values("copy_of_orders")
+
+
+@pytest.mark.parametrize("views", LAYOUTS[:2])
+def test_an_object_that_comes_back_is_not_hidden_by_one_that_was_removed(
+    again: Restoring, views: tuple[ViewSpec, ...]
+) -> None:
+    """As many records as before are there, and they are others."""
+    cuts = [range(10), range(10, 20), range(20, 30)]
+    keys = again.backup.put("orders", 0, *cuts, views=views)
+    rows = entered(again, keys, cuts)
+    again.entries = {"orders": rows}
+    remove(again, rows[:1])
+    again.restore()
+    again.backup.put("orders", 0, cuts[0], views=views)
+    again.entries = {"orders": rows}
+    remove(again, rows[1:2])
+
+    with pytest.raises(RefusedError, match=r"gained 10 records|were added, changed or removed"):
+        again.restore()
+
+
+@pytest.mark.parametrize("views", [RECORD, JSON], ids=["full records", "json"])
+def test_rows_that_were_restored_and_removed_do_not_come_back_under_another_name(
+    again: Restoring, views: tuple[ViewSpec, ...]
+) -> None:
+    """Rows of values carry no offsets: what another object has of them would come twice."""
+    cuts = [range(10), range(10, 20)]
+    keys = again.backup.put("orders", 0, *cuts, views=JSON)
+    rows = entered(again, keys, cuts)
+    again.entries = {"orders": rows}
+    again.restore()
+    (key,) = again.backup.put("orders", 0, cuts[1], views=views)
+    if views is JSON:
+        again.backup.replace(key, again.backup.body(key), to=key.replace("partition=0", "then=0"))
+    remove(again, rows[1:])
+
+    with pytest.raises(RefusedError, match=r"holds offsets of .* was removed since"):
+        again.restore()
+
+    assert values(range(20)) == again.cluster.values("copy_of_orders")
