@@ -88,6 +88,10 @@ class BackupState:
         """Whether the ledger speaks of *topic*; else run records and the objects do."""
         return topic in self.topics and topic not in self.earlier
 
+    def has_entered(self, topic: str) -> bool:
+        """Whether the ledger speaks of *topic*, and of any of its objects or offsets."""
+        return self.has_ledger(topic) and bool(self.ledgers.get(topic, _NO_LEDGER).partitions)
+
     def ledger(self, where: TopicPartition) -> PartitionLedger:
         """Return what the ledger says of a partition."""
         return self.ledgers.get(where.topic, _NO_LEDGER).partition(where.partition)

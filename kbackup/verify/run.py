@@ -212,7 +212,7 @@ def _does_the_ledger_say_it_all(backup: _Backup) -> Iterator[Warned]:
         yield backup.summary.warn("unknown_rows", text)
     told = {where.topic for where in known.recorded}
     stored = {where.topic for where in backup.found.sets} & {*backup.topics}
-    if without := {topic for topic in stored - told if not known.has_ledger(topic)}:
+    if without := {topic for topic in stored - told if not known.has_entered(topic)}:
         text = (
             f"the ledger says nothing of {some(sorted(without))}: what is missing shows only where "
             f"it left a gap between other objects; {REBUILD}"

@@ -312,8 +312,19 @@ class Stream:
         self._put(new_name(max(self._next(self.clock.ms()), watermark), watermark), body)
 
     def _next(self, wall: int) -> int:
-        """Return the time to name a file by: later than those of all files that are there."""
+        """Return the time to name a file by: later than those of all files that are there.
+
+        Raises:
+            CorruptObjectError: If a file that nobody can have written leaves no later name.
+        """
         newest = next(self._names(), None)
+        if newest is not None and newest.time_ms >= _TOP:
+            raise CorruptObjectError(
+                self.prefix + newest.text,
+                "its name is the highest that there is, so no row can follow it",
+                "move it away: kbackup has not written it",
+                key=self.prefix + newest.text,
+            )
         return wall if newest is None else max(wall, newest.time_ms + 1)
 
     def _is_believed(self, watermark: int) -> bool:

@@ -29,7 +29,7 @@ from kbackup.catalog.ledger.stream import (
     topic_stream,
     topics_stream,
 )
-from kbackup.errors import NewerVersionError
+from kbackup.errors import CorruptObjectError, NewerVersionError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import StoredObject, StoreSettings
@@ -148,7 +148,17 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
     assert [broken] == [one.what for one in before.damage] == [one.what for one in after.damage]
 
 
-def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(encoded(table([], OBJECTS), OBJECTS.schema, {}), id="no metadata"),
+        pytest.param(
+            encoded(table([], OBJECTS), OBJECTS.schema, {b"kbackup.holds": "{"}), id="no JSON"
+        ),
+    ],
+)
+def test_a_damaged_snapshot_costs_nothing_but_time(body: bytes) -> None:
     """
     A damaged snapshot is replaced by the one before it and all parts since.
     """
@@ -160,7 +170,7 @@ def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
         if at % 2:
             ledger.fold(1)
     newest = next(entry.key for entry in store.list(ledger.prefix) if "snapshot" in entry.key)
-    store.put(newest, io.BytesIO(b""), sha256="", metadata={})
+    store.put(newest, io.BytesIO(body), sha256="", metadata={})
 
     found = ledger.read()
 
@@ -181,6 +191,20 @@ def test_a_snapshot_of_the_future_is_not_believed() -> None:
     ledger.append(table([row(10)], OBJECTS))
 
     assert {0, 10} == {entry.first for entry in entries(ledger.read().rows)}
+
+
+def test_no_row_is_written_behind_the_highest_name() -> None:
+    """A name that nothing can follow is reported: what came after it, nobody would read."""
+    store = CountingStore()
+    ledger = stream(store, HandClock(NOW))
+    body = encoded(table([row(0)], OBJECTS), OBJECTS.schema, {})
+    name = f"{ledger.prefix}{0:013d}-{1:016x}.parquet"
+    store.put(name, io.BytesIO(body), sha256="", metadata={})
+
+    with pytest.raises(CorruptObjectError, match="no row can follow it"):
+        ledger.append(table([row(10)], OBJECTS))
+
+    assert [name] == [entry.key for entry in store.list(ledger.prefix)]
 
 
 def test_a_later_version_is_read_by_that_version_alone() -> None:
