@@ -27,6 +27,12 @@ IF_KNOWN: Final = {"json": "if known"}
 NOT_SHOWN: Final = {"json": "not shown"}
 """Metadata of a field that JSON does not have."""
 
+GOOD: Final = frozenset({0, 3})
+"""Exit codes of a run that backed up all there was, even if it had to say something about it."""
+
+NO_TOPIC: Final = "no_topic"
+"""Code of the warning that the topics that were asked for match none."""
+
 NULL_IF_EMPTY: Final = {"json": "null if empty"}
 """Metadata of a text that is null in JSON where it is empty."""
 
@@ -532,6 +538,13 @@ class Ended:
     warnings: Sequence[Warned] = ()
     facts: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
     next: str | None = field(default=None, metadata=IF_KNOWN)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it found topics, and did all that there was to do for them."""
+        found_none = any(warned.code == NO_TOPIC for warned in self.warnings)
+        is_empty = found_none and not self.partitions
+        return self.exit_code in GOOD and not self.errors and not is_empty
 
     def saying(self, **facts: Any) -> "Ended":
         """Return the summary with more facts, in place of those of the same name."""

@@ -7,7 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
@@ -29,7 +29,6 @@ from kbackup.stores import Bucket, BucketFacts, Store, open_store
 _PAST: Final = 100
 """The most run records that are read to find a topic's last successful run."""
 
-_CLOCKS: Final = timedelta(minutes=5)
 """A run that started later than this from now had a wrong clock."""
 
 
@@ -101,8 +100,8 @@ def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, 
     try:
         records = history.runs(opened, wiring.layout(settings), "sink", now=now)
         for record in islice(records, _PAST):
-            success = record.success
-            if success is not None and success <= now + _CLOCKS:
+            success = record.success if record.vouches_for(settings.partitions) else None
+            if success is not None and success <= now + history.CLOCKS:
                 for row in record.rows:
                     found.setdefault(row.where.topic, success)
     except KbackupError:

@@ -19,6 +19,7 @@ from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
 from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
+from kbackup.events import NO_TOPIC
 from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
 from kbackup.restore.inventory import Inventory
@@ -36,7 +37,6 @@ from kbackup.restore.routing import (
     with_home,
 )
 from kbackup.runs import wiring
-from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.known import BackupState
 from kbackup.stores import Store
 

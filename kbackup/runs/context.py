@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, Protocol, Self, Unpack
 
 from kbackup.catalog import identity
@@ -270,7 +271,8 @@ class RunContext:
         tell: Takes events, for the screen.
         stop: When set, the run ends at its next safe point.
         world: The cluster, the bucket, the workers, the time.
-        run: The run's id.
+        started: When the run started.
+        run: Its id.
         summary: Grows by what happens.
         layout: How objects are named.
         timings: Grows by what Spark takes.
@@ -282,6 +284,7 @@ class RunContext:
     tell: Tell
     stop: Stop
     world: Environment
+    started: datetime
     run: str
     summary: Summary
     layout: Layout
@@ -294,11 +297,14 @@ class RunContext:
         cls, command: str, settings: Settings, tell: Tell, stop: Stop, world: Environment
     ) -> Self:
         """Return the context of a new run of *command*, ``sink`` or ``restore``."""
-        run = history.new_run_id(world.clock.now())
+        started = world.clock.now()
+        run = history.new_run_id(started)
         summary = Summary(run, command)
+        summary.facts["only_partitions"] = settings.partitions
         backup = wiring.address(settings)
         layout = wiring.layout(settings)
-        return cls(settings, tell, stop, world, run, summary, layout, Timings(), backup)
+        timings = Timings()
+        return cls(settings, tell, stop, world, started, run, summary, layout, timings, backup)
 
     def __call__(
         self, command: RunCommand, beside: AbstractContextManager[object] | None = None

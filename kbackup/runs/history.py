@@ -14,7 +14,7 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -27,19 +27,19 @@ import orjson
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import Ended, Event, PartitionRow, to_json
+from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, to_json
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
 from kbackup.stores import Store, put_json
 
-GOOD: Final = frozenset({0, 3})
-"""Exit codes of a run that backed up all there was, even if it had to say something about it."""
-
-NO_TOPIC: Final = "no_topic"
-"""Code of the warning that the topics that were asked for match none."""
-
 _RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
+
+CLOCKS: Final = timedelta(minutes=5)
+"""How far in the future a run may have started: clocks differ a little."""
+
+Selection = tuple[tuple[str, ...], frozenset[int] | None]
+"""What a run was asked for: the names or the pattern, and which partitions, None for all."""
 
 _PAST: Final = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
 
@@ -116,6 +116,24 @@ class RunRecord:
     def names(self) -> list[str]:
         """The topics that it was asked for."""
         return self.said.get("names") or []
+
+    @property
+    def only(self) -> frozenset[int] | None:
+        """The partitions of each topic that it was asked for, None for all."""
+        given = self.said.get("only_partitions")
+        return None if given is None else frozenset(given)
+
+    @property
+    def selection(self) -> Selection:
+        """What it was asked for."""
+        return tuple(self.names), self.only
+
+    def vouches_for(self, partitions: Collection[int] | None) -> bool:
+        """Whether it was asked for all of these partitions of each topic; None for all there are.
+
+        A run with ``--partitions`` says nothing of the others.
+        """
+        return self.only is None or (partitions is not None and self.only.issuperset(partitions))
 
     @property
     def rows(self) -> list[PartitionRow]:
@@ -243,6 +261,7 @@ _RECORD: Final[Mapping[str, _Kinds]] = {
     "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
     "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
     "topic_settings": (dict,), "cluster_id": _TEXT, "last_success": _TEXT,
+    "only_partitions": (list, NoneType),
 }  # fmt: skip
 _ROW: Final[Mapping[str, _Kinds]] = {
     "topic": (str,), "partition": (int,), "first": _COUNT, "last": _COUNT, "records": _COUNT,
@@ -264,6 +283,8 @@ def _checked(record: Any) -> Mapping[str, Any]:
     _check("run record", record, _RECORD, "run")
     for name in record.get("names") or ():
         _check("name", {"name": name}, {"name": (str,)})
+    for number in record.get("only_partitions") or ():
+        _check("partition", {"number": number}, {"number": (int,)})
     for row in record.get("partitions", ()):
         _check("partition", row, _ROW, "topic", "partition")
     for settings in record.get("topic_settings", {}).values():
@@ -351,29 +372,43 @@ def write_success(
 ) -> None:
     """Leave up to when the sink of a summary has stored everything, and what holds it up.
 
-    A later run for the same names learns that in one request, however many runs came between.
+    A later run for the same names and partitions learns that in one request, however many runs came
+    between.  What is written last counts, whatever clocks say.
 
     Args:
         store: Where the backup is.
         layout: Which ``topics.dir``.
-        summary: With the facts ``names`` and ``last_success``.
+        summary: With the facts ``names``, ``only_partitions`` and ``last_success``.
         held_up: Partitions, by the names that they are stored under, with an open transaction.
 
     Raises:
         StoreError: If it cannot be stored.
     """
-    names, success = summary.facts["names"], summary.facts["last_success"]
+    said = RunRecord({"run": summary.run, **{name: summary.facts.get(name) for name in _SUCCESS}})
     rows = [
         {"topic": where.topic, "partition": where.partition, **to_json(each)}
         for where, each in sorted(held_up.items())
     ]
-    said = {"run": summary.run, "names": names, "last_success": success}
     more = {"topics_dir": layout.topics_dir, "held_up": rows}
-    put_json(store, _success_key(layout, names), said | more)
+    put_json(store, _success_key(layout, said.selection), {**said.said, **more})
+
+
+_SUCCESS: Final = ("names", "only_partitions", "last_success")
+
+
+def kept_successes(store: Store, layout: Layout) -> dict[Selection, RunRecord]:
+    """Return what `write_success` has left, for all that sinks were asked for.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    keys = [entry.key for entry in store.list(f"{layout.records_prefix()}success/")]
+    records = (record for record in _read_all(store, keys) if record is not None)
+    return {each.selection: each for each in records if each.topics_dir == layout.topics_dir}
 
 
 def read_held_up(
-    store: Store, layout: Layout, names: Sequence[str] | None = None
+    store: Store, layout: Layout, selection: Selection | None = None
 ) -> dict[TopicPartition, HeldUp]:
     """Return which partitions open transactions held up when sinks last looked.
 
@@ -382,20 +417,18 @@ def read_held_up(
     Args:
         store: Where the backup is.
         layout: Which ``topics.dir``.
-        names: Of the sink for just these names, one request; None: of all sinks.
+        selection: Of the sink for just that, one request; None: of all sinks.
 
     Raises:
         StoreError: If the store does not answer.
     """
-    if names is not None:
-        keys = [_success_key(layout, names)]
-    else:
-        keys = [entry.key for entry in store.list(f"{layout.records_prefix()}success/")]
+    if selection is not None:
+        left = _read(store, _success_key(layout, selection))
+        return {} if left is None else left.held_up
     found: dict[TopicPartition, HeldUp] = {}
-    for record in _read_all(store, keys):
-        if record is not None and record.topics_dir == layout.topics_dir:
-            for where, each in record.held_up.items():
-                found[where] = max(found.get(where, each), each, key=_seen_further)
+    for record in kept_successes(store, layout).values():
+        for where, each in record.held_up.items():
+            found[where] = max(found.get(where, each), each, key=_seen_further)
     return found
 
 
@@ -403,13 +436,13 @@ def _seen_further(each: HeldUp) -> tuple[int, int, float]:
     return each.offset, each.end, each.seen
 
 
-def kept_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:
-    """Return what `write_success` has left for just these names, in this order; one request.
+def kept_success(store: Store, layout: Layout, selection: Selection) -> datetime | None:
+    """Return what `write_success` has left for just that, names in this order; one request.
 
     Raises:
         StoreError: If the store does not answer.
     """
-    left = _read(store, _success_key(layout, names))
+    left = _read(store, _success_key(layout, selection))
     return None if left is None else left.success
 
 
@@ -440,8 +473,10 @@ def _runs_prefix(layout: Layout) -> str:
     return f"{layout.records_prefix()}runs/"
 
 
-def _success_key(layout: Layout, names: Sequence[str]) -> str:
-    asked = "\n".join((layout.topics_dir, *names))
+def _success_key(layout: Layout, selection: Selection) -> str:
+    names, only = selection
+    parts = () if only is None else ("", *map(str, sorted(only)))  # no name is empty
+    asked = "\n".join((layout.topics_dir, *names, *parts))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
     return f"{layout.records_prefix()}success/{digest}.json"
 

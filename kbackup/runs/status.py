@@ -16,7 +16,7 @@ from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import select
 from kbackup.runs import history, locks
-from kbackup.runs.history import PastRun, RunRecord
+from kbackup.runs.history import PastRun, RunRecord, Selection
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
@@ -76,8 +76,6 @@ _PAST: Final = 10
 _LOOKED: Final = 300
 """The most run records that are read: two days of a sink that runs every quarter of an hour, with
 room for those of other runs."""
-_CLOCKS_S: Final = 300.0
-"""How far in the future a run may have started: clocks differ a little."""
 
 
 def status(
@@ -100,7 +98,9 @@ def status(
     for all of its partitions: the backup ages while one of them makes no progress.
 
     The newest 300 runs are read; if none of them covers the names, the time that the last
-    successful run of exactly these names has stored counts.
+    successful run of exactly these names has stored counts.  Where a host's clock was wrong, a
+    later good run for the same names and partitions puts it right, since no record is believed
+    to be complete for longer than the last of them has stored.
 
     In addition to a summary's fields it has
 
@@ -122,7 +122,8 @@ def status(
         names: Only runs that covered all of these topics, and only their rows; with neither
             *names* nor a *pattern*, all runs count as runs of one backup.
         pattern: Only runs with this ``topics.regex``, and rows of topics that match it.
-        partitions: Only rows of these partitions of each topic; None for all.
+        partitions: Only rows of these partitions of each topic, and only the success of runs that
+            were asked for all of them; None for all.
         of: The command whose runs count.  A successful restore has restored what was in the
             bucket when it began.
         group: Only runs that keep their positions in this consumer group, of which with a partition
@@ -138,6 +139,7 @@ def status(
     rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
     groups = set[str]()
+    kept = history.kept_successes(store, layout) if of.keeps_success else {}
     for record in islice(history.runs(store, layout, of.command, now=now), _LOOKED):
         if not asked <= record.covered or (
             group is not None and not record.keeps_positions_in(group)
@@ -148,8 +150,8 @@ def status(
         if len(past) < _PAST:
             past.append(record.past())
         rows = rows or list(_rows(record, names, pattern, partitions))
-        believed = _believed(record, summary, now)
-        success = success or believed
+        believed = _believed(record, kept, summary, now)
+        success = success or (believed if record.vouches_for(partitions) else None)
         if rows and success and len(past) == _PAST:
             break
     if of is RESTORE and len(groups) > 1:
@@ -158,9 +160,9 @@ def status(
             "each may have a target of its own",
             "name one of them with --of-group",
         )
-    if success is None and asked and of.keeps_success:
-        kept = history.kept_success(store, layout, list(names) or [*asked])
-        success = kept if kept is None or kept <= now + timedelta(seconds=_CLOCKS_S) else None
+    for (of_names, _), record in kept.items():
+        if success is None and set(of_names) == asked and record.vouches_for(partitions):
+            success = _believed(record, kept, summary, now)
     if group is not None and newest is not None:
         group = newest.group  # a lock names that of the restore
     summary.partitions = [*(rows or ())]
@@ -198,10 +200,13 @@ def _rows(
             yield row
 
 
-def _believed(record: RunRecord, summary: Summary, now: datetime) -> datetime | None:
+def _believed(
+    record: RunRecord, kept: Mapping[Selection, RunRecord], summary: Summary, now: datetime
+) -> datetime | None:
     """Return the record's success, unless it is in the future, which would disable this check."""
-    success = record.success
-    if success is not None and (success - now).total_seconds() > _CLOCKS_S:
+    success, last = record.success, kept.get(record.selection, record).success
+    success = None if success is None or last is None else min(success, last)
+    if success is not None and success > now + history.CLOCKS:
         text = (
             f"run {record.run} starts in the future: a clock was wrong, so the run does not count"
         )

@@ -8,6 +8,7 @@ from typing import Final
 from kbackup.config import Settings
 from kbackup.errors import Issue, StoppedError, TopicChangedError, TopicDeletedError, counted
 from kbackup.events import (
+    NO_TOPIC,
     Event,
     NewestObject,
     PartitionCounts,
@@ -25,7 +26,6 @@ from kbackup.events import (
 from kbackup.naming import Layout
 from kbackup.naming.renaming import UNROUTED, Routes
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.history import NO_TOPIC
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, next_keys

@@ -22,6 +22,7 @@ from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import RunContext
+from kbackup.runs.history import Selection
 from kbackup.runs.known import NOTHING, BackupState
 from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.runs.report import HeldUp
@@ -36,6 +37,12 @@ from kbackup.stores import Store
 def locked(settings: Settings) -> list[str]:
     """Return what one sink at a time works on: the topics, or the pattern."""
     return list(settings.topics) or [settings.topics_regex or ""]
+
+
+def selection(settings: Settings) -> Selection:
+    """Return what a sink is asked for, and its summary speaks of."""
+    only = settings.partitions
+    return tuple(locked(settings)), None if only is None else frozenset(only)
 
 
 def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
@@ -500,7 +507,7 @@ def _plan(
         for where, log in logs.items()
         if (seen := HeldUp.of(log, ends[where], now)) is not None
     }
-    earlier = history.read_held_up(store, layout, locked(settings)) if held_up else {}
+    earlier = history.read_held_up(store, layout, selection(settings)) if held_up else {}
     held_up = {where: seen.after(earlier.get(where)) for where, seen in held_up.items()}
     evidence = {
         where: replace(

@@ -13,13 +13,12 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
-from kbackup.events import Ended, Event, Plain, Progress, Tell, from_json, to_json
+from kbackup.events import Ended, Event, Plain, Progress, Tell, from_json
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.history import RunRecord
 from kbackup.runs.locks import RunLock
 from kbackup.runs.position import LastObject
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
@@ -28,7 +27,7 @@ from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import EXAMINED, GAVE_UP, Adopt, Examined, SinkJob, SinkUnit
-from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan
+from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan, selection
 from kbackup.sink.task import back_up
 from kbackup.spark.channel import Task
 from kbackup.stores import Store
@@ -100,14 +99,27 @@ class SinkRun:
         """
         self._lock = lock
         try:
-            self._earlier = history.kept_success(store, self._frame.layout, self.locks)
-            self._noted = None if self._earlier is None else rfc3339(self._earlier)
+            self._remember(store)
             self._back_up(cluster, store)
         except TopicsLockedError:
             raise
         except KbackupError as error:
             self._summary.fail(error)
         return True
+
+    def _remember(self, store: Store) -> None:
+        """Learn up to when an earlier run has made the backup complete."""
+        frame = self._frame
+        kept = history.kept_success(store, frame.layout, selection(frame.settings))
+        self._noted = None if kept is None else rfc3339(kept)
+        if kept is not None and kept > frame.started + history.CLOCKS:
+            text = (
+                f"an earlier run says that the backup is complete up to {self._noted}, which is in "
+                "the future: a clock was wrong, so that does not count"
+            )
+            frame.tell(self._summary.warn("run_in_future", text))
+            return
+        self._earlier = kept
 
     def _claim(self, topics: Collection[str]) -> Collection[str]:
         """Take *topics* for this run; return, and report, those that others work on."""
@@ -162,13 +174,8 @@ class SinkRun:
         routes = wiring.routes(self._frame.settings)
         held_up = {routes(where): each for where, each in self._account.held_up().items()}
         success = summary.facts["last_success"]
-        if success not in (None, self._noted) or held_up != self._held_up:
-            kept = dict[TopicPartition, HeldUp]()
-            if self._frame.settings.partitions is not None:  # of the others nothing is known
-                before = history.read_held_up(store, self._frame.layout, self.locks)
-                mine = {routes(row.report.where) for row in self._account.rows()}
-                kept = {where: each for where, each in before.items() if where not in mine}
-            history.write_success(store, self._frame.layout, summary, kept | held_up)
+        if success != self._noted or held_up != self._held_up:
+            history.write_success(store, self._frame.layout, summary, held_up)
             self._noted, self._held_up = success, held_up
 
     def _fold(self) -> None:
@@ -310,25 +317,22 @@ class SinkRun:
         if self._left:
             pass  # whether the run that has these topics gets on is for its own record to say
         elif not self._frame.settings.follow:
-            ended = RunRecord(to_json(summary))
-            if ended.is_good and not summary.errors and not ended.matched_nothing:
-                good = self._complete(ended.started, held_up.values())
+            if summary.is_good:
+                good = self._complete(held_up.values())
         elif until is not None and self._newcomers is not None:
             good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier
         return summary.saying(last_success=None if good is None else rfc3339(good))
 
-    def _complete(self, started: datetime | None, held_up: Iterable[HeldUp]) -> datetime | None:
-        """Return up to when a good run that *started* then has made the backup complete.
+    def _complete(self, held_up: Iterable[HeldUp]) -> datetime | None:
+        """Return up to when a good run has made the backup complete: mostly up to its own start.
 
         What lies behind an open transaction is not in it.  None: as far as it had been before.
+        It may be before what an earlier run has said, whose clock may have been wrong.
         """
-        untils = [each.until for each in held_up]
+        started, untils = self._frame.started, [each.until for each in held_up]
         known = [datetime.fromtimestamp(until, UTC) for until in untils if until is not None]
-        if started is None or len(known) < len(untils):
-            return None
-        complete = min([started, *known])
-        return complete if self._earlier is None else max(complete, self._earlier)
+        return min([started, *known]) if len(known) == len(untils) else None
 
 
 def _gone(where: TopicPartition) -> KbackupError:
