@@ -174,7 +174,9 @@ class SinkRun:
         routes = wiring.routes(self._frame.settings)
         held_up = {routes(where): each for where, each in self._account.held_up().items()}
         success = summary.facts["last_success"]
-        if success != self._noted or held_up != self._held_up:
+        # a run that was refused before it planned anything does not even take back what is wrong
+        is_news = success != self._noted and (success is not None or self._account.rows())
+        if is_news or held_up != self._held_up:
             history.write_success(store, self._frame.layout, summary, held_up)
             self._noted, self._held_up = success, held_up
 
