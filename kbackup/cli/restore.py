@@ -24,7 +24,7 @@ from kbackup.cli.options import (
     seconds,
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
-from kbackup.errors import ConfigurationError, KbackupError, counted
+from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, counted
 from kbackup.events import Ended, Plain, Warned
 from kbackup.runs.report import Summary
 
@@ -128,12 +128,17 @@ def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
+    from kbackup.catalog import identity  # noqa: PLC0415
     from kbackup.catalog.schemas import SchemaIndex  # noqa: PLC0415
     from kbackup.runs import locks, wiring  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
     session, reading = at.session, at.reading()
+    try:
+        identity.read(at.store, at.layout, "")
+    except CorruptObjectError as error:  # no restore can go on from it
+        at.summary.fail(error)
     known, index = at.known(), SchemaIndex.read(at.store, at.layout)
     holders = locks.holders(at.store, at.layout, "sink")
     notes = Notes(known, holders, index, at.held_up(known))

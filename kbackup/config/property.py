@@ -199,7 +199,7 @@ def moment(text: str) -> int:
     Raises:
         ValueError: If the text is none of these.
     """
-    if re.fullmatch(r"-?\d{12,}", text.strip(), re.ASCII):
+    if re.fullmatch(r"0|-?\d{12,}", text.strip(), re.ASCII):
         return int(text)
     if re.fullmatch(r"-?\d{9,}", text.strip(), re.ASCII):  # of 1970 or 1972 as milliseconds
         raise ValueError("this looks like seconds; expected milliseconds since 1970, or a date")

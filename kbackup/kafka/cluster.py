@@ -33,7 +33,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import NewTopic as Asked
 
-from kbackup.errors import ConfigurationError, KafkaError, KbackupError, counted
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError, RefusedError, counted
 from kbackup.kafka import NO_ENDS, PATIENCE_S, SETTLE_S, KafkaSettings, NewTopic, Position, Topic
 from kbackup.kafka.client import (
     CLIENT_LOG,
@@ -104,6 +104,10 @@ def _refusal(
         cause = error.__cause__
         if cause is None or not cause.args or not hasattr(cause.args[0], "code"):
             return error
+        if cause.args[0].code() == Code.TOPIC_ALREADY_EXISTS:
+            why = "someone has created it since this run looked"
+            do = "run it again: it judges what is there then"
+            return RefusedError(what, why, do, topic=topic.name)
         if cause.args[0].code() != Code.INVALID_CONFIG:
             return error
         do = "correct --topic-config, or the setting in the target cluster"

@@ -14,13 +14,14 @@ from kbackup.errors import (
     KbackupError,
     LocalServiceError,
     RecordTooLargeError,
+    RefusedError,
     RegistryError,
 )
 from kbackup.events import Event, to_json
 from kbackup.inspect.ddl import statements
 from kbackup.inspect.query import check_reads
 from kbackup.inspect.source import BackupSource
-from kbackup.kafka import KafkaSettings, Position, TakenOverError, reader
+from kbackup.kafka import KafkaSettings, NewTopic, Position, TakenOverError, reader
 from kbackup.kafka.cluster import Cluster
 from kbackup.kafka.reader import Reader
 from kbackup.kafka.writer import Writer
@@ -68,9 +69,11 @@ __all__ = [
     "LocalRegistry",
     "LocalS3",
     "LocalServiceError",
+    "NewTopic",
     "Position",
     "Reader",
     "RecordTooLargeError",
+    "RefusedError",
     "RegisteredSchema",
     "RegistryError",
     "RegistrySettings",

@@ -4,7 +4,14 @@ import threading
 
 import pytest
 
-from tests.integration.product import Cluster, KafkaSettings, Span, TopicPartition
+from tests.integration.product import (
+    Cluster,
+    KafkaSettings,
+    NewTopic,
+    RefusedError,
+    Span,
+    TopicPartition,
+)
 from tests.support.cluster import TestCluster, send, varied
 
 pytestmark = pytest.mark.integration
@@ -63,3 +70,15 @@ def test_a_transaction_that_stays_open_is_not_waited_for_long(
 
     assert {where: Span(0, 5)} == seen.settled_spans([where], wait_s=0.1)
     producer.abort_transaction()
+
+
+def test_a_topic_that_another_restore_has_created_meanwhile_is_refused(
+    seen: Cluster, cluster: TestCluster, topic: str
+) -> None:
+    """Of two restores that create one target the later one has to look again: nothing is broken."""
+    cluster.create(topic)
+
+    refusal = seen.create_topics([NewTopic(topic, 1, 1)])[topic]
+
+    assert isinstance(refusal, RefusedError)
+    assert ("refused", f"creating topic {topic} with 1 partition") == (refusal.code, refusal.what)

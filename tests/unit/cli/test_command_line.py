@@ -12,9 +12,11 @@ import click
 import jsonschema
 import pytest
 
+from kbackup.catalog import identity
 from kbackup.cli import main, root
 from kbackup.cli.output import schema
 from kbackup.config import PROPERTIES
+from kbackup.naming import Layout
 from tests.support.invoked import invoke
 
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
@@ -358,3 +360,17 @@ def test_verify_passes_its_options_on_to_spark(tmp_path: Path) -> None:
 
     assert 2 == refused.code
     assert "spark.speculation=true" in refused.stderr
+
+
+@pytest.mark.parametrize("body", ["", "[]", '{"id": null}', '{"id": 7}'])
+def test_verify_names_an_id_of_the_backup_that_cannot_be_read(body: str, tmp_path: Path) -> None:
+    """No restore goes on from such a backup, so it is not called healthy."""
+    key = identity.key(Layout())
+    path = tmp_path / key
+    path.parent.mkdir(parents=True)
+    path.write_text(body)
+
+    summary = invoke("restore", "verify", "--store-url", f"file://{tmp_path}", "--json").lines[-1]
+
+    assert 7 == summary["exit_code"]
+    assert f"{key} does not say the id of the backup" in [one["what"] for one in summary["errors"]]

@@ -128,6 +128,7 @@ def test_partitions_are_those_named(partitions: set[int]) -> None:
         ("2026-11-21", 1_795_219_200_000),
         ("1795226400000", 1_795_226_400_000),
         ("-100000000000", -100_000_000_000),
+        ("0", 0),
     ],
 )
 def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
