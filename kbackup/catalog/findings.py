@@ -20,6 +20,11 @@ APART: Final = "move one of the two objects away, then back up again what only t
 
 OTHERWISE: Final = "restore it with the tool that wrote it, or leave it out: behavior.on.error=log"
 
+LAYOUTS: Final = (
+    "read it with the format.class and the file.delim that it was stored with; a restore with "
+    "behavior.on.error=log leaves it out"
+)
+
 TEMPLATES: Final = (
     "read it with the object.name.template that it was stored under; a restore with "
     "behavior.on.error=log leaves it out"

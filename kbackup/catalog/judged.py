@@ -14,13 +14,13 @@ from typing import Final, Literal
 from kbackup.catalog import claims, judging
 from kbackup.catalog.claims import Checked
 from kbackup.catalog.covered import covered
-from kbackup.catalog.findings import TEMPLATES, Finding, PartitionVerdict
+from kbackup.catalog.findings import LAYOUTS, TEMPLATES, Finding, PartitionVerdict
 from kbackup.catalog.judging import Extent, Recorded
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
-from kbackup.naming import NOT_OF_TEMPLATE, Layout, TemplateLayout, View
+from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
@@ -301,16 +301,17 @@ class JudgedPartition:
     def _missing(self, layout: Layout) -> Iterator[Finding]:
         """Name what the ledger says was stored and is not there.
 
-        Of what was stored under another template nobody knows: it was not looked for.
+        Of what was stored in another layout nobody knows: it was not looked for.
         """
         mine = {file.key for files in self.sets for file in files.files}
         for entry in self.ledger.missing(mine if self.present is None else self.present):
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
-            is_templated = bool(entry.key) and isinstance(layout, TemplateLayout)
-            is_unread = is_templated and not layout.knows(entry.key or "")
-            text = f"not looked for: {NOT_OF_TEMPLATE}" if is_unread else None
-            do = TEMPLATES if is_unread else ""
+            text, do = None, ""
+            if entry.key and not layout.knows(entry.key):
+                is_templated = isinstance(layout, TemplateLayout)
+                why, do = (NOT_OF_TEMPLATE, TEMPLATES) if is_templated else (NOT_OF_LAYOUT, LAYOUTS)
+                text = f"not looked for: {why}"
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
 
     def failures(self) -> Iterator[Issue]:

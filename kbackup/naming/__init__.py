@@ -56,6 +56,7 @@ _PARTITION_WIDTH: Final = 5
 
 
 NOT_OF_TEMPLATE: Final = "its name does not fit object.name.template"
+NOT_OF_LAYOUT: Final = "its name is not of the layout that format.class and file.delim choose"
 """Why a layout with a template does not hold an object: it may have been stored under another."""
 
 NOT_MATCHED: Final = "no expression of topic.regex.list matches it"

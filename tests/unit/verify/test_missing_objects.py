@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from backup_samples import JSON, SIBLINGS, Backup
 
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import stored
 from kbackup.errors import IncompleteBackupError
+from kbackup.naming import View
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.runs.known import BackupState
+from kbackup.verify.run import Notes
 from tests.support.verified import LAYOUTS, Verified, offsets
 
 
@@ -222,3 +228,20 @@ def test_a_backup_whose_ledger_is_gone_is_not_vouched_for(deep: bool) -> None:
         found.exit_code,
         [each["code"] for each in found.summary["warnings"]],
     )
+
+
+def test_an_object_in_another_layout_is_not_called_gone() -> None:
+    """It was not looked for: the advice is how to read it, and not to back it up again."""
+    key = "topics/2026-01-01/orders-00000-000000000000.gz"
+    facts = Facts(0, 4, 5, None, None, "")
+    entry = stored(TopicPartition("orders", 0), key, View.VALUE, facts, 9, Span(0, 5), "r1", 0)
+    backup = Backup()
+    backup.run("orders", 0, range(5, 9))
+
+    known = BackupState(ledgers={"orders": TopicLedger.of([entry])})
+    verified = Verified(backup, notes=Notes(known))
+
+    assert (7, [("missing_object", key)]) == (verified.exit_code, verified.errors)
+    (error,) = verified.summary["errors"]
+    assert "not of the layout" in error["why"]
+    assert "format.class" in error["do"]
