@@ -127,6 +127,8 @@ class OutputStream(io.TextIOBase):
         height: int | None = None,
     ) -> None:
         self._file = file
+        # some programs leave a zero there where they do not know the width
+        environ = {name: text for name, text in environ.items() if (name, text) != ("COLUMNS", "0")}
         is_dumb = environ.get("TERM") == "dumb"
         self.is_terminal = file.isatty() and not is_dumb
         is_coloured = self.is_terminal or bool(environ.get("FORCE_COLOR"))
@@ -145,7 +147,7 @@ class OutputStream(io.TextIOBase):
             markup=False,
             emoji=False,
             legacy_windows=False,
-            _environ=dict(environ),
+            _environ=environ,
         )
 
     @property

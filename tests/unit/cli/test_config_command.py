@@ -219,3 +219,9 @@ def test_a_list_that_is_given_twice_is_taken_whole(
 ) -> None:
     """Nothing that is named on the command line is left out because something follows it."""
     assert value == rows(*words)[name][0]
+
+
+@pytest.mark.parametrize("width", ["0", "400"])
+def test_a_width_of_zero_is_none(width: str) -> None:
+    """A program that does not know the width of its terminal says 0, and still sees something."""
+    assert "parquet" in invoke("plugins", COLUMNS=width).stdout
