@@ -10,6 +10,7 @@ URL of a registry says little: it may change, and a registry may be set up anew 
 """
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -318,12 +319,15 @@ def _read_once(
         cut_of: Tells their cuts.
         removed: Their sets.
         absent: Offsets that were passed without their records.
-        there: Offsets of sets that are there, which count their own.
+        there: Offsets of sets that are there, which count their own; disjoint, in order.
     """
     for files in removed:
         said = facts_of(files)
-        span = None if said is None else Span(said.first_offset, said.last_offset + 1)
-        if said is None or span is None or without(span, there) != (span,):
+        if said is None:
+            continue
+        span = Span(said.first_offset, said.last_offset + 1)
+        at = bisect_right(there, span.start_offset, key=lambda one: one.end_offset)
+        if at < len(there) and there[at].start_offset < span.end_offset:
             continue
         unread = len(span) - sum(map(len, without(span, absent)))
         yield cut_of(files), replace(said, records=max(0, said.records - unread))
@@ -340,11 +344,12 @@ def _back(
 
     Sets of one cut have no record in common; others may hold the same rows under another name.
     """
-    for gone in removed:
-        was = facts_of(gone)
-        if was is None or gone.begin >= reached:
-            continue
-        for files in left:
+    known = ((gone, facts_of(gone)) for gone in removed if gone.begin < reached)
+    passed = [(gone, was) for gone, was in known if was is not None]
+    highest = max((was.last_offset for _, was in passed), default=-1)
+    near = [files for files in left if files.begin <= highest]
+    for gone, was in passed if near else ():
+        for files in near:
             if files.begin > was.last_offset or cut_of(files) == cut_of(gone):
                 continue
             said = None if files.begin >= gone.begin else facts_of(files)
