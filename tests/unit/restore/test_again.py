@@ -331,6 +331,15 @@ def entered(again: Restoring, keys: Sequence[str], cuts: Sequence[range]) -> lis
     return found
 
 
+def three_objects(again: Restoring, views: tuple[ViewSpec, ...]) -> list[Entry]:
+    """Store thirty records in three objects, enter them, and return their rows."""
+    cuts = [range(10), range(10, 20), range(20, 30)]
+    keys = again.backup.put("orders", 0, *cuts, views=views)
+    rows = entered(again, keys, cuts)
+    again.entries = {"orders": rows}
+    return rows
+
+
 def remove(again: Restoring, rows: Sequence[Entry]) -> None:
     """Remove objects, and have an operator accept that."""
     for row in rows:
@@ -345,10 +354,7 @@ def test_a_restore_goes_on_after_objects_that_were_removed_on_purpose(
     again: Restoring, views: tuple[ViewSpec, ...], removed: int
 ) -> None:
     """Objects expire once they are restored: the next restore continues with what is new."""
-    cuts = [range(10), range(10, 20), range(20, 30)]
-    keys = again.backup.put("orders", 0, *cuts, views=views)
-    rows = entered(again, keys, cuts)
-    again.entries = {"orders": rows}
+    rows = three_objects(again, views)
     again.restore(run="r1")
     remove(again, rows[:removed])
     idle = again.plan()
@@ -366,10 +372,7 @@ def test_a_restore_goes_on_where_objects_were_removed_before_it_began(
     again: Restoring, views: tuple[ViewSpec, ...]
 ) -> None:
     """It has none of their records, and remembers that."""
-    cuts = [range(10), range(10, 20), range(20, 30)]
-    keys = again.backup.put("orders", 0, *cuts, views=views)
-    rows = entered(again, keys, cuts)
-    again.entries = {"orders": rows}
+    rows = three_objects(again, views)
     remove(again, rows[:1])
     again.restore(run="r1")
     remove(again, rows[1:2])
@@ -388,13 +391,10 @@ def test_an_object_that_comes_back_is_not_hidden_by_one_that_was_removed(
     again: Restoring, views: tuple[ViewSpec, ...]
 ) -> None:
     """As many records as before are there, and they are others."""
-    cuts = [range(10), range(10, 20), range(20, 30)]
-    keys = again.backup.put("orders", 0, *cuts, views=views)
-    rows = entered(again, keys, cuts)
-    again.entries = {"orders": rows}
+    rows = three_objects(again, views)
     remove(again, rows[:1])
     again.restore()
-    again.backup.put("orders", 0, cuts[0], views=views)
+    again.backup.put("orders", 0, range(10), views=views)
     again.entries = {"orders": rows}
     remove(again, rows[1:2])
 
