@@ -291,7 +291,8 @@ def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedE
         f"{cut.end - 1}, and some objects of that cut are missing",
         "storing the rest of the cut would duplicate records of the objects that exist: value "
         "objects do not store offsets",
-        _DO.format(end=cut.end),
+        "move the objects that begin at one of these offsets out of topics.dir, and keep them: the "
+        "next run stores again what the log still has of their records",
         topic=where.topic,
         partition=where.partition,
     )

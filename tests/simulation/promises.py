@@ -63,6 +63,11 @@ _LATE = "runs since then have not entered it"
 _SET_BACK = re.compile(r"the group was set back, .* of offsets (\d+) to (\d+) ")
 """What a sink says that would store the values of a cut under other names than before."""
 
+_CUT_EXPIRED = re.compile(
+    r"the log begins at \d+, in the middle of a cut of values, (\d+) to (\d+),"
+)
+"""What a sink says of a cut that a killed run stored in part, and whose first records expired."""
+
 CODES = frozenset({0, 1, 3, 4, 5, 6, 7, 9})
 
 
@@ -219,7 +224,7 @@ class Checker:
         """
         return bool(event.errors) and all(
             (event.code == 7 and _LATE in (error.get("why") or ""))
-            or (event.kind == "sink" and event.code == 4 and self._names_compacted_cut(error))
+            or (event.kind == "sink" and event.code == 4 and self._names_cut_with_holes(error))
             or (
                 error.get("key", "").endswith(".bin")
                 and (
@@ -237,15 +242,16 @@ class Checker:
             for error in event.errors
         )
 
-    def _names_compacted_cut(self, error: Mapping[str, Any]) -> bool:
-        """Whether a sink stopped before a cut of values from which compaction has taken some."""
-        found = _SET_BACK.search(error.get("what") or "")
-        if found is None:
-            return False
-        where = TopicPartition(error["topic"], error["partition"])
-        source = self.truth.original(where)
-        offsets = range(int(found[1]), int(found[2]) + 1)
-        return source is not None and any(source.gone.get(at) == "compacted" for at in offsets)
+    def _names_cut_with_holes(self, error: Mapping[str, Any]) -> bool:
+        """Whether a sink stopped before a cut of values that the log has no longer whole."""
+        for pattern, how in ((_SET_BACK, "compacted"), (_CUT_EXPIRED, "expired")):
+            found = pattern.search(error.get("what") or "")
+            if found is not None:
+                where = TopicPartition(error["topic"], error["partition"])
+                source = self.truth.original(where)
+                offsets = range(int(found[1]), int(found[2]) + 1)
+                return source is not None and any(source.gone.get(at) == how for at in offsets)
+        return False
 
     def _check_cut(self, key: str, where: TopicPartition, rows: tuple[Row, ...]) -> None:
         """Rules that depend on the records alone cut at the same places whatever happens."""
@@ -390,6 +396,7 @@ class Checker:
             for where, offset in self.truth.lost_by_people
             if where in self.truth.ids
             and (where, offset) not in unseen
+            and not self._is_known_gap(where, offset)
             and offset in self.truth.sources[self.truth.ids[where], where].due()
         )
         missing = [(where, gap) for where in wheres if (gap := self.truth.missing(where))]
@@ -403,6 +410,14 @@ class Checker:
         is_fault = event.code not in (0, 3) and not self.excuses(event)
         if is_fault and is_whole and any(self.truth.objects.values()):
             self._break("P6", f"{event.kind} finds fault with a whole backup: {event.text[-400:]}")
+
+    def _is_known_gap(self, where: TopicPartition, offset: int) -> bool:
+        """Whether a record expired after people removed the one object, never entered, that had it.
+
+        A run that died before it stored it would have left the same; the sink called it expired.
+        """
+        is_entered = self.truth.lost_from[where, offset] in self.truth.entered
+        return not is_entered and offset in self.truth.gaps.get(where, set())
 
 
 def check(history: Sequence[Event]) -> list[Violation]:

@@ -10,7 +10,7 @@ CHUNK = 50
 GATE = 500
 NIGHT = 10_000
 
-REMEMBERED = (3_835, 7_966)
+REMEMBERED = (3_835, 7_153, 7_966, 8_261)
 """Seeds beyond the gate's that a night found to break a promise, and that hold since."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from backup_samples import JSON, RECORD, batch
 
 from kbackup.clock import SystemClock
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, RefusedError
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
@@ -233,3 +233,32 @@ def test_a_bad_record_is_named_by_its_offset() -> None:
     assert ("bad_record", 109) == (caught.value.code, caught.value.place["offset"])
     assert "row" not in caught.value.place
     assert 108 == positions.positions[WHERE].offset
+
+
+def test_values_of_a_cut_that_expired_in_part_are_stored_again_once_its_objects_are_away() -> None:
+    """
+    A run stored one object of three, then the cut's first records expired: no run can store the
+    rest beside it.  What the refusal advises works: what the log still has is stored again.
+    """
+    store, positions = a_store(), FakePositions()
+    faulty = FaultyStore("ok 503", store, methods=frozenset({"put"}))
+    with suppress(KbackupError):
+        run_once(log_of(range(8)), positions, faulty, "modulo", JSON)
+    left = [one.key for one in store.list("topics/")]
+
+    def go_on() -> None:
+        seen = gather(
+            store, LAYOUT, SystemClock(), {WHERE: Span(2, 8)}, positions.positions, values=".json"
+        )[WHERE]
+        run_once(log_of(range(decide(WHERE, seen, reset="earliest").offset, 8)), positions,
+                 store, "modulo", JSON)  # fmt: skip
+
+    with pytest.raises(RefusedError, match="in the middle of a cut of values, 0 to 4") as caught:
+        go_on()
+    assert "move the objects that begin at one of these offsets" in caught.value.do
+    for key in left:
+        store.delete(key)
+    go_on()
+
+    assert 1 == len(left)
+    assert 8 == positions.positions[WHERE].offset
