@@ -657,6 +657,11 @@ def _past_held(where: TopicPartition, seen: Evidence, start: Start) -> Start:
         return start
     if end > seen.end:
         raise _cut_back(where, seen.end, end)
+    if position.offset > end:
+        # Nothing but empty cuts is known, and the group was moved ahead of them.
+        code, text = "bucket_behind", f"{where}: the group's offset is {position.offset}, but the "
+        text += f"backup ends at {end}: continuing there, so that no hole appears"
+        return replace(start, offset=end, warnings=((code, text),), moves_group=True)
     text = (
         f"{where}: the group's offset is {position.offset}, but the bucket holds all up to {end}: "
         "continuing there, so that no record is stored twice"

@@ -148,6 +148,27 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
     assert not start(Span(0, 90), committed=40, stored_to=40).moves_group
 
 
+@pytest.mark.parametrize("stores_values", [False, True], ids=["whole", "values"])
+def test_a_group_ahead_of_a_backup_without_objects_is_set_back(*, stores_values: bool) -> None:
+    """
+    A backup that has come upon nothing but empty cuts has no object, and yet an end: a group that
+    was moved ahead of it is set back, else no later commit would come to pass.
+    """
+    seen = Evidence(
+        Span(0, 45),
+        Position(42),
+        stored_to=41,
+        kept=(Span(0, 41),),
+        stores_values=stores_values,
+    )
+
+    found = decide(WHERE, seen, reset="earliest")
+
+    assert found.moves_group
+    assert 41 >= found.offset
+    assert ["bucket_behind"] == [code for code, _ in found.warnings]
+
+
 def test_a_log_that_ends_before_the_backup_is_another_topic() -> None:
     """
     A log that ends before the backup is another topic's, and nothing of the earlier one is
