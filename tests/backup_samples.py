@@ -11,7 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kbackup import partitioners
-from kbackup.catalog.ledger.rows import Entry, stored
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import TOPIC, Entry, TopicEntry, stored
 from kbackup.clock import SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
@@ -23,6 +24,7 @@ from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.pipeline.write import OpenFiles
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.runs.known import BackupState
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store
@@ -74,17 +76,17 @@ def written(
 
 @dataclass
 class Backup:
-    """A store with a backup in it, and the run records that its writer would have left.
+    """A store with a backup in it, and what its writer would have entered into the ledger.
 
     Attributes:
         settings: Of the store, one in memory if nothing else is said.
         layout: How objects are named.
-        runs: One summary for each `run`.
+        entries: The rows of each topic that a `run` has stored.
     """
 
     settings: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
     layout: Layout = field(default_factory=Layout)
-    runs: list[dict[str, Any]] = field(default_factory=list)
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
 
     @classmethod
     def in_folder(cls, folder: Path) -> "Backup":
@@ -176,15 +178,17 @@ class Backup:
         *cuts: Sequence[int],
         views: tuple[ViewSpec, ...] = RECORD,
     ) -> list[str]:
-        """Store cuts, and leave the record of a run that did so."""
+        """Store cuts, and enter them."""
         keys = self.put(topic, partition, *cuts, views=views)
-        row = {
-            "topic": topic, "partition": partition, "first": cuts[0][0], "last": cuts[-1][-1],
-            "records": sum(map(len, cuts)), "objects": len(keys), "committed": cuts[-1][-1] + 1,
-        }  # fmt: skip
-        run = f"2026-11-21T02:00:{len(self.runs):02}Z-7f3a"
-        self.runs.insert(0, {"run": run, "command": "sink", "partitions": [row]})
+        self.entries.setdefault(topic, []).extend(map(self.entry, keys))
         return keys
+
+    @property
+    def known(self) -> BackupState:
+        """What the ledger says: of the topics that a `run` has stored."""
+        topics = {name: TopicEntry(TOPIC, name) for name in self.entries}
+        ledgers = {name: TopicLedger.of(rows) for name, rows in self.entries.items()}
+        return BackupState(topics, ledgers=ledgers)
 
     def entry(self, key: str) -> Entry:
         """Return the row that the ledger would have of an object, with a cut of its own."""
@@ -194,7 +198,8 @@ class Backup:
         assert facts is not None
         cut = Span(facts.first_offset, facts.last_offset + 1)
         where = TopicPartition(parts.topic, parts.partition)
-        return stored(where, key, parts.view, facts, head.size, cut, "r", 0)
+        time_ms = int(head.modified.timestamp() * 1000)
+        return stored(where, key, parts.view, facts, head.size, cut, "r", time_ms)
 
     def body(self, key: str) -> bytes:
         """Return the bytes of an object."""

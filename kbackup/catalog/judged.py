@@ -15,7 +15,7 @@ from kbackup.catalog import claims, judging
 from kbackup.catalog.claims import Checked
 from kbackup.catalog.covered import covered
 from kbackup.catalog.findings import LAYOUTS, TEMPLATES, Finding, PartitionVerdict
-from kbackup.catalog.judging import Extent, Recorded
+from kbackup.catalog.judging import Extent
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
@@ -205,7 +205,6 @@ class JudgedPartition:
     Attributes:
         where: The partition.
         sets: Its sets, by start offset.
-        entries: What run records say was stored, of a topic that is not in the ledger.
         gaps: Offsets known to have expired before they were backed up.
         reports: What tasks say of the sets they read, by `FileSet.id`.
         is_deep: Whether objects were to be read.
@@ -218,7 +217,6 @@ class JudgedPartition:
 
     where: TopicPartition
     sets: Sequence[FileSet]
-    entries: Sequence[Recorded]
     gaps: Sequence[Span]
     reports: Mapping[str, Checked]
     is_deep: bool
@@ -227,31 +225,19 @@ class JudgedPartition:
     present: Container[str] | None = None
     heads: Heads | None = None
 
-    def findings(self, store: Store, layout: Layout, pattern: FileSet | None) -> Iterator[Finding]:
+    def findings(self, store: Store, layout: Layout) -> Iterator[Finding]:
         """Yield what is wrong, and what is worth knowing.
 
         Args:
-            store: Asked where sets end, if runs and names disagree.
+            store: Where grown objects are read.
             layout: How objects are named.
-            pattern: Any set of the topic, for the names of what is missing.
         """
         heads = self.heads or store
         lone = list(claims.lacking_siblings(self.sets, layout, partial(self._siblings, heads)))
         yield from lone
         extents = [self._extent(files) for files in self.sets]
-        missed: list[Finding] = []
-        begun = [finding.offsets[0] for finding in lone if finding.offsets is not None]
-        for entry in self.entries:
-            among = extents[entry.among(self.sets)]
-            if judging.lost(entry, among):
-                among = _with_ends(heads, among)
-                known = sum(entry.first <= start <= entry.last for start in begun)
-                near = next((each.files for each in among), pattern)
-                found = judging.missing(self.where, entry, among, known, layout, near)
-                said = {finding.offsets for finding in missed}
-                missed += [finding for finding in found if finding.offsets not in said]
         named = {finding.key for finding in lone}
-        missed += [one for one in self._missing(layout) if one.key is None or one.key not in named]
+        missed = [one for one in self._missing(layout) if one.key is None or one.key not in named]
         yield from missed
         changed = list(altered(store, self.sets, self.ledger, self.identity, heads))
         yield from changed
@@ -259,7 +245,8 @@ class JudgedPartition:
         for extent in extents:
             report = self._report(extent.files)
             if report is None:
-                yield from judging.empty(extent.files)
+                empty = judging.empty(extent.files)
+                yield from (one for one in empty if (one.code, one.key) not in known_of)
             for problem in () if report is None else report.problems:
                 if (problem.code, problem.what) in known_of:
                     continue
@@ -351,7 +338,7 @@ class JudgedPartition:
         )
 
     def records(self) -> int | None:
-        """Return the number of records, None where neither ledger nor run records tell.
+        """Return the number of records, None where the ledger does not tell.
 
         Records that two objects hold are counted once; where it is not known how many they are,
         the number is not known either.
@@ -360,18 +347,17 @@ class JudgedPartition:
         entries = [entry for main in mains if (entry := self.ledger.objects.get(main.key))]
         counts = [entry.records for entry in entries if entry.records is not None]
         if len(counts) < len(self.sets):
-            return judging.record_count(self.sets, self.entries)
+            return None
         repeated = judging.repeated(self.sets, entries)
         return None if repeated is None else sum(counts) - repeated
 
     def last(self) -> int | None:
-        """Return the offset of the last record, by what was read, else by ledger or run records."""
+        """Return the offset of the last record, by what was read, else by the ledger."""
         ends = [self._extent(files).last for files in self.sets]
         known = [end for end in ends if end is not None]
         if ends and len(known) == len(ends):
             return max(known)
-        final = None if not ends else ends[-1]
-        return judging.last_offset(self.sets, self.entries) if final is None else final
+        return ends[-1] if ends else None
 
     def _report(self, files: FileSet) -> Checked | None:
         report = self.reports.get(files.id)
@@ -385,15 +371,8 @@ class JudgedPartition:
         return Extent(files) if entry is None else Extent(files, entry.last)
 
     def _shallow_state(self, listed: int) -> str:
-        at = {
-            number
-            for entry in self.entries
-            for number in range(len(self.sets))[entry.among(self.sets)]
-        }
         vouched = sum(
-            number in at or file.key in self.ledger.objects
-            for number, files in enumerate(self.sets)
-            for file in files.files
+            file.key in self.ledger.objects for files in self.sets for file in files.files
         )
         if vouched == listed:
             return "all there" if listed else "nothing stored"
@@ -413,17 +392,3 @@ def _deep_state(read: int, listed: int, unchecked: int) -> str:
     if unchecked:
         parts.append(f"{unchecked} not checkable")
     return ", ".join(parts)
-
-
-def _with_ends(heads: Heads, extents: Sequence[Extent]) -> list[Extent]:
-    """Ask the store where sets end that were not read."""
-
-    def asked(extent: Extent) -> Extent:
-        if extent.last is not None or extent.files.main is None:
-            return extent
-        head = heads.head(extent.files.main.key)
-        facts = None if head is None else Facts.from_metadata(head.metadata)
-        return extent if facts is None else Extent(extent.files, facts.last_offset)
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(asked, extents))

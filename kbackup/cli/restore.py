@@ -135,13 +135,14 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
     session, reading = at.session, at.reading()
+    has_id = True
     try:
-        identity.read(at.store, at.layout, "")
+        has_id = bool(identity.read(at.store, at.layout, "").id)
     except CorruptObjectError as error:  # no restore can go on from it
         at.summary.fail(error)
     known, index = at.known(), SchemaIndex.read(at.store, at.layout)
     holders = locks.holders(at.store, at.layout, "sink")
-    notes = Notes(known, holders, index, at.held_up(known))
+    notes = Notes(known, holders, index, at.held_up(known), has_id)
     read = None
     if deep:
         engine = wiring.engine_settings(session.settings, find_jvm())

@@ -390,7 +390,7 @@ def topics_count(partitions: Sequence["StoredPartition"]) -> str:
         f"{size(sum(row.bytes for row in partitions))}"
     )
     if any(None in (row.first, row.last, row.records, row.newest) for row in partitions):
-        text += ".  ? = not known from names and run records, use --deep"
+        text += ".  ? = not known from names and ledger, use --deep"
     return text
 
 

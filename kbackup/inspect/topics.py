@@ -173,10 +173,7 @@ def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -
     """Return what names and ledger show of *where*, whose objects are *sets*."""
     files = [file for each in sets for file in each.files]
     newest = max((file.modified for file in files), default=None)
-    judged = JudgedPartition(
-        where, sets, known.recorded.get(where, ()), (), {}, is_deep=False,
-        ledger=known.ledger(where),
-    )  # fmt: skip
+    judged = JudgedPartition(where, sets, (), {}, is_deep=False, ledger=known.ledger(where))
     return StoredPartition(
         where,
         format=", ".join(sorted({format_label(_main(each)) for each in sets})),

@@ -81,7 +81,7 @@ class Intent:
         is_same_cluster: The target cluster is the one the backup was made from; None: not known.
         is_watched: A sink of the same cluster backs the target topic up.
         oldest_timestamp: Lowest record timestamp in ms where known.
-        known_partitions: How many run records say there were; 0 where none does.
+        known_partitions: How many the ledger says there were; 0 where it does not say.
         original: The settings of the topic that was backed up, as far as they are known.
     """
 
@@ -377,7 +377,7 @@ def collisions(intents: Iterable[Intent], there: Collection[str] = ()) -> Iterat
 
 
 PARTITIONS_BELIEVED: Final = 10_000
-"""A backup without run records may name partitions below this without a question."""
+"""A backup without a ledger may name partitions below this without a question."""
 
 
 def unbelievable(intent: Intent, highest: int) -> list[KbackupError]:
@@ -390,7 +390,7 @@ def unbelievable(intent: Intent, highest: int) -> list[KbackupError]:
     known = intent.known_partitions
     if highest < known or (not known and highest < PARTITIONS_BELIEVED):
         return []
-    says = f"run records say {known}" if known else "no run record says so"
+    says = f"the ledger says {known}" if known else "no ledger says so"
     return [
         RefusedError(
             f"{intent.source}: an object's name claims that there is a partition {highest}",

@@ -210,17 +210,15 @@ class Inventory:
     def findings(self, topic: str) -> Iterable[tuple[TopicPartition, Iterable[Finding]]]:
         """Yield what is wrong with each partition that is asked for, known to have been stored."""
         sets = self._catalog.sets
-        pattern = next((sets[where][0] for where in self.stored(topic)), None)
         layout = wiring.layout(self._settings)
         for where in self._there.get(topic, []):
             if self._is_wanted(where):
                 judged = self._judged(where, sets.get(where, []))
-                yield where, judged.findings(self._store, layout, pattern)
+                yield where, judged.findings(self._store, layout)
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
-        entries = self._known.recorded.get(where, [])
         return JudgedPartition(
-            where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
+            where, sets, (), {}, is_deep=False, ledger=self._known.ledger(where),
             identity=self._known.identity(where.topic), present=self._catalog.keys,
             heads=self.heads,
         )  # fmt: skip

@@ -37,7 +37,7 @@ class PlannedTopic:
         refusals: Why nothing may be written.
         warnings: Codes and sentences.
         objects: Number of objects.
-        records: Number of records in them, None if names and run records do not show it.
+        records: Number of records in them, None if the ledger does not show it.
         stored_bytes: Bytes of the objects.
         partitions: How many the target has, is created with, or is given by this restore.
         beginnings: Where partitions share targets: units of which only the beginning is committed,
@@ -541,8 +541,6 @@ class _TopicPlanner:
             target_id = "" if self._there is None else self._there.topic_id
             place = Cursor(0, first_offset)
             found = CommitMetadata(Mark(self._sources[where], target_id, Span(end, end), place))
-        elif found.of.log is None and log is not None:  # an early version did not keep it
-            found = replace(found, of=replace(found.of, log=log.span))
         mine = self._sources[where]  # the backup may have an id by now
         named = replace(found.of.source, backup=mine.backup, address=mine.address)
         found = replace(found, of=replace(found.of, source=named))
@@ -588,11 +586,9 @@ class _TopicPlanner:
 
     def _judged(self, where: TopicPartition) -> dict[TopicPartition, ResumeState]:
         """Return where one partition's restore stands in each that it writes to and that exists."""
-        group, layout = self._of.map.group_of(where.partition), wiring.layout(self._of.settings)
+        group = self._of.map.group_of(where.partition)
         return {
-            at: judge(
-                self._position(where, at), self._sources[where], log, group=group, layout=layout
-            )
+            at: judge(self._position(where, at), self._sources[where], log, group=group)
             for at in self._written(where)
             if (log := self._log(at)) is not None
         }

@@ -31,7 +31,6 @@ from kbackup.errors import (
     form,
 )
 from kbackup.kafka import Position
-from kbackup.naming import Layout
 from kbackup.records import (
     Facts,
     Span,
@@ -84,13 +83,10 @@ class ResumeState:
     @property
     def has_written(self) -> bool:
         """Whether records were restored up to the bookmark, as far as it says."""
-        log = None if self.bookmark is None else self.bookmark.of.log
-        return log is not None and len(log) > 0
+        return self.bookmark is not None and len(self.bookmark.of.log) > 0
 
 
-def judge(
-    found: Position | None, source: BackupSource, log: Log, *, group: str, layout: Layout
-) -> ResumeState:
+def judge(found: Position | None, source: BackupSource, log: Log, *, group: str) -> ResumeState:
     """Return where a restore of *source* stands in *log*.
 
     Args:
@@ -98,17 +94,15 @@ def judge(
         source: What is to be restored.
         log: The target as it stands.
         group: The consumer group, for the sentences.
-        layout: How objects are named: an early version kept a key.
     """
     if found is None:
         return ResumeState()
-    bookmark = Mark.read(found, layout)
+    bookmark = Mark.read(found)
     if bookmark is None:
         return ResumeState(refusal=_of_others(group, log.where))
     if bookmark.of.source.conflicts(source):
         return ResumeState()
-    stood = bookmark.of.log
-    return _early(bookmark, log) if stood is None else _in_log(bookmark, stood, log)
+    return _in_log(bookmark, log)
 
 
 def united(found: Mapping[TopicPartition, ResumeState]) -> ResumeState:
@@ -138,9 +132,9 @@ def united(found: Mapping[TopicPartition, ResumeState]) -> ResumeState:
     return ResumeState(next(iter(known.values())), warning=warning)
 
 
-def _in_log(bookmark: CommitMetadata[Mark], stood: Span, log: Log) -> ResumeState:
+def _in_log(bookmark: CommitMetadata[Mark], log: Log) -> ResumeState:
     """Judge a position of this restore by where the log stood, and where it stands."""
-    mark = bookmark.of
+    mark, stood = bookmark.of, bookmark.of.log
     if mark.target_id and log.topic_id and mark.target_id != log.topic_id:
         return _anew(log, "target_recreated", "was deleted and created again")
     if not len(stood):  # nothing was written yet, so nothing can be gone
@@ -170,20 +164,6 @@ def _left_out(where: TopicPartition) -> tuple[str, str]:
         "records"
     )
     return LEFT_OUT, text
-
-
-def _early(bookmark: CommitMetadata[Mark], log: Log) -> ResumeState:
-    """Judge a position of a version that did not keep where the log stood."""
-    has_written = bool(bookmark.done.records) or bookmark.of.place.rows > 0
-    if has_written and not len(log.span):
-        return _anew(log, "target_emptied", "has been emptied")
-    if log.span.start_offset:
-        text = (
-            f"{log.where}: its log begins at offset {log.span.start_offset}; an earlier version "
-            "of kbackup restored to it, and cannot say whether restored records were deleted"
-        )
-        return ResumeState(bookmark, warning=("target_start", text))
-    return ResumeState(bookmark)
 
 
 def _anew(log: Log, code: str, what: str) -> ResumeState:

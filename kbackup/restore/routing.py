@@ -26,7 +26,7 @@ from kbackup.errors import (
     StoppedError,
 )
 from kbackup.naming.renaming import rename
-from kbackup.records import NO_TIMESTAMP, TopicPartition
+from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import SKIPPED_MOST, Lane, RestoreJob, RestoreUnit, Route
 from kbackup.restore.transform import Transforming
@@ -65,7 +65,7 @@ def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -
             }
         for where, sets in chosen.items():
             source = BackupSource("", where, inventory.identity(where))
-            bookmark = CommitMetadata(Mark(source, "", None, Cursor(0, 0)))
+            bookmark = CommitMetadata(Mark(source, "", Span(0, 0), Cursor(0, 0)))
             lane = Lane(TopicPartition(name, where.partition), bookmark)
             route = Route(routed_from(settings, name))
             units.append(RestoreUnit((lane,), tuple(sets), window=window, route=route))

@@ -171,7 +171,7 @@ class RestorePartitionTask:
         self._open = Transaction(done, mark.place)
         self._before = mark.place.before or ""
         is_mapped = self.unit.group is not None  # onto other partitions than the backup's
-        if mark.log is not None and not is_mapped:
+        if not is_mapped:
             mine = done.records + (done.commits if self.job.exactly_once else 0)
             own = replace(self.report.own, log_end=mark.log.end_offset - mine)
             self.report = replace(self.report, own=own)

@@ -21,7 +21,6 @@ import pyarrow as pa
 from kbackup.errors import RefusedError
 from kbackup.events import Plain
 from kbackup.kafka import Position, Writer
-from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
 from kbackup.restore.resume import Ids, check_ids, noted_ids
@@ -358,7 +357,7 @@ class Positions:
         moved: dict[TopicPartition, CommitMetadata[Mark]] = {}
         for at, lane in self._lanes.items():
             now = found if at == self._unit.target else writer.position(at)
-            bookmark = None if now is None else Mark.read(now, Layout())
+            bookmark = None if now is None else Mark.read(now)
             if bookmark is None or not bookmark.of.follows(lane.bookmark.of):
                 group = self._unit.group or self._job.group
                 raise RefusedError(

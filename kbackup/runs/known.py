@@ -1,4 +1,4 @@
-"""What a backup says about itself: its ledger or, if it has none yet, its run records.
+"""What a backup says about itself: its ledger.
 
 The ledger is read before the bucket is listed: what it names was stored before, so a sink that
 works meanwhile makes no object seem missing.
@@ -9,15 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
-from kbackup.catalog import judging
-from kbackup.catalog.judged import JudgedPartition
-from kbackup.catalog.judging import Recorded
-from kbackup.catalog.ledger import objects, stream
+from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.catalog.ledger.rows import (
-    EARLIER,
     OBJECT,
     SINK,
     TOMBSTONES,
@@ -33,14 +29,12 @@ from kbackup.catalog.ledger.rows import (
 from kbackup.catalog.ledger.stream import unreadable
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.clock import Clock
-from kbackup.errors import ConfigurationError, Issue, StoreError
-from kbackup.java.regex import PatternError
+from kbackup.errors import Issue, StoreError
 from kbackup.naming import Layout
 from kbackup.naming.renaming import select
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
-from kbackup.runs.history import RunRecord
 from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store
 
@@ -58,24 +52,16 @@ class BackupState:
     """What a backup says about itself.
 
     Attributes:
-        topics: The newest row about each topic, from the ledger, and from run records if
-            `with_run_records` had to read them.
+        topics: The newest row about each topic.
         sinks: The newest row about each sink.
         ledgers: Each topic's ledger.
-        earlier: Topics that an earlier version's run records speak of, and that are not in the
-            ledger yet.
-        is_begun: Whether the backup has a ledger at all.
         damage: Files of the ledger that cannot be read, beside those of the topics' own.
-        recorded: What run records say of partitions of topics that are not in the ledger.
     """
 
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
     sinks: Sequence[TopicEntry] = ()
     ledgers: Mapping[str, TopicLedger] = field(default_factory=dict)
-    earlier: frozenset[str] = frozenset()
-    is_begun: bool = False
     damage: Sequence[Issue] = ()
-    recorded: Mapping[TopicPartition, Sequence[Recorded]] = field(default_factory=dict)
     _watched: set[tuple[str, str]] = field(
         init=False, repr=False, compare=False, default_factory=set
     )
@@ -85,8 +71,8 @@ class BackupState:
             self._watched.update((entry.cluster_id, one) for one in entry.names or (name,))
 
     def has_ledger(self, topic: str) -> bool:
-        """Whether the ledger speaks of *topic*; else run records and the objects do."""
-        return topic in self.topics and topic not in self.earlier
+        """Whether the ledger speaks of *topic*; else the objects alone do."""
+        return topic in self.topics
 
     def has_entered(self, topic: str) -> bool:
         """Whether the ledger speaks of *topic*, and of any of its objects or offsets."""
@@ -107,7 +93,7 @@ class BackupState:
 
     def partitions(self) -> set[TopicPartition]:
         """Return every partition that is known, those without any object too."""
-        found = {*self.recorded}
+        found = set()
         for name, entry in self.topics.items():
             count = min(entry.partitions or 0, _PARTITIONS_MOST)
             found |= {TopicPartition(name, at) for at in range(count)}
@@ -148,42 +134,11 @@ class BackupState:
         """Return every file of the ledger that cannot be read."""
         return [*self.damage, *(one for each in self.ledgers.values() for one in each.damage)]
 
-    def with_run_records(
-        self, store: Store, layout: Layout, topics: Collection[str]
-    ) -> "BackupState":
-        """Return what run records add, where an earlier version wrote the backup or a part of it.
-
-        Costs nothing where the ledger speaks of *topics*; else a listing and a read of every run
-        record, for they are all there is.
-
-        Args:
-            store: Where the backup is.
-            layout: Which ``topics.dir``.
-            topics: The topics asked for; none for all.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
-        left = self.earlier.intersection(topics) if topics else self.earlier
-        if self.is_begun and not left and not self.damage:
-            return self
-        said = of_run_records([one.said for one in history.runs(store, layout, "sink")])
-        unknown = {one for one in (*topics, *said.earlier) if not self.has_ledger(one)}
-        fresh = {name: entry for name, entry in said.topics.items() if name in unknown}
-        rows = {where: row for where, row in said.recorded.items() if where.topic in unknown}
-        return replace(
-            self,
-            topics={**self.topics, **fresh},
-            sinks=[*self.sinks, *said.sinks],
-            earlier=frozenset(unknown),
-            recorded=rows,
-        )
-
 
 _log: Final = logging.getLogger(__name__)
 
 NOTHING: Final = BackupState()
-"""What is known of a backup that has neither a ledger nor run records."""
+"""What is known of a backup that has no ledger."""
 
 _NO_LEDGER: Final = TopicLedger()
 
@@ -195,7 +150,7 @@ def read(
     names: Collection[str] = (),
     pattern: str | None = None,
 ) -> BackupState:
-    """Return what a backup says about itself: its ledger, and run records where they are needed.
+    """Return what a backup says about itself.
 
     Costs a listing and the reads of `Stream.read` for all topics together, and the same for each.
 
@@ -213,8 +168,7 @@ def read(
     if layout.is_generic:
         return known
     wanted = [name for name in select(known.topics, names, pattern) if name in known.topics]
-    known = with_objects(known, store, layout, clock, wanted)
-    return known.with_run_records(store, layout, names)
+    return with_objects(known, store, layout, clock, wanted)
 
 
 def read_if_allowed(
@@ -242,31 +196,6 @@ def read_if_allowed(
         return BackupState(damage=(unreadable(layout.records_prefix(), why, error.do),))
 
 
-def of_run_records(records: Sequence[Mapping[str, Any]]) -> BackupState:
-    """Return what run records, the newest first, say."""
-    records = [_as_stored(record) for record in records]
-    topics, found, sinks = _topics(records), judging.stored_by_runs(records), _sinks(records)
-    earlier = frozenset({*topics, *(where.topic for where in found)})
-    return BackupState(topics, sinks, earlier=earlier, recorded=found)
-
-
-def _as_stored(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a run record with the names that its topics have in the bucket."""
-    names = record.get("stored_as")
-    if not isinstance(names, dict):
-        return record
-    rows = [
-        {**row, "topic": names.get(row["topic"], row["topic"])}
-        for row in record.get("partitions") or ()
-    ]
-    settings = (record.get("topic_settings") or {}).items()
-    return {
-        **record,
-        "partitions": rows,
-        "topic_settings": {names.get(name, name): said for name, said in settings},
-    }
-
-
 def read_topics(store: Store, layout: Layout, clock: Clock) -> BackupState:
     """Read what the ledger says of topics and sinks, and nothing of their objects.
 
@@ -277,19 +206,15 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> BackupState:
     """
     found = stream.topics_stream(store, layout, clock).read()
     topics: dict[str, TopicEntry] = {}
-    earlier: dict[str, TopicEntry] = {}
     sinks = []
     for entry in sorted(topic_entries(found.rows), key=order):
         if entry.kind == SINK:
             sinks.append(entry)
         elif layout.is_generic:
             continue
-        elif entry.kind == EARLIER and entry.topic:
-            earlier[entry.topic] = entry
         elif entry.kind == TOPIC and entry.topic:
             topics[entry.topic] = entry
-    left = frozenset(earlier.keys() - topics.keys())
-    return BackupState({**earlier, **topics}, sinks, {}, left, found.is_begun, found.damage)
+    return BackupState(topics, sinks, {}, found.damage)
 
 
 def held_up(
@@ -343,87 +268,7 @@ def with_objects(
     return replace(known, ledgers={**known.ledgers, **found})
 
 
-def _sinks(records: Sequence[Mapping[str, Any]]) -> list[TopicEntry]:
-    """Return what run records say that sinks were asked for by a pattern; names are topics."""
-    found = {
-        (record.cluster_id, pattern)
-        for record in map(RunRecord, records)
-        if (pattern := record.pattern) is not None
-    }
-    return [
-        TopicEntry(SINK, cluster_id=cluster_id, pattern=pattern)
-        for cluster_id, pattern in sorted(found)
-        if _is_pattern(pattern)
-    ]
-
-
-def _is_pattern(text: str) -> bool:
-    """Whether *text* can be read as one: what an earlier version accepted may be refused now."""
-    try:
-        select((), (), text)
-    except (ConfigurationError, PatternError):
-        return False
-    return True
-
-
-def _topics(records: Sequence[Mapping[str, Any]]) -> dict[str, TopicEntry]:
-    """Return what run records, the newest first, say of topics.
-
-    A run that was refused names the topic that it met, and that is not the one that was backed up:
-    which topic it is only good runs say, and their number of partitions comes first.
-    """
-    found: dict[str, TopicEntry] = {}
-    for record in sorted(map(RunRecord, records), key=lambda one: not _is_believed(one)):
-        for name, said in record.topic_settings.items():
-            if name not in found:
-                config = {key: text for key, text in (said.get("config") or {}).items() if text}
-                entry = TopicEntry(
-                    TOPIC, name, partitions=said.get("partitions"), config=config, run=record.run
-                )
-                if _is_believed(record):
-                    topic_id = str(said.get("topic_id") or "")
-                    entry = replace(entry, cluster_id=record.cluster_id, topic_id=topic_id)
-                found[name] = entry
-    return found
-
-
-def _is_believed(record: RunRecord) -> bool:
-    """Whether a run backed up the topics it met, as far as its record says."""
-    return record.is_good or "exit_code" not in record.said
-
-
 _ADOPTING_THREADS: Final = 32
-
-
-def adopt(
-    store: Store, layout: Layout, topic: str, found: Catalog, known: BackupState
-) -> list[Entry]:
-    """Return the rows of a topic that has no ledger yet.
-
-    Its objects with what is stored beside them, and what run records say of objects that are gone.
-    Costs a HEAD an object.
-
-    Args:
-        store: Where the backup is.
-        layout: How objects are named.
-        topic: The topic.
-        found: A listing of it.
-        known: What run records say.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
-    rows = listed(store, found, topic)
-    wheres = {*found.partitions(topic), *(at for at in known.recorded if at.topic == topic)}
-    pattern = next((found.sets[where][0] for where in found.partitions(topic)), None)
-    for where in sorted(wheres):
-        sets = found.sets.get(where, [])
-        part = JudgedPartition(where, sets, known.recorded.get(where, ()), (), {}, is_deep=False)
-        for finding in part.findings(store, layout, pattern):
-            if finding.is_error and finding.code == "missing_object" and finding.offsets:
-                run = str((finding.more or {}).get("by") or "")
-                rows.append(objects.missing(where, *finding.offsets, run, 0))
-    return rows
 
 
 def listed(

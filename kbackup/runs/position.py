@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from kbackup.errors import NewerVersionError, ObjectKeyError
+from kbackup.errors import NewerVersionError
 from kbackup.kafka import Position
-from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition, joined
 
 
@@ -329,7 +328,7 @@ class Mark:
 
     source: BackupSource
     target_id: str
-    log: Span | None
+    log: Span
     place: Cursor
     total: int | None = 0
     ids: tuple[tuple[str, int, int], ...] | None = None
@@ -339,13 +338,13 @@ class Mark:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, but for the offset that is committed."""
-        source, place, log = self.source, self.place, self.log
+        source, place = self.source, self.place
         return {
             "v": VERSION, "backup": source.backup,
             "source": [source.where.topic, source.where.partition],
             **({"window": source.window} if source.window else {}),
             **source.identity.to_metadata(), "target-id": self.target_id,
-            "log": None if log is None else [log.start_offset, log.end_offset],
+            "log": [self.log.start_offset, self.log.end_offset],
             "offset": place.offset, "values": place.values, "rows": place.rows,
             "before": place.before, "total": self.total,
             **({"content": place.content} if place.content else {}),
@@ -375,7 +374,7 @@ class Mark:
             data["offset"], offset, data["values"], data["rows"], data["before"],
             data.get("content", ""),
         )  # fmt: skip
-        log = None if data["log"] is None else Span(*data["log"])
+        log = Span(*data["log"])
         ids = data.get("ids")
         if ids is not None:
             ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
@@ -387,7 +386,7 @@ class Mark:
         return cls(source, data["target-id"], log, place, data["total"], ids, is_all, rows, absent)
 
     @classmethod
-    def read(cls, position: Position, layout: Layout) -> "CommitMetadata[Mark] | None":
+    def read(cls, position: Position) -> "CommitMetadata[Mark] | None":
         """Read what a restore committed with that offset; None where it is anyone else's.
 
         Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
@@ -398,11 +397,9 @@ class Mark:
         """
 
         def of(data: Mapping[str, Any]) -> Mark:
-            if "v" in data:
-                if isinstance(data["v"], int) and data["v"] > VERSION:
-                    raise NewerVersionError.of("the restore's position", data["v"], VERSION)
-                return cls.from_dict(data, position.offset)
-            return _version_1(position.offset, data, layout)
+            if isinstance(data["v"], int) and data["v"] > VERSION:
+                raise NewerVersionError.of("the restore's position", data["v"], VERSION)
+            return cls.from_dict(data, position.offset)
 
         found = CommitMetadata.read(position.metadata, of)
         if found is None:
@@ -414,12 +411,10 @@ class Mark:
 
     def follows(self, earlier: "Mark") -> bool:
         """Whether this is of the same restore into the same log as *earlier*, or a later one."""
-        mine, its = self.log, earlier.log
         return (
             not self.source.conflicts(earlier.source)
             and self.target_id == earlier.target_id
-            and (None if mine is None else mine.start_offset)
-            == (None if its is None else its.start_offset)
+            and self.log.start_offset == earlier.log.start_offset
             and self.place.reached >= earlier.place.reached
         )
 
@@ -448,9 +443,7 @@ class Mark:
             log_grew: Offsets of the target's log that were taken since, at least.
         """
         total = None if self.total is None or passed is None else self.total + passed
-        log = self.log
-        if log is not None:
-            log = Span(log.start_offset, log.end_offset + log_grew)
+        log = Span(self.log.start_offset, self.log.end_offset + log_grew)
         return replace(self, place=place, log=log, total=total)
 
 
@@ -458,21 +451,3 @@ def _absent(spans: Sequence[Span] | None) -> dict[str, Any]:
     if spans is None:
         return {}
     return {"absent": [[span.start_offset, span.end_offset] for span in spans]}
-
-
-def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark:
-    """Read what kbackup committed at first: an object's key and its rows, -1 for all of them.
-
-    Raises:
-        ValueError: If it is anything else.
-    """
-    key, rows = data["key"], int(data["rows"])
-    try:
-        name = layout.parse(key)
-    except ObjectKeyError as error:
-        raise ValueError(str(error)) from None
-    if rows < 0:  # the last row was counted on from the object's first offset
-        last = Done.from_dict(data.get("done") or {}).last
-        rows = max(0, (offset if last is None else last + 1) - name.start_offset)
-    source = BackupSource("", TopicPartition(name.topic, name.partition))
-    return Mark(source, "", None, Cursor(offset, offset, digest(key), rows, None), total=None)

@@ -12,7 +12,7 @@ from typing import Final
 
 from kbackup.catalog import listing
 from kbackup.catalog.ledger import objects, stream
-from kbackup.catalog.ledger.rows import EARLIER, OBJECTS, SINK, TOPIC, TOPICS, TopicEntry, table
+from kbackup.catalog.ledger.rows import OBJECTS, SINK, TOPIC, TOPICS, TopicEntry, table
 from kbackup.catalog.ledger.stream import FOLD_AT, Stream
 from kbackup.clock import Clock
 from kbackup.config import Settings
@@ -24,7 +24,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
-from kbackup.runs.known import adopt, listed
+from kbackup.runs.known import listed
 from kbackup.runs.report import Summary
 from kbackup.sink import accounting
 from kbackup.sink.accounting import News, SinkProgress
@@ -70,7 +70,7 @@ class RunLedger:
             plan: The run's; topics that it refuses are left as they are.
             cluster: Where the topics are.
             asked: What the sink was asked for; the rest of its row is filled in here.
-            reading: How the objects of earlier versions are read.
+            reading: How objects are read that the ledger lacks.
 
         Raises:
             StoreError: If it cannot be written.
@@ -87,9 +87,9 @@ class RunLedger:
             for name, stored in stored_as.items()
             if stored not in new and (keys := _left_out(plan, name))
         }
+        due = dict.fromkeys(new) | left_out
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda name: self._adopt(name, plan, reading), new))
-            list(pool.map(lambda name: self._enter(name, left_out[name], reading), left_out))
+            list(pool.map(lambda name: self._enter(name, due[name], reading), due))
         configs = cluster.topic_config(names, overridden_only=True)
         ids = cluster.cluster_id
         rows = [
@@ -101,16 +101,8 @@ class RunLedger:
             for name, stored in stored_as.items()
         ]  # fmt: skip
         rows.append(replace(asked, cluster_id=ids, run=self._run, time=now))
-        entered = [entry for name, entry in known.topics.items() if known.has_ledger(name)]
-        before = [*entered, *known.sinks]
+        before = [*known.topics.values(), *known.sinks]
         fresh = [row for row in rows if not any(row.says_the_same(one) for one in before)]
-        if not known.is_begun:
-            left = sorted(known.earlier - set(stored_as.values()))
-            fresh += [
-                replace(known.topics.get(name, TopicEntry(EARLIER, name)),
-                        kind=EARLIER, partitions=None, run=self._run, time=now)
-                for name in left
-            ]  # fmt: skip
         if fresh:
             stream.topics_stream(self._store, self._layout, self._clock).append(
                 table(fresh, TOPICS)
@@ -151,13 +143,8 @@ class RunLedger:
         if at_end and self._topics_changed:
             stream.topics_stream(self._store, self._layout, self._clock).fold()
 
-    def _adopt(self, topic: str, plan: SinkPlan, reading: ReadOptions) -> None:
-        found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
-        rows = adopt(self._store, self._layout, topic, found, plan.known)
-        if rows:
-            self._stream(topic).append(table(rows, OBJECTS))
-
-    def _enter(self, topic: str, keys: Collection[str], reading: ReadOptions) -> None:
+    def _enter(self, topic: str, keys: Collection[str] | None, reading: ReadOptions) -> None:
+        """Enter those objects of a topic; None for all that are there."""
         found = listing.list_backup(self._store, self._layout, reading.formats, topics=[topic])
         rows = listed(self._store, found, topic, keys)
         if rows:
@@ -229,7 +216,7 @@ class Opening:
         self._news.held_up(self._account.held_up())
 
     def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
-        """Return the names under which topics are stored: who reads run records looks there."""
+        """Return the names under which topics are stored."""
         routes = wiring.routes(self._settings)
         return {name: routes.topic(name) for name in plan.topics}
 

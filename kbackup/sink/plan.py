@@ -491,8 +491,7 @@ def _plan(
     if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
         likely()
     layout = wiring.layout(settings)
-    names = [routes.topic(name) for name in topics]
-    said = known.read_topics(store, layout, clock).with_run_records(store, layout, names)
+    said = known.read_topics(store, layout, clock)
     stored_as = {where: routes(where) for where in wheres}
     found = gather(
         store, layout, clock,

@@ -20,11 +20,9 @@ from kbackup.catalog import listing
 from kbackup.catalog.claims import Checked
 from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.judged import JudgedPartition
-from kbackup.catalog.judging import Recorded
 from kbackup.catalog.ledger import objects
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
-    EARLIER,
     OBJECT,
     OBJECTS,
     TOPIC,
@@ -64,6 +62,9 @@ _ERRORS_KEPT: Final = 100
 
 _DUPLICATES_NAMED: Final = 20
 
+WITHOUT_LEDGER: Final = "objects_without_ledger"
+"""Counts objects that a sink must have entered once: what was stored beside them nobody knows."""
+
 REBUILD: Final = "rebuild the ledger from the objects: kbackup restore verify --rebuild"
 
 
@@ -76,12 +77,14 @@ class Notes:
         locks: Holders of lock objects.
         schemas: The schemas of a registry that were stored, or are lacking.
         held_up: Partitions, by the names they are stored under, with an open transaction.
+        has_id: The backup has an id: a sink of kbackup has been at work, and has begun a ledger.
     """
 
     known: BackupState = NOTHING
     locks: Iterable[Holder] = ()
     schemas: SchemaIndex = NO_SCHEMAS
     held_up: Mapping[TopicPartition, HeldUp] = field(default_factory=dict)
+    has_id: bool = False
 
 
 Told = Warned | Finding | PartitionVerdict
@@ -130,12 +133,10 @@ def verify(
     # only the name of the format says what objects of any name are
     named = only_format if layout.is_generic else None
     found = listing.list_backup(store, layout, options.formats, topics=names, only_format=named)
-    known, entries = notes.known, notes.known.recorded
+    known = notes.known
     if only_format is not None:
-        narrow = found.narrowed(only_format)
-        entries = _only(entries, found, narrow)
-        found = narrow
-    there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
+        found = found.narrowed(only_format)
+    there = {*found.topics(), *known.topics}
     chosen = select(there, names, pattern)
     wheres = sorted(
         where
@@ -143,7 +144,7 @@ def verify(
         if where.topic in chosen and (partitions is None or where.partition in partitions)
     )
     backup = _Backup(
-        store, layout, options, summary, now, notes, found, entries, chosen, wheres,
+        store, layout, options, summary, now, notes, found, chosen, wheres,
         {topic for topic in chosen if topic not in there}, read, sample,
     )  # fmt: skip
     for check in _CHECKS:
@@ -156,7 +157,6 @@ class _Backup:
 
     Attributes:
         found: What is listed.
-        entries: What run records say was stored, of topics that are not in the ledger.
         topics: The topics asked for.
         partitions: Their partitions, those without any object too.
         absent: Topics that were asked for and are not in the backup.
@@ -171,7 +171,6 @@ class _Backup:
     now: datetime
     notes: Notes
     found: Catalog
-    entries: Mapping[TopicPartition, Sequence[Recorded]]
     topics: Sequence[str]
     partitions: Sequence[TopicPartition]
     absent: Collection[str]
@@ -210,9 +209,15 @@ def _does_the_ledger_say_it_all(backup: _Backup) -> Iterator[Warned]:
         rows = f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')}"
         text = f"{rows} of kinds that only a later version of kbackup knows; they are ignored"
         yield backup.summary.warn("unknown_rows", text)
-    told = {where.topic for where in known.recorded}
     stored = {where.topic for where in backup.found.sets} & {*backup.topics}
-    if without := {topic for topic in stored - told if not known.has_entered(topic)}:
+    if without := {topic for topic in stored if not known.has_entered(topic)}:
+        lost = sum(
+            len(sets)
+            for where, sets in backup.found.sets.items()
+            if where.topic in without
+            and (known.has_ledger(where.topic) or (backup.notes.has_id and sets[0].is_whole))
+        )
+        backup.summary.skip(WITHOUT_LEDGER, lost)
         text = (
             f"the ledger says nothing of {some(sorted(without))}: what is missing shows only where "
             f"it left a gap between other objects; {REBUILD}"
@@ -238,15 +243,14 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
     if backup.read is not None:
         units = list(units_of(sets, backup.partitions, backup.sample, known.ledger))
         backup.reports = _checked(backup.read(units) if units else (), summary)
-    patterns = {where.topic: of_partition[0] for where, of_partition in sets.items()}
     for where in backup.partitions:
         part = JudgedPartition(
-            where, sets.get(where, []), backup.entries.get(where, []), known.gaps(where),
-            backup.reports, is_deep=backup.read is not None, ledger=known.ledger(where),
+            where, sets.get(where, []), known.gaps(where), backup.reports,
+            is_deep=backup.read is not None, ledger=known.ledger(where),
             identity=known.identity(where.topic), present=backup.found.keys,
             heads=RememberedHeads(backup.store),
         )  # fmt: skip
-        findings = list(part.findings(backup.store, backup.layout, patterns.get(where.topic)))
+        findings = list(part.findings(backup.store, backup.layout))
         findings += part.overlaps(backup.store, backup.options, findings)
         backup.findings += findings
         yield from findings
@@ -303,22 +307,6 @@ _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (
     _can_it_be_repaired,
 )
 """What is checked, in the order in which it is reported."""
-
-
-def _only(
-    entries: Mapping[TopicPartition, Sequence[Recorded]], found: Catalog, narrow: Catalog
-) -> dict[TopicPartition, Sequence[Recorded]]:
-    """Return the runs whose objects are all in *narrow*; it cannot know what others lack."""
-
-    def is_whole(where: TopicPartition, entry: Recorded) -> bool:
-        sets, kept = found.sets.get(where, []), narrow.sets.get(where, [])
-        return len(sets[entry.among(sets)]) == len(kept[entry.among(kept)])
-
-    kept = {
-        where: [entry for entry in of_partition if is_whole(where, entry)]
-        for where, of_partition in entries.items()
-    }
-    return {where: of_partition for where, of_partition in kept.items() if of_partition}
 
 
 def on_spark(
@@ -451,12 +439,12 @@ class Mending:
         """
         said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
         found = self._listed()
-        there = {*found.topics(), *said.topics, *(where.topic for where in said.recorded)}
+        there = {*found.topics(), *said.topics}
         topics = [name for name in select(there, self.names, self.pattern) if name in there]
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
         for topic in topics:
-            yield self._rebuild(topic, found, said)
+            yield self._rebuild(topic, found)
         if topics:
             stream = topics_stream(self.store, self.layout, self.clock)
             stream.rewrite(lambda before: self._topics(before, topics, found, said))
@@ -488,13 +476,8 @@ class Mending:
     def _listed(self) -> Catalog:
         return listing.list_backup(self.store, self.layout, self.reading.formats, topics=self.names)
 
-    def _rebuild(self, topic: str, found: Catalog, said: BackupState) -> Warned:
+    def _rebuild(self, topic: str, found: Catalog) -> Warned:
         def rows(before: Contents) -> pa.Table:
-            if not said.has_ledger(topic):
-                return table(
-                    known.adopt(self.store, self.layout, topic, found, said),
-                    OBJECTS,
-                )
             kept = [
                 one
                 for one in entries(before.rows)
@@ -514,15 +497,9 @@ class Mending:
     def _topics(
         self, before: Contents, topics: Collection[str], found: Catalog, said: BackupState
     ) -> pa.Table:
-        kept = [
-            one for one in topic_entries(before.rows)
-            if one.kind != EARLIER or one.topic not in topics
-        ]  # fmt: skip
+        kept = list(topic_entries(before.rows))
         entered = {one.topic for one in kept if one.kind == TOPIC}
         fresh = [self._topic(name, found, said) for name in topics if name not in entered]
-        if not said.is_begun:
-            left = said.earlier - set(topics)
-            fresh += [TopicEntry(EARLIER, name, time=self.clock.ms()) for name in sorted(left)]
         return table([*kept, *fresh], TOPICS)
 
     def _topic(self, name: str, found: Catalog, said: BackupState) -> TopicEntry:

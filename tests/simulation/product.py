@@ -46,7 +46,7 @@ from kbackup.restore import plan as restore_plan
 from kbackup.restore import resume as resuming
 from kbackup.restore.resume import Log, Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
-from kbackup.runs import known, locks, wiring
+from kbackup.runs import locks, wiring
 from kbackup.runs.context import BEAT_S, Environment, Periodic, Stop, linked
 from kbackup.runs.known import read as read_known
 from kbackup.runs.locks import RunLock
@@ -166,7 +166,6 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "repaired topic": (maintenance._Planner, "_of"),
     "repaired identities": (maintenance._Planner, "_identities"),
     "refused topics": (accounting, "refused_topics"),
-    "is believed": (known, "_is_believed"),
     "decide": (sink_plan, "decide"),
     "past held": (start, "_past_held"),
     "only format": (wiring, "only_format"),

@@ -25,7 +25,6 @@ from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
 from kbackup.restore.transaction import Pace
 from kbackup.runs import wiring
-from kbackup.runs.known import of_run_records
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 from tests.support.creating import each_created
@@ -260,8 +259,11 @@ class Restoring:
             topics=settings.topics, only_format=wiring.only_format(settings),
         )  # fmt: skip
         known = replace(
-            of_run_records(self.backup.runs),
-            ledgers={name: TopicLedger.of(rows) for name, rows in self.entries.items()},
+            self.backup.known,
+            ledgers={
+                name: TopicLedger.of(rows)
+                for name, rows in (self.backup.entries | dict(self.entries)).items()
+            },
         )
         inventory = Inventory(settings, self.store, found, known)
         return Planner(

@@ -17,7 +17,6 @@ from backup_samples import (
 from kbackup.cli.output import schema
 from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs.known import of_run_records
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
 from kbackup.verify.run import Notes, Read, verify
@@ -47,7 +46,7 @@ class Verified:
     def __init__(self, backup: Backup, *, deep: bool = False, **options: Any) -> None:
         summary = Summary("r", "restore verify")
         reading = options.pop("reading", ReadOptions())
-        options = {"notes": Notes(of_run_records(backup.runs)), "now": NOW} | options
+        options = {"notes": Notes(backup.known), "now": NOW} | options
         if deep:
             options = {"read": here(backup, reading)} | options
         store: Any = options.pop("store", backup.store)

@@ -8,8 +8,6 @@ from typing import Final
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
     GAP,
-    MAIN_VIEWS,
-    MISSING,
     OBJECT,
     PASSED,
     SKIPPED,
@@ -27,8 +25,6 @@ class PartitionLedger:
     Attributes:
         objects: Every object ever stored, by key.
         gaps: Offsets that had expired before they were backed up.
-        lost: Offsets that an earlier version's run records speak of, and that were gone already
-            when the ledger was begun.
         accepted: What an operator declared to be removed on purpose.
         skipped: Offsets of records that were left out because they do not fit the layout.
         passed: Offsets without anything to store, such as markers of transactions.
@@ -36,7 +32,6 @@ class PartitionLedger:
 
     objects: dict[str, Entry] = field(default_factory=dict)
     gaps: list[Span] = field(default_factory=list)
-    lost: list[Entry] = field(default_factory=list)
     accepted: list[Entry] = field(default_factory=list)
     skipped: list[Span] = field(default_factory=list)
     passed: list[Span] = field(default_factory=list)
@@ -44,18 +39,13 @@ class PartitionLedger:
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
 
-        An object whose offsets were backed up again, under other keys, is not missing, and what
-        was gone when the ledger was begun is not once a run has backed it up again.
+        An object whose offsets were backed up again, under other keys, is not missing.
 
         Args:
             present: The keys of a listing that was made after the ledger was read.
         """
-        again = self._unbroken(present, since=True) if self.lost else {}
-        stored = [span for view in MAIN_VIEWS for span in again.get(view, ())]
-        lost = [entry for entry in self.lost if not _is_within(entry, stored)]
         is_accepted = self._acceptance()
-        gone = self.absent(present)
-        lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
+        lacking = [entry for entry in self.absent(present) if not is_accepted(entry)]
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
 
     def absent(self, present: Container[str]) -> list[Entry]:
@@ -92,22 +82,17 @@ class PartitionLedger:
 
         return is_accepted
 
-    def _unbroken(
-        self, present: Container[str], *, since: bool = False
-    ) -> dict[str | None, list[Span]]:
+    def _unbroken(self, present: Container[str]) -> dict[str | None, list[Span]]:
         """Return, for each view, the ranges of which the objects that are there hold each offset.
 
         An object says that of itself where it has as many records as offsets.
 
         Args:
             present: The keys of a listing.
-            since: Only of objects that a run has entered since the ledger was begun.
         """
         found: dict[str | None, list[Span]] = {}
         for key, one in sorted(self.objects.items(), key=lambda pair: pair[1].first):
             if key not in present or one.last is None or one.records != len(one.span):
-                continue
-            if since and not one.run:
                 continue
             spans = found.setdefault(one.view, [])
             if spans and one.first <= spans[-1].end_offset:
@@ -206,8 +191,6 @@ class TopicLedger:
             at = found[entry.partition]
             if entry.kind == GAP:
                 at.gaps.append(entry.span)
-            elif entry.kind == MISSING:
-                at.lost.append(entry)
             elif entry.kind == ACCEPTED:
                 at.accepted.append(entry)
             elif entry.kind == PASSED:
@@ -267,8 +250,3 @@ def accepted(entry: Entry, run: str, time_ms: int) -> Entry:
         ACCEPTED, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,
         covers=entry.run or "",
     )  # fmt: skip
-
-
-def missing(where: TopicPartition, first: int, last: int, run: str, time_ms: int) -> Entry:
-    """Return the row of offsets that an earlier version stored, and that are gone."""
-    return Entry(MISSING, where.partition, first, last, run=run, time=time_ms)

@@ -13,13 +13,11 @@ from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 
 OBJECT: Final = "object"
 GAP: Final = "gap"
-MISSING: Final = "missing"
 ACCEPTED: Final = "accepted"
 SKIPPED: Final = "skipped"
 PASSED: Final = "passed"
 TOPIC: Final = "topic"
 SINK: Final = "sink"
-EARLIER: Final = "earlier"
 
 TOMBSTONES: Final = "tombstones"
 """What the ledger calls the view of an object of keys that no values belong to."""
@@ -45,11 +43,10 @@ class Entry:
 
     Attributes:
         kind: ``object``: an object was stored.  ``gap``: the cluster had deleted these offsets
-            before they were backed up.  ``missing``: a run record of an earlier version says that
-            objects were stored here, which were gone when the ledger was begun.  ``accepted``:
-            someone said that what is missing here was removed on purpose.  ``skipped``: records
-            were left out here because they do not fit the layout.  ``passed``: a run had come to
-            the end of these offsets, and there was nothing to store.
+            before they were backed up.  ``accepted``: someone said that what is missing here was
+            removed on purpose.  ``skipped``: records were left out here because they do not fit
+            the layout.  ``passed``: a run had come to the end of these offsets, and there was
+            nothing to store.
         partition: The partition.
         first: Offset of the first record, inclusive.
         last: Offset of the last record, inclusive; None where the object does not say.
@@ -129,8 +126,7 @@ class TopicEntry:
     """One row about a topic, or about a sink and the topics it was asked for.
 
     Attributes:
-        kind: ``topic``; ``sink``; or ``earlier``: a topic of which run records of an earlier
-            version speak, and whose objects are not in the ledger yet.
+        kind: ``topic`` or ``sink``.
         topic: The topic; None for a sink.
         cluster_id: Of the cluster; empty where it is not known.
         topic_id: Empty where it is not known, and for a sink.

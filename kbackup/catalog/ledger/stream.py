@@ -187,13 +187,11 @@ class Contents:
         rows: The rows that count.
         damage: Files whose rows are lost.
         loose: How many parts had to be opened beside the snapshot.
-        is_begun: Whether there is any file at all.
     """
 
     rows: pa.Table
     damage: tuple[Issue, ...] = ()
     loose: int = 0
-    is_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +355,6 @@ class Stream:
                     base = self._snapshot(name, name.watermark)
                 except CorruptObjectError as error:
                     damage.append(unreadable(self.prefix + name.text, error.why))
-        is_begun = bool(base or newer or damage)
         base = base or _Snapshot(self.form.schema.empty_table())
         loose = [name for name in newer if name.text not in base.holds]
         tables = [base.rows]
@@ -369,7 +366,7 @@ class Stream:
                     tables.append(found)
         rows = self.form.merged(pa.concat_tables(tables)) if loose else base.rows
         lost = {one.what: one for one in (*base.damage, *damage)}
-        contents = Contents(rows, tuple(lost.values()), len(loose), is_begun)
+        contents = Contents(rows, tuple(lost.values()), len(loose))
         return _Look(contents, base.watermark, tuple(newer))
 
     def _names(self) -> Iterator[Name]:

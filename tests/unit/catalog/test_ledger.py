@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from kbackup.catalog.ledger.objects import TopicLedger, accepted, gap, missing, passed
+from kbackup.catalog.ledger.objects import TopicLedger, accepted, gap, passed
 from kbackup.catalog.ledger.rows import (
     OBJECTS,
     TOPICS,
@@ -367,10 +367,10 @@ def test_an_object_that_has_holes_stands_for_no_other() -> None:
 
 def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
     """
-    What was removed on purpose is not missed: by object, or by offsets where no object is known.
+    What was removed on purpose is not missed, until it is stored again and lost again.
     """
-    stored = [row(0, time=1), row(10, time=1), row(20, time=1), missing(WHERE, 30, 39, "r", 1)]
-    agreed = [accepted(stored[0], "v", 5), accepted(missing(WHERE, 30, 39, "r", 1), "v", 5)]
+    stored = [row(0, time=1), row(10, time=1), row(20, time=1)]
+    agreed = [accepted(stored[0], "v", 5)]
     ledger = TopicLedger.of([*stored, *agreed, gap(WHERE, Span(40, 50), "r", 1)]).partition(0)
 
     assert ["key-10"] == [entry.key for entry in ledger.missing({"key-20"})]

@@ -1,4 +1,4 @@
-"""What lies in a backup, from names and run records."""
+"""What lies in a backup, from names and ledger."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,21 +14,21 @@ from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition, topics
 from kbackup.pipeline.views import ReadOptions
-from kbackup.runs.known import BackupState, of_run_records
+from kbackup.runs.known import BackupState
 from kbackup.testing import FaultyStore
 
 LINES = jsonschema.Draft202012Validator(schema())
 
 
 def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
-    """Return the partitions that `topics` tells of, with the backup's own run records."""
-    options = {"known": of_run_records(backup.runs)} | options
+    """Return the partitions that `topics` tells of, with the backup's own ledger."""
+    options = {"known": backup.known} | options
     found = topics(backup.store, backup.layout, ReadOptions(), **options)
     return [to_json(one) for one in found if isinstance(one, StoredPartition)]
 
 
-def test_a_partition_is_told_from_names_and_run_records() -> None:
-    """Where runs left records, extent and count are known without opening an object."""
+def test_a_partition_is_told_from_names_and_ledger() -> None:
+    """Where the ledger is, extent and count are known without opening an object."""
     backup = Backup()
     keys = backup.run("orders", 3, range(5), range(5, 9))
     backup.run("orders", 3, range(9, 12))
@@ -47,12 +47,12 @@ def test_a_partition_is_told_from_names_and_run_records() -> None:
 
 
 def test_looking_costs_one_listing() -> None:
-    """Names and run records are enough: no object is opened, and none is asked about."""
+    """Names and ledger are enough: no object is opened, and none is asked about."""
     backup = Backup()
     backup.run("orders", 0, range(5))
     store = FaultyStore("", backup.store)
 
-    found = [*topics(store, backup.layout, ReadOptions(), known=of_run_records(backup.runs))]
+    found = [*topics(store, backup.layout, ReadOptions(), known=backup.known)]
 
     assert [("list", "topics/", "ok")] == store.calls
     assert 1 == len(found)
@@ -95,7 +95,7 @@ def test_a_format_narrows_what_is_told() -> None:
         backup.store,
         backup.layout,
         ReadOptions(),
-        known=of_run_records(backup.runs),
+        known=backup.known,
         only_format="json",
     )
     warning, row = (to_json(one) for one in found)
@@ -104,7 +104,7 @@ def test_a_format_narrows_what_is_told() -> None:
     assert ("json/gzip", 1, 5) == (row["format"], row["objects"], row["first"])
 
 
-def test_without_run_records_the_end_is_unknown() -> None:
+def test_without_a_ledger_the_end_is_unknown() -> None:
     """A name holds the first offset only, so what a connector wrote ends nobody knows where."""
     backup = Backup()
     backup.put("legacy", 0, range(5), range(5, 9))
@@ -140,15 +140,15 @@ def test_partitions_come_in_order() -> None:
     ("damage", "expected"),
     [
         pytest.param("nothing", (8, 9), id="all there"),
-        pytest.param("first", (8, None), id="first object gone"),
-        pytest.param("last", (None, None), id="last object gone"),
-        pytest.param("more", (None, None), id="an object that no run knows behind the last"),
+        pytest.param("first", (8, 6), id="first object gone"),
+        pytest.param("last", (5, 6), id="last object gone"),
+        pytest.param("more", (None, None), id="an object behind the last that the ledger lacks"),
     ],
 )
 def test_a_count_is_known_only_of_what_is_there(
     damage: str, expected: tuple[int | None, int | None]
 ) -> None:
-    """Where something is missing, the sum of run records is a guess, so it is none."""
+    """The ledger tells them of objects that are there and that it knows, and of no others."""
     backup = Backup()
     keys = backup.run("orders", 0, range(3), range(3, 6)) + backup.run("orders", 0, range(6, 9))
     match damage:
@@ -261,34 +261,6 @@ def test_partitions_can_be_chosen() -> None:
     assert [0, 3] == [row["partition"] for row in rows(backup, partitions={0, 3, 9})]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        pytest.param({}, id="empty"),
-        pytest.param({"partitions": None}, id="no rows"),
-        pytest.param({"partitions": [None, "x", {"topic": 1}]}, id="rows of another shape"),
-        pytest.param(
-            {"partitions": [{"topic": "orders", "partition": "0", "first": 0, "last": 1,
-                             "records": 2, "objects": 1}]},
-            id="a text for a number",
-        ),
-        pytest.param(
-            {"command": "restore", "partitions": [{"topic": "orders", "partition": 0, "first": 0,
-                                                   "last": 4, "records": 5, "objects": 1}]},
-            id="another command",
-        ),
-    ],
-)  # fmt: skip
-def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[str, Any]) -> None:
-    """A run record that cannot be understood is ignored: run records help and are never needed."""
-    backup = Backup()
-    backup.put("orders", 0, range(5))
-
-    [row] = rows(backup, known=of_run_records([record]))
-
-    assert (None, None) == (row["last"], row["records"])
-
-
 def test_rows_keep_the_json_contract() -> None:
     """What is known and what is not can be printed as lines of the contract."""
     backup = Backup()
@@ -296,9 +268,7 @@ def test_rows_keep_the_json_contract() -> None:
     backup.put("legacy", 0, range(3), views=SIBLINGS)
     backup.replace(key, b"hello", {}, to="topics/orders/README")
 
-    events = [
-        *topics(backup.store, backup.layout, ReadOptions(), known=of_run_records(backup.runs))
-    ]
+    events = [*topics(backup.store, backup.layout, ReadOptions(), known=backup.known)]
 
     assert 3 == len(events)
     for event in events:

@@ -18,7 +18,7 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.kafka import Position
-from kbackup.naming import Layout, View
+from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Facts, Span, TopicPartition
 from kbackup.restore.target import begin
@@ -238,7 +238,7 @@ def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> No
     again.backup = Backup()
     again.backup.put("orders", 0, range(5))
     position = again.cluster.groups["mine"][COPY]
-    bookmark = Mark.read(position, Layout())
+    bookmark = Mark.read(position)
     assert bookmark is not None
     source = replace(bookmark.of.source, backup="another")
     other = replace(bookmark, of=replace(bookmark.of, source=source))

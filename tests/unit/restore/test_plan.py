@@ -2,13 +2,12 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from backup_samples import JSON
+from backup_samples import JSON, Backup
 from record_samples import batch_of, write
 
 from kbackup import config
@@ -23,7 +22,7 @@ from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.plan import Planner, RestorePlan
-from kbackup.runs.known import BackupState, of_run_records
+from kbackup.runs.known import BackupState
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from tests.support.frozen_store import UNTIL, FrozenStore
@@ -85,7 +84,7 @@ def whole(topic: str, partition: int, start: int) -> str:
 
 def plan(
     store: Store, cluster: FakeCluster, sources: Mapping[str, TopicEntry] | None = None,
-    records: Sequence[Mapping[str, Any]] = (), entries: Sequence[Entry] = (), **options: object,
+    entries: Sequence[Entry] = (), **options: object,
 ) -> RestorePlan:  # fmt: skip
     """The plan of a restore with these options."""
     loaded = config.load(
@@ -94,11 +93,7 @@ def plan(
         files=(),
         environ={},
     )
-    known = replace(
-        of_run_records(records),
-        topics=sources or {},
-        ledgers={"orders": TopicLedger.of(entries)},
-    )
+    known = BackupState(sources or {}, ledgers={"orders": TopicLedger.of(entries)})
     found = listing.list_backup(store, Layout(), FormatOptions())
     planner = Planner(
         settings=loaded.settings,
@@ -180,7 +175,7 @@ def test_archived_objects_are_found_before_anything_is_written() -> None:
 
 
 def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
-    """Without run records, the highest partition decides how many a target gets."""
+    """Without a ledger, the highest partition decides how many a target gets."""
     put(store, whole("orders", 4, 0), 0, 4)
 
     assert 5 == plan(store, FakeCluster()).topics[0].intent.partitions
@@ -212,37 +207,28 @@ def test_full_records_are_preferred_to_value_objects_of_the_same_offsets(store: 
     assert "shadowed" in [code for code, _ in found.topics[0].warnings]
 
 
-def record_of(partition: int, first: int, last: int, objects: int) -> dict[str, Any]:
-    """A run record of one partition."""
-    row = {
-        "topic": "orders", "partition": partition, "first": first, "last": last,
-        "records": last - first + 1, "objects": objects,
-    }  # fmt: skip
-    return {"command": "sink", "run": "r", "partitions": [row]}
-
-
-def test_an_object_that_a_run_has_stored_and_that_is_gone_is_no_good_restore(
-    store: Store,
-) -> None:
+def test_an_object_that_is_gone_is_no_good_restore() -> None:
     """What verify would call missing is not left out in silence."""
-    for start in (0, 20):
-        put(store, whole("orders", 0, start), start, start + 9)
-    records = [record_of(0, 0, 29, 3)]
+    backup = Backup()
+    keys = backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
+    entries = [backup.entry(key) for key in keys]
+    backup.store.delete(keys[1])
 
-    found = plan(store, FakeCluster(), records=records)
-    agreed = plan(store, FakeCluster(), records=records, behavior_on_error="log")
+    found = plan(backup.store, FakeCluster(), entries=entries)
+    agreed = plan(backup.store, FakeCluster(), entries=entries, behavior_on_error="log")
 
     assert ["incomplete"] == [error.code for error in found.refusals]
     assert [] == agreed.refusals
 
 
-def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -> None:
+def test_the_plan_counts_records_where_the_ledger_knows_them_all() -> None:
     """A plan's number of records is unknown if one partition's is."""
-    put(store, whole("orders", 0, 0), 0, 9)
-    put(store, whole("orders", 1, 0), 0, 4)
+    backup = Backup()
+    keys = [*backup.put("orders", 0, range(10)), *backup.put("orders", 1, range(5))]
+    entries = [backup.entry(key) for key in keys]
 
-    half = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1)])
-    both = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1), record_of(1, 0, 4, 1)])
+    half = plan(backup.store, FakeCluster(), entries=entries[:1])
+    both = plan(backup.store, FakeCluster(), entries=entries)
 
     assert None is to_json(half.topics[0].event())["records"]
     assert 15 == to_json(both.topics[0].event())["records"]
@@ -304,25 +290,6 @@ def test_a_topic_that_is_not_there_is_no_empty_restore(store: Store) -> None:
         plan(store, FakeCluster(), topics="odrers")
 
 
-def test_the_newest_record_says_most_of_a_topic() -> None:
-    """Partitions may have been added since; topics of this cluster's sinks are watched."""
-    newest = {"cluster_id": HERE, "topic_settings": {"orders": {"partitions": 6, "config": {}}}}
-    older = {
-        "cluster_id": HERE,
-        "topic_settings": {
-            "orders": {"partitions": 3, "config": {}}, "copy_of_orders": {"partitions": 3},
-        },
-    }  # fmt: skip
-
-    found = of_run_records([newest, older])
-
-    assert (6, HERE) == (found.topics["orders"].partitions, found.topics["orders"].cluster_id)
-    assert [True, True, False] == [
-        found.watches(name, HERE) for name in ("orders", "copy_of_orders", "audit")
-    ]
-    assert not found.watches("orders", "elsewhere")
-
-
 def test_a_sink_watches_what_its_pattern_matches() -> None:
     """Topics too that do not exist yet: a restore would make them."""
     known = BackupState(sinks=[TopicEntry("sink", cluster_id=HERE, group="g", pattern="pay.*")])
@@ -330,25 +297,6 @@ def test_a_sink_watches_what_its_pattern_matches() -> None:
     assert known.watches("pay_copy_of_orders", HERE)
     assert not known.watches("orders", HERE)
     assert not known.watches("payments", "elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("record", "watched"),
-    [
-        pytest.param({"names": ["pay.*"], "topics_regex": "pay.*"}, True, id="pattern"),
-        pytest.param({"names": ["pay"], "topics_regex": None}, False, id="name"),
-        pytest.param({"names": ["pay.*"], "cluster_id": "another"}, False, id="another cluster"),
-        pytest.param({"names": ["ord.*"], "topics_regex": "ord.*"}, False, id="another pattern"),
-        pytest.param({"names": ["pay("], "topics_regex": "pay("}, False, id="no pattern"),
-    ],
-)
-def test_a_sink_of_an_earlier_version_watches_what_its_pattern_matches(
-    record: dict[str, object], watched: bool
-) -> None:
-    """Run records tell which topics a sink watches that began no ledger."""
-    found = of_run_records([{"cluster_id": HERE, **record}])
-
-    assert watched == found.watches("pay_copy", HERE)
 
 
 def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:

@@ -1,14 +1,13 @@
 """What a restore finds in a target that it has written to before: its position, its records."""
 
-import json
 from typing import Any
 
 import pytest
-from backup_samples import JSON, RECORD
+from backup_samples import JSON
 
 from kbackup.errors import KbackupError, TargetNotEmptyError, TopicChangedError
 from kbackup.kafka import Position
-from kbackup.pipeline.views import ReadOptions, ViewSpec
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
 from tests.support.target import COPY, FakeTarget, Log, Restoring, position, values
@@ -90,52 +89,7 @@ def test_records_that_were_there_before_may_go(again: Restoring) -> None:
     assert values(range(12)) == again.cluster.values("copy_of_orders")
 
 
-# Positions of the first version
-
-
-KEY = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
 VALUES_KEY = "topics/orders/partition=0/orders+0+0000000000.json"
-
-
-def _version_1(again: Restoring, offset: int, **data: object) -> None:
-    """Put a position in place as cf14769 committed it, and the records it stood for."""
-    again.cluster.create_topic("copy_of_orders", 1, 1, {})
-    rows = [{"value": value} for value in values(range(offset))]
-    again.cluster.logs[COPY].rows = rows
-    done = {"records": offset, "last": offset - 1}
-    text = json.dumps({"run": "r0", "done": done, **data})
-    again.cluster.set_positions(again.plan().group, {COPY: Position(offset, text)})
-
-
-@pytest.mark.parametrize(
-    ("views", "key", "rows"),
-    [
-        pytest.param(RECORD, KEY, 4, id="inside an object"),
-        pytest.param(RECORD, KEY, -1, id="at the end"),
-        pytest.param(JSON, VALUES_KEY, 4, id="inside values"),
-        pytest.param(JSON, VALUES_KEY, -1, id="at the end of values"),
-    ],
-)
-def test_a_position_of_the_first_version_is_understood(
-    again: Restoring, views: tuple[ViewSpec, ...], key: str, rows: int
-) -> None:
-    """A restore that the first version began is continued, with what an object gained since."""
-    again.backup.put("orders", 0, range(10), views=views)
-    _version_1(again, 4, key=key, rows=rows)
-
-    again.restore()
-
-    assert values(range(10)) == again.cluster.values("copy_of_orders")
-
-
-def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring) -> None:
-    """One whose key is of another topic is not taken for this restore's."""
-    again.backup.put("orders", 0, range(10))
-    _version_1(again, 4, key=KEY.replace("orders", "other"), rows=4)
-
-    with pytest.raises(TargetNotEmptyError):
-        again.restore()
-
 
 ELSEWHERE = BackupSource("another", TopicPartition("clicks", 0))
 

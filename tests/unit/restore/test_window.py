@@ -132,14 +132,9 @@ def test_a_window_without_a_record_is_said(some: Restoring) -> None:
 
 def test_an_object_missing_outside_of_the_window_is_not_missed(some: Restoring) -> None:
     """A loss among offsets that nobody asks for keeps nobody from restoring the others."""
-    backup: Backup = some.backup
-    backup.runs.append(
-        {
-            "run": "2026-11-21T02:00:00Z-0001", "command": "sink", "exit_code": 0,
-            "partitions": [{"topic": "orders", "partition": 0, "first": 0, "last": 39,
-                            "records": 40, "objects": 4, "start": 0, "committed": 40}],
-        }
-    )  # fmt: skip
+    [key] = some.backup.put("orders", 0, range(30, 40))
+    some.entries = {"orders": [some.backup.entry(key)]}
+    some.store.delete(key)
 
     assert some.plan().refusals
     assert [] == some.plan(to_offset=20).refusals

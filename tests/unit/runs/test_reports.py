@@ -104,7 +104,7 @@ def test_what_a_restore_commits_can_be_read_again() -> None:
     """Which backup, which log and how far: nothing of it is lost between two runs."""
     bookmark = CommitMetadata(MARK, "run", Done(records=12, commits=2, first=0, last=11))
 
-    assert replace(bookmark, at=12) == Mark.read(bookmark.position(12), Layout())
+    assert replace(bookmark, at=12) == Mark.read(bookmark.position(12))
 
 
 @pytest.mark.parametrize("behind", ["a", "}", "5", "\x01", "\ufffd", " {}", '"'])
@@ -116,7 +116,7 @@ def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> Non
 
     assert LastObject.beside(last) == LastObject.beside(ours) is not None
     assert LastObject.beside(moved) is None
-    assert Mark.read(mark, Layout()) == Mark.read(Position(12, mark.metadata + behind), Layout())
+    assert Mark.read(mark) == Mark.read(Position(12, mark.metadata + behind))
 
 
 def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
@@ -127,8 +127,8 @@ def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
     whole = Mark(MARK.source, "copy-id", Span(7, 19), Cursor(12, 12))  # shows it without being told
 
     assert replace(last, at=42) == LastObject.beside(last.position(42))
-    assert (None, None) == (LastObject.beside(moved), Mark.read(mark, Layout()))
-    assert Mark.read(Position(13, CommitMetadata(whole).to_metadata()), Layout()) is None
+    assert (None, None) == (LastObject.beside(moved), Mark.read(mark))
+    assert Mark.read(Position(13, CommitMetadata(whole).to_metadata())) is None
 
 
 def test_what_earlier_versions_committed_is_understood() -> None:
@@ -150,7 +150,7 @@ def test_what_earlier_versions_committed_is_understood() -> None:
 
     assert CommitMetadata(LastObject("topics/a", 41, IDENTITY), "r", done) == LastObject.read(sink)
     mark = replace(MARK, absent=None)
-    assert CommitMetadata(mark, "r", restored) == Mark.read(Position(12, restore), Layout())
+    assert CommitMetadata(mark, "r", restored) == Mark.read(Position(12, restore))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_earlier_versions_committed_is_understood() -> None:
 def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
     """Metadata of another tool confirms nothing, and that of the other direction neither."""
     assert LastObject.read(text) is None
-    assert Mark.read(Position(1, text), Layout()) is None
+    assert Mark.read(Position(1, text)) is None
 
 
 def test_the_fields_of_a_restores_progress_stay() -> None:

@@ -4,7 +4,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
 import pytest
 from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
 
@@ -75,23 +74,6 @@ def partition(backup: Backup) -> PartitionLedger:
     """What the ledger says of ``orders``, partition 0."""
     found = topic_stream(backup.store, backup.layout, "orders", SystemClock()).read()
     return TopicLedger.of(entries(found.rows)).partition(0)
-
-
-def record(
-    backup: Backup,
-    run: str,
-    topics: Mapping[str, Any],
-    rows: Sequence[Any] = (),
-    exit_code: int = 0,
-) -> None:
-    """Leave a run record as version cf14769 did."""
-    body = {
-        "run": run, "command": "sink", "topics_dir": "topics", "names": ["orders"],
-        "exit_code": exit_code,
-        "cluster_id": "cluster-1", "topic_settings": topics, "partitions": list(rows),
-    }  # fmt: skip
-    name = f"_kbackup/runs/{run.replace(':', '')}-sink.json"
-    backup.store.put(name, io.BytesIO(orjson.dumps(body)), sha256="", metadata={})
 
 
 def test_an_object_is_in_the_ledger_before_its_offset_is_committed() -> None:
@@ -264,76 +246,33 @@ def test_the_ledger_knows_a_recreated_topic_when_all_objects_are_gone() -> None:
     assert "id" == read(backup).topics["orders"].topic_id
 
 
-def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
-    """
-    The ledger takes over an earlier version's objects and what run records say of lost ones, once.
-    """
+def test_objects_without_a_ledger_are_taken_over_once() -> None:
+    """The ledger takes over the objects that are there, and a second run enters nothing."""
     backup = Backup()
-    keys = backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
-    row = {"topic": "orders", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
-    record(backup, RUN, {"orders": {"topic_id": "id", "partitions": 1, "config": {}}}, [row])
-    backup.store.delete(keys[1])
+    keys = backup.put("orders", 0, range(10), range(20, 30))
 
     begin(backup, cluster(100))
     begin(backup, cluster(100))
 
     found = partition(backup)
-    assert {keys[0], keys[2]} == set(found.objects)
+    assert {*keys} == set(found.objects)
     assert {(0, 10, 10), (20, 30, 10)} == {
         (entry.cut_start, entry.next_offset, entry.records) for entry in found.objects.values()
     }
-    assert [(10, 19)] == [(entry.first, entry.last) for entry in found.missing({*keys})]
     assert 1 == topic_stream(backup.store, backup.layout, "orders", SystemClock()).read().loose
-
-
-def test_topics_that_this_sink_does_not_back_up_stay_with_their_run_records() -> None:
-    """Until a sink of theirs takes them over, readers go on asking the run records about them."""
-    backup = Backup()
-    row = {"topic": "audit", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
-    record(backup, RUN, {"audit": {"topic_id": "other-id", "partitions": 1}}, [row])
-
-    begin(backup, cluster())
-
-    found = read(backup)
-    assert {"audit"} == found.earlier
-    assert found == found.with_run_records(backup.store, backup.layout, ["orders"])
-    more = found.with_run_records(backup.store, backup.layout, [])
-    assert {TopicPartition("audit", 0)} == set(more.recorded)
-    begin(backup, cluster(audit=1), topics="orders,audit")
-    assert set() == read(backup).earlier
-
-
-@pytest.mark.parametrize("count", [1, 1500])
-def test_run_records_of_any_number_are_asked_before_there_is_a_ledger(count: int) -> None:
-    """A recreated topic is refused however many runs of other topics came after its own."""
-    backup = Backup()
-    backup.put("orders", 0, range(10))
-    record(backup, "2026-11-20T00:00:00Z-0000", {"orders": {"topic_id": "id", "partitions": 1}})
-    for at in range(count):
-        run = f"2026-11-21T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z-{at:04x}"
-        record(backup, run, {"other": {"topic_id": "x", "partitions": 1}})
-
-    (same,) = plan(backup, cluster(50)).partitions
-    (other,) = plan(backup, cluster(50, "new-id")).partitions
-
-    assert same.refusal is None
-    assert isinstance(other.refusal, TopicChangedError)
 
 
 def test_a_refused_run_says_nothing_of_the_topic() -> None:
     """
-    Without a ledger, a run over a recreated topic enters none, and its record names no identity.
+    Without a ledger, a run over a recreated topic enters none.
     """
     backup = Backup()
     backup.put("orders", 0, range(10), identity=ID)
     recreated = cluster(50, "new-id")
-    record(backup, RUN, {"orders": {"topic_id": "new-id", "partitions": 9}}, exit_code=4)
-
     begin(backup, recreated)
 
     assert [] == list(backup.store.list("_kbackup/ledger/"))
-    said = read(backup).with_run_records(backup.store, backup.layout, [])
-    assert UNKNOWN == said.identity("orders")
+    assert UNKNOWN == read(backup).identity("orders")
     assert plan(backup, cluster(50)).partitions[0].refusal is None
 
 

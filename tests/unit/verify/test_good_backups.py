@@ -30,9 +30,9 @@ def test_a_format_narrows_what_is_verified(deep: bool) -> None:
 
     narrow = Verified(backup, deep=deep, only_format="json")
 
-    assert (3, ["orders"]) == (
+    assert (3, [("orders", 1), ("payments", 0)]) == (
         narrow.exit_code,
-        [row["topic"] for row in narrow.summary["partitions"]],
+        [(row["topic"], row["listed"]) for row in narrow.summary["partitions"]],
     )
     assert ["other_format"] == [found["code"] for found in narrow.summary["warnings"]]
     assert not deep or Verified(backup, deep=True).exit_code == 7
@@ -97,7 +97,7 @@ def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool)
 
 
 def test_names_alone_vouch_for_nothing() -> None:
-    """Without run records a backup is not called complete."""
+    """Without a ledger a backup is not called complete."""
     backup = Backup()
     backup.put("orders", 0, range(4))
 
@@ -105,7 +105,7 @@ def test_names_alone_vouch_for_nothing() -> None:
 
 
 def test_names_cost_one_listing() -> None:
-    """Where runs and names agree, no object is opened or asked about."""
+    """Where ledger and names agree, no object is opened or asked about."""
     backup = Backup()
     backup.run("orders", 0, range(4), range(4, 7))
     store = FaultyStore("", backup.store)

@@ -4,16 +4,15 @@ import pytest
 from backup_samples import Backup, batch
 
 from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
 from kbackup.errors import ConfigurationError
 from kbackup.events import Warned
 from kbackup.naming import TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, Span
-from kbackup.runs import history, known
+from kbackup.runs import known
 from kbackup.runs.report import Summary
 from kbackup.verify.run import Acceptance, Notes, verify
-from tests.support.ended import ended
 from tests.support.ledgers import (
     CLOCK,
     ID,
@@ -195,37 +194,6 @@ def test_nothing_is_accepted_that_was_not_named() -> None:
         list(mending(backup).accept(Acceptance.parse(ranges, before)))
 
     assert 7 == verified(backup)[0]
-
-
-def test_what_an_earlier_version_lost_is_accepted_too() -> None:
-    """Only its run records speak of it; what is there is taken over."""
-    backup = Backup()
-    keys = backup.run("orders", 0, range(10), range(10, 20), range(20, 30))
-    history.write_run(backup.store, backup.layout, ended(**backup.runs[0]))
-    backup.store.delete(keys[1])
-    assert 7 == verified(backup)[0]
-
-    list(mending(backup).accept(Acceptance.parse(["orders:0:10-19"], None)))
-
-    assert 0 == verified(backup)[0]
-    found = stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).read()
-    assert {"accepted", "missing", "object"} == {entry.kind for entry in entries(found.rows)}
-
-
-def test_what_was_lost_before_the_ledger_is_not_missed_once_it_was_backed_up_again() -> None:
-    """An object that another run made of two that are recorded is no loss."""
-    backup = Backup()
-    keys = backup.run("orders", 0, range(10), range(10, 20))
-    history.write_run(backup.store, backup.layout, ended(**backup.runs[0]))
-    for key in keys:
-        backup.store.delete(key)
-    list(mending(backup).accept(Acceptance.parse(["orders:1:0-1"], None)))  # begins the ledger
-    assert 7 == verified(backup)[0]
-
-    [key] = backup.put("orders", 0, range(20), identity=ID)
-    enter(backup, key, range(20))
-
-    assert 0 == verified(backup)[0]
 
 
 @pytest.mark.parametrize("text", ["orders:0", "orders:0:9-1", "a/b:0:1-2", "orders:x:1-2"])

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backup_samples import JSON, SIBLINGS, Backup
+from backup_samples import JSON, RECORD, SIBLINGS, Backup
 
 from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import stored
+from kbackup.catalog.ledger.rows import TOPIC, TopicEntry, stored
 from kbackup.errors import IncompleteBackupError
 from kbackup.naming import View
+from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs.known import BackupState
 from kbackup.verify.run import Notes
@@ -43,7 +44,7 @@ def test_an_object_that_a_run_stored_is_missed(
 
 
 def test_a_partition_without_any_object_is_missed() -> None:
-    """When all of a partition is gone the run records still speak of it."""
+    """When all of a partition is gone the ledger still speaks of it."""
     backup = Backup()
     keys = backup.run("orders", 0, range(4)) + backup.run("orders", 1, range(4))
     backup.store.delete(keys[1])
@@ -62,7 +63,7 @@ def test_a_topic_without_any_object_is_missed() -> None:
 
     verified = Verified(backup)
 
-    assert (7, [("missing_object", None)], [[0, 3]]) == (
+    assert (7, [("missing_object", key)], [[0, 3]]) == (
         verified.exit_code, verified.errors, offsets(verified),
     )  # fmt: skip
 
@@ -85,20 +86,6 @@ def test_others_objects_do_not_stand_in_for_a_lost_one() -> None:
     backup.put("orders", 0, [6])
 
     assert [("missing_object", keys[0])] == Verified(backup).errors
-
-
-def test_a_loss_among_holes_is_told_with_all_of_them() -> None:
-    """Where holes outnumber the missing objects nobody can say which it is, so none is accused."""
-    backup = Backup()
-    keys = backup.run("orders", 0, [0, 1], [3, 4], [6, 7], [9])
-    backup.store.delete(keys[1])
-
-    verified = Verified(backup)
-
-    [event] = [found for found in verified.findings if found["level"] == "error"]
-    assert ("missing_object", None, [2, 8]) == (event["code"], event["key"], event["offsets"])
-    assert "1 of the 4 objects" in event["text"]
-    assert "2-5, 8" in event["text"]
 
 
 def test_missing_offsets_are_named_for_another_backup() -> None:
@@ -215,19 +202,33 @@ def test_rows_are_never_paired_by_guess(
     assert (7, [("corrupt", keys[which])]) == (verified.exit_code, verified.errors)
 
 
+TOPIC_ALONE = BackupState({"orders": TopicEntry(TOPIC, "orders", partitions=1)})
+
+
 @pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
-def test_a_backup_whose_ledger_is_gone_is_not_vouched_for(deep: bool) -> None:
-    """A bucket without a ledger is no error, but it is said: nobody misses its last object."""
+@pytest.mark.parametrize(
+    ("views", "notes", "code"),
+    [
+        pytest.param(RECORD, Notes(), 0, id="a bucket that never had one"),
+        pytest.param(JSON, Notes(has_id=True), 0, id="another tool's topic"),
+        pytest.param(RECORD, Notes(has_id=True), 3, id="all of it is gone"),
+        pytest.param(JSON, Notes(TOPIC_ALONE), 3, id="a topic's part is gone"),
+    ],
+)
+def test_a_backup_whose_ledger_is_gone_is_not_vouched_for(
+    views: tuple[ViewSpec, ...], notes: Notes, code: int, deep: bool
+) -> None:
+    """It is said in any case; the exit code is 3 where there must have been a ledger."""
     backup = Backup()
-    backup.run("orders", 0, range(5), range(5, 9))
-    backup.runs.clear()
+    backup.put("orders", 0, range(5), range(5, 9), views=views)
 
-    found = Verified(backup, deep=deep)
+    found = Verified(backup, deep=deep, notes=notes)
 
-    assert (0, ["no_ledger"]) == (
+    assert (code, ["no_ledger"]) == (
         found.exit_code,
         [each["code"] for each in found.summary["warnings"]],
     )
+    assert found.summary["skipped"] == ({"objects_without_ledger": 2} if code else {})
 
 
 def test_an_object_in_another_layout_is_not_called_gone() -> None:
