@@ -78,6 +78,10 @@ class Inventory:
         """Return the partitions of *topic* that have objects, by number."""
         return self._stored.get(topic, [])
 
+    def there(self, topic: str) -> Sequence[TopicPartition]:
+        """Return the partitions of *topic* that are known, those without any object too."""
+        return self._there.get(topic, [])
+
     def wanted(self, topic: str) -> list[TopicPartition]:
         """Return the partitions that have objects and are asked for, by number."""
         return [where for where in self.stored(topic) if self._is_wanted(where)]

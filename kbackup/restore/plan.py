@@ -7,7 +7,7 @@ from typing import Final
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.listing import FileSet, frozen
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, RefusedError
+from kbackup.errors import ConfigurationError, KbackupError, RefusedError, some
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
 from kbackup.naming.renaming import rename
@@ -206,11 +206,14 @@ class Planner:
         """Return the plan.
 
         Raises:
+            ConfigurationError: If a partition was asked for that no topic has.
             IncompleteBackupError: If a topic that was asked for is not in the backup.
             KafkaError: If the cluster does not answer.
             StoreError: If the store does not.
         """
         names = self.inventory.topics() if self._only is None else sorted(self._only)
+        if self._only is None:  # one that follows may wait for a partition
+            self._check_partitions(names)
         self.inventory.look_at(names)
         intents = [intent for name in names for intent in self._intents(name)]
         others = [Intent(name, to, 1) for name in self._beside for to in self._named(name)]
@@ -244,6 +247,19 @@ class Planner:
             return found
         self.missing += found
         return []
+
+    def _check_partitions(self, names: Sequence[str]) -> None:
+        """Refuse numbers that no topic has: a restore of nothing would look like one that is done."""
+        there = [where for name in names for where in self.inventory.there(name)]
+        lacking = set(self.settings.partitions or ()) - {where.partition for where in there}
+        if there and lacking:
+            most = max(where.partition for where in there)
+            raise ConfigurationError(
+                f"no topic of the backup has the partitions {','.join(map(str, sorted(lacking)))}",
+                f"{some(names)}: the highest is {most}",
+                "correct --partitions; what is there, kbackup restore topics shows",
+                property="partitions",
+            )
 
     def _targets(self, intents: Sequence[Intent], there: Collection[str]) -> "_Targets":
         """Ask the cluster for all targets at once."""

@@ -14,7 +14,7 @@ from kbackup import config
 from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry
-from kbackup.errors import IncompleteBackupError
+from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
@@ -369,3 +369,29 @@ def test_a_stray_object_refuses_no_other_partitions(store: Store) -> None:
         True
     ]
     assert ([], 2) == (some.refusals, some.topics[0].partitions)
+
+
+@pytest.mark.parametrize(
+    ("asked", "lacking"),
+    [
+        pytest.param("0,2", None, id="one without objects is known"),
+        pytest.param("5", None, id="of one of the topics"),
+        pytest.param("7", "7", id="of none"),
+        pytest.param("0,9,7", "7,9", id="some of none"),
+    ],
+)
+def test_a_partition_that_no_topic_has_is_refused(
+    store: Store, asked: str, lacking: str | None
+) -> None:
+    """A restore of nothing would look like one that is done."""
+    put(store, whole("orders", 0, 0), 0, 4)
+    put(store, whole("bills", 5, 0), 0, 4)
+    known = {"orders": TopicEntry("topic", "orders", partitions=3)}
+
+    if lacking is None:
+        assert 2 == len(plan(store, FakeCluster(), known, partitions=asked).topics)
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        plan(store, FakeCluster(), known, partitions=asked)
+    assert f"no topic of the backup has the partitions {lacking}" == refused.value.what
+    assert "bills, orders: the highest is 5" == refused.value.why
