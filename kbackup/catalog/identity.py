@@ -10,6 +10,7 @@ goes on from a copy.
 """
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -21,6 +22,9 @@ from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.naming import Layout
 from kbackup.stores import Store, put_json
+
+_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+"""Positions name the id, and their metadata is small."""
 
 _DENIED: Final = 403
 """The status of an answer that says that this object may not be read."""
@@ -97,6 +101,6 @@ def _checked(said: object) -> str:
     if not isinstance(said, dict):
         raise TypeError("it is no JSON object")
     found = said["id"]
-    if not isinstance(found, str) or not found:
-        raise TypeError("its id is no text")
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise TypeError("its id is not 1 to 64 letters, digits and hyphens")
     return found

@@ -249,7 +249,7 @@ class Planner:
         return []
 
     def _check_partitions(self, names: Sequence[str]) -> None:
-        """Refuse numbers that no topic has: a restore of nothing would look like one that is done."""
+        """Refuse numbers that no topic has: a restore of nothing would look like a whole one."""
         there = [where for name in names for where in self.inventory.there(name)]
         lacking = set(self.settings.partitions or ()) - {where.partition for where in there}
         if there and lacking:

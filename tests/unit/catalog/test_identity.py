@@ -70,7 +70,9 @@ def test_an_id_of_a_later_version_is_read_and_one_that_is_damaged_is_an_error(st
     """What an object says beside its id says nothing here."""
     put_json(store, identity.key(LAYOUT), {"id": "x", "later": {"id": 7}})
     found = identity.read(store, LAYOUT, "a")
-    for body in (b"{", b"[]", b'{"id": 7}', b'{"id": ""}', b"{}"):
+    ids = ("", "x" * 65, "a b", "a\n", "\u00e9", "../x")
+    bodies = [orjson.dumps({"id": bad}) for bad in ids]
+    for body in (b"{", b"[]", b'{"id": 7}', b"{}", *bodies):
         store.put(identity.key(LAYOUT), BytesIO(body), sha256="", metadata={})
         with pytest.raises(CorruptObjectError, match="does not say the id"):
             identity.ensure(store, LAYOUT, "a", NOW)
