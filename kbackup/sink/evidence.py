@@ -278,8 +278,22 @@ def gather(
             held=tuple(sorted(cuts_there, key=lambda one: (one.start, -one.end))),
             untold_to=None if values is None else untold_to(ledger, keys),
             stores_values=values is not None,
+            of_other_layout=_of_other_layout(layout, committed.get(where), ledger),
         )
     return evidence
+
+
+def _of_other_layout(
+    layout: Layout, position: Position | None, ledger: PartitionLedger
+) -> str | None:
+    """Return the newest object below ``topics.dir`` that is known, if *layout* has no such name."""
+    newest = max(ledger.objects.values(), key=lambda one: one.first, default=None)
+    bookmark = None if position is None else LastObject.read(position.metadata)
+    keys = (None if bookmark is None else bookmark.of.key, None if newest is None else newest.key)
+    key = next((key for key in keys if key is not None), None)
+    if key is None or not key.startswith(layout.prefix()) or layout.knows(key):
+        return None
+    return key
 
 
 def _with_spread(

@@ -298,6 +298,18 @@ def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedE
     )
 
 
+def in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
+    """Return the error of a topic whose objects would be named in two ways: *key* is an earlier."""
+    return RefusedError(
+        f"{where}: the backup holds {key}, which is not of the layout that is configured",
+        "a restore reads one layout at a time, so it would bring back a part of the topic",
+        "set format.class, file.delim and object.name.template as they were, or choose another "
+        "topics.dir",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
 OPENED_MOST: Final = 128
 """Objects of a partition that are opened: a cut of the connector rarely has more directories."""
 
@@ -549,6 +561,7 @@ class Evidence:
             they end; None where there are none.
         stores_values: Values are going to be written, not full records.
         held_up: The open transaction that *log* ends in front of; None where there is none.
+        of_other_layout: The newest object that is known, where it is not named as new ones are.
     """
 
     log: Span
@@ -568,6 +581,7 @@ class Evidence:
     untold_to: int | None = None
     stores_values: bool = False
     held_up: HeldUp | None = None
+    of_other_layout: str | None = None
 
     @property
     def again(self) -> tuple[HeldCut, ...]:
@@ -608,9 +622,11 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
     Raises:
         TopicChangedError: If the log ends before the end of the backup: another topic of that name.
         CorruptObjectError: If the object that would show where another tool stopped is damaged.
-        RefusedError: If values would be stored twice.
+        RefusedError: If values would be stored twice, or objects in two layouts.
         StoreError: If that object may not be read.
     """
+    if seen.of_other_layout is not None:
+        raise in_two_layouts(where, seen.of_other_layout)
     start = _past_held(where, seen, _decide(where, seen, reset))
     if not seen.stores_values:
         return start

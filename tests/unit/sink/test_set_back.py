@@ -209,6 +209,31 @@ def test_a_topic_that_has_grown_is_entered_though_one_partition_is_refused() -> 
     assert 2 == found.topics["orders"].partitions
 
 
+@pytest.mark.parametrize("has_group", [True, False], ids=["confirmed", "by the ledger"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"file_delim": "-"}, id="another delimiter"),
+        pytest.param({"format_class": "block_gzip", "value_converter": "bytes"}, id="block-gzip"),
+    ],
+)
+def test_a_topic_is_not_stored_in_two_layouts(other: dict[str, str], *, has_group: bool) -> None:
+    """A restore reads one layout at a time: it would bring back a part of the topic, and say so."""
+    bench = Bench(40)
+    bench.sink(20)
+    bench.kafka.append(WHERE, 20)
+    if not has_group:
+        bench.kafka.positions_.clear()
+    before = bench.rows()
+
+    summary = bench.sink(20, **other)
+
+    assert [(4, "refused")] == [(error["exit_code"], error["code"]) for error in summary["errors"]]
+    assert "choose another topics.dir" in summary["errors"][0]["do"]
+    assert before == bench.rows()
+    assert 0 == bench.sink(20)["exit_code"]
+
+
 def test_what_is_missing_is_stored_again_between_what_is_there() -> None:
     """
     Setting the group back to an object that was deleted stores its records, under today's rules,
