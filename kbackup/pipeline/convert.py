@@ -21,7 +21,7 @@ from kbackup.connect import projection
 from kbackup.connect import schema as connect
 from kbackup.connect.fields import DECODED
 from kbackup.converters import Converter
-from kbackup.errors import KbackupError, counted
+from kbackup.errors import KbackupError, ObjectKeyError, counted
 from kbackup.formats import COLUMNS, Format
 from kbackup.naming import DIRECTORY_BYTES_MAX, OFFSET_MAX, View
 from kbackup.partitioners import Partitioner
@@ -42,6 +42,7 @@ from kbackup.pipeline.rows import (
 )
 from kbackup.pipeline.views import ViewSpec, headers_as_text
 from kbackup.records import ENCODED, NO_TIMESTAMP, Bad, Column, Encoded, Schema, TopicPartition
+from kbackup.stores import Names
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
 
@@ -453,9 +454,9 @@ NO_AFFIX: Final = Affix()
 
 TIME: Final = "time"
 """Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
-_TOO_LONG: Final = (
-    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, or is empty",
-    "choose directories with shorter names, or correct the record",
+_UNUSABLE: Final = (
+    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, is empty, or is no valid path",
+    "choose directories with other names, or correct the record",
 )
 
 
@@ -468,6 +469,7 @@ def route(
     *,
     affix: Affix = NO_AFFIX,
     tombstones: str = NO_TOMBSTONES,
+    names: Names | None = None,
 ) -> Rows:
     """Find time and directory of each row.
 
@@ -480,6 +482,7 @@ def route(
         affix: Lengthens the directories by the name of the value's schema.
         tombstones: The directory of the rows without a value, whose time is the record's own.
             Empty where the partitioner gives them theirs.
+        names: A store in which not every directory can be; None for any other.
 
     Returns:
         The rows with both; a row without a directory is among the bad ones.
@@ -488,10 +491,10 @@ def route(
         KbackupError: If a plugin does not return one row per row.
     """
     if not tombstones:
-        return _routed(rows, where, partitioner, extractor, now_ms, affix)
+        return _routed(rows, where, partitioner, extractor, now_ms, affix, names)
     is_dead = rows.parts[-1].batch.column(0).is_null()
     if not pc.any(is_dead).as_py():
-        routed = _routed(rows, where, partitioner, extractor, now_ms, affix)
+        routed = _routed(rows, where, partitioner, extractor, now_ms, affix, names)
         return _elsewhere(routed, tombstones)
     dead = rows.take(pc.indices_nonzero(is_dead))
     times = dead.batch["timestamp"]
@@ -501,7 +504,7 @@ def route(
         directories=pa.repeat(pa.scalar(tombstones), len(dead)).dictionary_encode(),
     )
     alive = rows.take(pc.indices_nonzero(pc.invert(is_dead)))
-    alive = _routed(alive, where, partitioner, extractor, now_ms, affix)
+    alive = _routed(alive, where, partitioner, extractor, now_ms, affix, names)
     return in_order(_elsewhere(alive, tombstones), dead)
 
 
@@ -526,6 +529,7 @@ def _routed(
     extractor: TimestampExtractor,
     now_ms: int,
     affix: Affix,
+    names: Names | None,
 ) -> Rows:
     seen = rows.batch
     if rows.parts[-1].batch is not rows.batch:
@@ -542,14 +546,14 @@ def _routed(
     elif len(directories.dictionary) > 1 or directories.dictionary.null_count:
         directories = directories.cast(pa.string()).dictionary_encode()
     bad = _bad(rows, directories.is_null(), partitioner.traits.no_directory)
-    names = [affix.beside(name, rows.schemas[-1]) for name in directories.dictionary.to_pylist()]
-    usable = [name if 0 < len(name.encode()) <= DIRECTORY_BYTES_MAX else None for name in names]
+    wanted = [affix.beside(name, rows.schemas[-1]) for name in directories.dictionary.to_pylist()]
+    usable = [name if _is_usable(name, names) else None for name in wanted]
     if affix.kind is not AffixKind.NONE or None in usable:
-        named = pa.DictionaryArray.from_arrays(directories.indices, pa.array(names, pa.string()))
+        named = pa.DictionaryArray.from_arrays(directories.indices, pa.array(wanted, pa.string()))
         if None in usable:
             texts = pa.array(usable, pa.string()).take(directories.indices)
             is_wrong = pc.and_(texts.is_null(), directories.is_valid())
-            bad += _bad(rows, is_wrong, _TOO_LONG)
+            bad += _bad(rows, is_wrong, _UNUSABLE)
             named = texts.dictionary_encode()
         directories = named
     routed = replace(rows, times=times, directories=directories)
@@ -557,6 +561,20 @@ def _routed(
         return routed
     kept = routed.take(pc.indices_nonzero(directories.is_valid()))
     return replace(kept, bad=tuple(sorted((*rows.bad, *bad), key=lambda at: at.offset)))
+
+
+def _is_usable(directory: str, names: Names | None) -> bool:
+    """Whether objects can be in a directory: "." and ".." are read as ways, not names."""
+    if not 0 < len(directory.encode()) <= DIRECTORY_BYTES_MAX:
+        return False
+    if {".", ".."} & {*directory.split("/")}:
+        return False
+    try:
+        if names is not None:
+            names.check_name(directory)
+    except ObjectKeyError:
+        return False
+    return True
 
 
 def _bad(rows: Rows, which: pa.BooleanArray, reason: tuple[str, str]) -> list[BadRecord]:

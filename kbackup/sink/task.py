@@ -44,7 +44,7 @@ from kbackup.sink.storing import (
     storing,
 )
 from kbackup.spark.channel import Line
-from kbackup.stores import Store
+from kbackup.stores import Names, Store
 from kbackup.transforms.chain import Chain
 
 _log: Final = logging.getLogger(__name__)
@@ -228,6 +228,8 @@ class SinkPartitionTask:
         extractor = extractors.by_name(job.extractor, job.plugin_options)
         views = [Conversion.of(spec, where.topic) for spec in job.views]
         transforms = Chain(job.transforms) if job.transforms else None
+        store = self.clients.store
+        names = store if isinstance(store, Names) else None
         with Prefetch(self.clients.reader.read(where, span), depth=1) as batches:
             for batch in batches:
                 if self.line.is_stopped():
@@ -239,7 +241,7 @@ class SinkPartitionTask:
                     now_ms, tombstones = job.clock.ms(), job.rule.tombstones
                     rows = route(
                         some, where, partitioner, extractor, now_ms,
-                        affix=job.affix, tombstones=tombstones,
+                        affix=job.affix, tombstones=tombstones, names=names,
                     )  # fmt: skip
                     good = rows if job.errors.tolerates else rows.before_bad()
                     rejects.take(batch, good)

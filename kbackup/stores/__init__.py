@@ -362,3 +362,16 @@ class Ranges(Protocol):
             StoreError: Otherwise.
         """
         ...
+
+
+@runtime_checkable
+class Names(Protocol):
+    """A store in which not everything that S3 takes can name an object."""
+
+    def check_name(self, key: str) -> None:
+        """Check a key, or a part of one between two slashes.
+
+        Raises:
+            ObjectKeyError: If no object can be named so.
+        """
+        ...

@@ -242,16 +242,20 @@ class FileStore:
                     files.sync(path.parent)
                     self._facts_path(key).unlink(missing_ok=True)
 
-    @contextmanager
-    def _at(self, key: str, verb: str) -> Iterator[Path]:
-        """Yield the file for *key*, which is below the root whatever the key says."""
-        names = key.split("/")
-        for name in names:
+    def check_name(self, key: str) -> None:
+        """Refuse what would leave the folder, or is no file's name: `Names`."""
+        for name in key.split("/"):
             if name in ("", ".", "..") or "\0" in name:
                 raise ObjectKeyError(key, f"a file cannot be named {name!r}", "store it in S3")
             if len(os.fsencode(name)) > NAME_MAX:
                 why = f"a segment of it is longer than the {NAME_MAX} bytes a file name may have"
                 raise ObjectKeyError(key, why, "store it in S3")
+
+    @contextmanager
+    def _at(self, key: str, verb: str) -> Iterator[Path]:
+        """Yield the file for *key*, which is below the root whatever the key says."""
+        self.check_name(key)
+        names = key.split("/")
         if names[0] == HIDDEN:
             raise ObjectKeyError(
                 key, f"{HIDDEN} is reserved for the store", "choose another topics.dir"

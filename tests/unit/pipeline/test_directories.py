@@ -1,5 +1,7 @@
 """Directories of records that have none, too long a one, or no value to take it from."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from flow_samples import WHERE
@@ -12,15 +14,17 @@ from kbackup.partitioners.field import FieldPartitioner
 from kbackup.partitioners.time_based import DailyPartitioner
 from kbackup.pipeline.convert import NO_AFFIX, Affix, AffixKind, route
 from kbackup.pipeline.rows import Part, Rows
+from kbackup.stores import Names, StoreSettings
+from kbackup.stores.file import FileStore
 
 
-def by_field(*values: bytes | None, affix: Affix = NO_AFFIX) -> Rows:
+def by_field(*values: bytes | None, affix: Affix = NO_AFFIX, names: Names | None = None) -> Rows:
     """Return full records filed by a field of their JSON."""
     partitioner = FieldPartitioner()
     partitioner.configure({"partition.field.name": ("r",)})
     batch = batch_of([{"value": value} for value in values])
     rows = Rows(batch, (Part(batch),))
-    return route(rows, WHERE, partitioner, RecordExtractor(), 0, affix=affix)
+    return route(rows, WHERE, partitioner, RecordExtractor(), 0, affix=affix, names=names)
 
 
 def directories(rows: Rows) -> list[str]:
@@ -41,6 +45,34 @@ def test_a_record_without_a_directory_is_named_and_its_neighbours_are_not() -> N
     assert ["r=eu", "r=7"] == directories(rows)
     assert [1, 2, 3, 4] == [bad.offset for bad in rows.bad]
     assert "512 bytes" in rows.bad[-1].why
+
+
+@pytest.mark.parametrize(
+    ("text", "in_s3", "in_a_folder"),
+    [
+        pytest.param("..", True, True, id="dots in a name"),
+        pytest.param("a/b", True, True, id="two levels"),
+        pytest.param("a/../b", False, False, id="one level up"),
+        pytest.param("../../../../x", False, False, id="out of the folder"),
+        pytest.param("a/./b", False, False, id="the same level"),
+        pytest.param("http://a", True, False, id="a level without a name"),
+        pytest.param("a/", True, False, id="an end without a name"),
+        pytest.param("x" * 300, True, False, id="a level too long for a file"),
+    ],
+)
+def test_a_record_whose_directory_the_store_cannot_have_is_a_bad_one(
+    tmp_path: Path, text: str, *, in_s3: bool, in_a_folder: bool
+) -> None:
+    """The error policy decides, and its neighbours are stored; all runs failed for ever."""
+    values = b'{"r":"eu"}', b'{"r":"%s"}' % text.encode(), b'{"r":7}'
+    stores = None, FileStore(StoreSettings(f"file://{tmp_path}"))
+
+    found = [by_field(*values, names=names) for names in stores]
+
+    assert [in_s3, in_a_folder] == [f"r={text}" in directories(rows) for rows in found]
+    assert [[] if fits else [1] for fits in (in_s3, in_a_folder)] == [
+        [bad.offset for bad in rows.bad] for rows in found
+    ]
 
 
 def test_a_tombstone_has_a_directory() -> None:
