@@ -317,7 +317,7 @@ class JudgedPartition:
         records: int | None
         if self.is_deep:
             state = _deep_state(objects, listed, len(unchecked)) if listed else "nothing stored"
-            records = sum(report.records - report.repeated for report in reports)
+            records = sum(report.records - report.repeated for report in self._once())
         else:
             state = self._shallow_state(listed)
             records = self.records()
@@ -358,6 +358,20 @@ class JudgedPartition:
         if ends and len(known) == len(ends):
             return max(known)
         return ends[-1] if ends else None
+
+    def _once(self) -> Iterator[Checked]:
+        """Yield what was read; of values and their copies, which a restore reads once, the first."""
+        seen = set[tuple[int, str]]()
+        for files in self.sets:
+            report = self._report(files)
+            if report is None:
+                continue
+            if not files.is_whole and report.sha256:
+                place = files.start_offset, report.sha256
+                if place in seen:
+                    continue
+                seen.add(place)
+            yield report
 
     def _report(self, files: FileSet) -> Checked | None:
         report = self.reports.get(files.id)

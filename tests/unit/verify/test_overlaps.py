@@ -92,3 +92,18 @@ def test_values_before_full_records_are_no_overlap() -> None:
     backup.put("orders", 0, range(3, 6))
 
     assert [] == Verified(backup, deep=True).findings
+
+
+@pytest.mark.parametrize("views", [JSON, BYTES])
+def test_rows_of_a_copy_under_another_name_are_counted_once(views: Any) -> None:
+    """A restore reads one of the two; objects of as many bytes elsewhere are no copies."""
+    backup = Backup()
+    key, _ = backup.put("orders", 0, range(6), range(6, 12), views=views)
+    copy = key.replace("partition=0", "day=1")
+    backup.replace(key, backup.body(key), to=copy)
+
+    verified = Verified(backup, deep=True)
+
+    assert (0, [12]) == (
+        verified.exit_code, [row["records"] for row in verified.summary["partitions"]],
+    )  # fmt: skip
