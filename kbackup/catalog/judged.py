@@ -360,7 +360,7 @@ class JudgedPartition:
         return ends[-1] if ends else None
 
     def _once(self) -> Iterator[Checked]:
-        """Yield what was read; of values and their copies, which a restore reads once, the first."""
+        """Yield what was read; of copies of values, which a restore reads once, the first."""
         seen = set[tuple[int, str]]()
         for files in self.sets:
             report = self._report(files)

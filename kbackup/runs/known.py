@@ -43,9 +43,6 @@ _THREADS: Final = 16
 _DENIED: Final = 403
 """The status of an answer that says that this principal may not."""
 
-_PARTITIONS_MOST: Final = 200_000
-"""No topic has more; a larger number is not believed."""
-
 
 @dataclass(frozen=True, slots=True)
 class BackupState:
@@ -95,8 +92,7 @@ class BackupState:
         """Return every partition that is known, those without any object too."""
         found = set()
         for name, entry in self.topics.items():
-            count = min(entry.partitions or 0, _PARTITIONS_MOST)
-            found |= {TopicPartition(name, at) for at in range(count)}
+            found |= {TopicPartition(name, at) for at in range(entry.partitions or 0)}
         for name, ledger in self.ledgers.items():
             found |= {TopicPartition(name, at) for at in ledger.partitions}
         return found
@@ -204,17 +200,22 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> BackupState:
     Raises:
         StoreError: If the store does not answer.
     """
-    found = stream.topics_stream(store, layout, clock).read()
+    ledger = stream.topics_stream(store, layout, clock)
+    found = ledger.read()
     topics: dict[str, TopicEntry] = {}
-    sinks = []
+    sinks, damage = [], [*found.damage]
     for entry in sorted(topic_entries(found.rows), key=order):
         if entry.kind == SINK:
             sinks.append(entry)
         elif layout.is_generic:
             continue
-        elif entry.kind == TOPIC and entry.topic:
+        elif entry.kind == TOPIC and entry.topic and entry.is_possible:
             topics[entry.topic] = entry
-    return BackupState(topics, sinks, {}, found.damage)
+        elif entry.kind == TOPIC and entry.topic:
+            topics[entry.topic] = replace(entry, partitions=None)
+            why = f"it gives {entry.topic} {entry.partitions} partitions, which no topic can have"
+            damage.append(unreadable(ledger.prefix, why))
+    return BackupState(topics, sinks, {}, tuple(damage))
 
 
 def held_up(

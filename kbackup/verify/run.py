@@ -497,7 +497,8 @@ class Mending:
     def _topics(
         self, before: Contents, topics: Collection[str], found: Catalog, said: BackupState
     ) -> pa.Table:
-        kept = list(topic_entries(before.rows))
+        rows = topic_entries(before.rows)
+        kept = [one for one in rows if one.is_possible or one.topic not in topics]
         entered = {one.topic for one in kept if one.kind == TOPIC}
         fresh = [self._topic(name, found, said) for name in topics if name not in entered]
         return table([*kept, *fresh], TOPICS)
@@ -506,9 +507,9 @@ class Mending:
         """Return what is known of a topic that the ledger does not speak of."""
         wheres = found.partitions(name)
         entry = said.topics.get(name)
-        if entry is None:
+        if entry is None or entry.partitions is None:
             count = max((where.partition for where in wheres), default=-1) + 1
-            entry = TopicEntry(TOPIC, name, partitions=count)
+            entry = replace(entry or TopicEntry(TOPIC, name), partitions=count)
         heads = (self.store.head(found.sets[where][-1].files[0].key) for where in wheres)
         head = next((head for head in heads if head is not None), None)
         own = TopicIdentity.from_metadata({} if head is None else head.metadata)

@@ -23,6 +23,10 @@ TOMBSTONES: Final = "tombstones"
 """What the ledger calls the view of an object of keys that no values belong to."""
 
 
+PARTITIONS_MOST: Final = 100_000
+"""No topic has more; Kafka's controller creates 10,000 at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """What the files of one stream look like.
@@ -158,6 +162,11 @@ class TopicEntry:
     def identity(self) -> TopicIdentity:
         """Which topic of which cluster."""
         return TopicIdentity(self.cluster_id, self.topic_id)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a topic can have as many partitions as it says; else work would not end."""
+        return self.partitions is None or 0 <= self.partitions <= PARTITIONS_MOST
 
     def says_the_same(self, other: "TopicEntry") -> bool:
         """Whether both rows say the same, whoever wrote them and when."""

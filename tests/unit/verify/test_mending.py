@@ -157,6 +157,23 @@ def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) 
     assert 20 == said.ledger(WHERE).end({*keys})
 
 
+@pytest.mark.parametrize("claimed", [100_001, 2**31 - 1, -1])
+def test_a_number_of_partitions_that_no_topic_has_is_damage(claimed: int) -> None:
+    """Verify says so, work is bounded by what is there, and rebuilding the ledger mends it."""
+    backup, _ = backup_with_ledger(range(10))
+    topics = [TopicEntry("topic", "orders", ID.cluster_id, ID.topic_id, claimed)]
+    ledger = stream.topics_stream(backup.store, backup.layout, CLOCK)
+    ledger.rewrite(lambda _: table(topics, TOPICS))
+
+    before, said = verified(backup)[0], known.read(backup.store, backup.layout, CLOCK)
+    list(mending(backup).rebuild())
+
+    assert (7, {WHERE}) == (before, said.partitions())
+    assert f"it gives orders {claimed} partitions" in said.damage[0].why
+    assert (0, []) == verified(backup)
+    assert 1 == known.read(backup.store, backup.layout, CLOCK).topics["orders"].partitions
+
+
 def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
     """Rebuilding the ledger does not make a missing object pass: only accepting the loss does."""
     backup, keys = backup_with_ledger(range(10), range(10, 20))
