@@ -48,6 +48,16 @@ class Claim:
     partition: int | None = None
     siblings: frozenset[View] = frozenset()
 
+    @property
+    def stored(self) -> int | None:
+        """How many records were stored: by its metadata, else by the ledger, whose sha256 it has.
+
+        None where neither says.
+        """
+        if self.facts is not None:
+            return self.facts.records
+        return self.file.records if self.file.sha256 else None
+
 
 def claims_of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
     """Return what *file* says about itself; leaves *body* at its start.
@@ -323,20 +333,20 @@ def check_rows(
     Raises:
         CorruptObjectError: If rows are missing, or too many.
     """
-    key, stored = claim.file.key, claim.facts
+    key, facts, stored = claim.file.key, claim.facts, claim.stored
     if not rows and not may_be_empty:
         raise contradiction("corrupt", key, "it holds no records")
     if stored is None:
         return
-    if rows != stored.records:
-        text = f"it holds {counted(rows, 'record')}; {stored.records} "
-        text += f"{form(stored.records, 'was', 'were')} stored{splits(claim.file)}"
+    if rows != stored:
+        text = f"it holds {counted(rows, 'record')}; {stored} "
+        text += f"{form(stored, 'was', 'were')} stored{splits(claim.file)}"
         error = contradiction("count_mismatch", key, text)
-        is_right = rows < stored.records and is_alone and not splits(claim.file)
+        is_right = rows < stored and is_alone and not splits(claim.file)
         error.is_doubtful = not is_right
         raise error
-    if last is not None and last != stored.last_offset:
-        text = f"its last record has offset {last}; it was stored with {stored.last_offset}"
+    if last is not None and facts is not None and last != facts.last_offset:
+        text = f"its last record has offset {last}; it was stored with {facts.last_offset}"
         raise contradiction("count_mismatch", key, text)
 
 
@@ -346,7 +356,7 @@ def check_most(claim: Claim, rows: int) -> None:
     Raises:
         CorruptObjectError: If there are too many rows already.
     """
-    if claim.facts is not None and rows > claim.facts.records:
+    if claim.stored is not None and rows > claim.stored:
         check_rows(claim, rows, None)
 
 

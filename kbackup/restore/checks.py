@@ -503,6 +503,8 @@ def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> 
         for file in files.files if files.index is None else ():  # an index knows how many
             if not formats.by_name(file.format).traits.splits_at or file.view in asked:
                 continue
+            if file.sha256 and file.records is not None:
+                continue  # the ledger knows how many, whatever became of the metadata
             asked.add(file.view)  # who wrote one of them wrote all
             if facts(heads, file) is None:
                 what = "keys" if file.view is View.KEY else "values"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
-from kbackup.catalog.claims import Checked, sha256_of
+from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
@@ -296,6 +296,10 @@ class _Check:
             self._problem("count_mismatch", files.main.key, text)
         elif self.records == stored.records and is_other:
             self._problem("corrupt", files.main.key, text)
+        elif self.records > stored.records and sha256 == stored.sha256:  # it has not grown
+            held = f"it holds {counted(self.records, 'record')}, the ledger says {stored.records}"
+            held += splits(files.main)
+            self._problem("count_mismatch", files.main.key, held)
 
     def _problem(self, code: str, key: str, text: str) -> None:
         self.problems.append(Issue(code, key, text))

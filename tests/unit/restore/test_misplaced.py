@@ -221,6 +221,21 @@ def test_values_that_contain_the_separator_are_not_split_in_silence() -> None:
     assert values(range(3)) == again.cluster.values("copy_of_orders")
 
 
+def test_values_without_metadata_are_counted_by_the_ledger() -> None:
+    """What the ledger has counted needs no consent; what it has counted fewer of is not split."""
+    again = Restoring()
+    (key,) = again.backup.put("orders", 0, range(3), views=BYTES)
+    (split,) = again.backup.put("orders", 0, batch(range(3, 6), value=b"two\nlines"), views=BYTES)
+    again.entries = {"orders": [again.backup.entry(key), again.backup.entry(split)]}
+    copy_over(again.backup, key, key, with_metadata=False)
+    copy_over(again.backup, split, split, with_metadata=False)
+
+    with pytest.raises(CorruptObjectError, match="it holds 6 records; 3 were stored"):
+        again.restore(topics="orders")
+
+    assert values(range(3)) == again.cluster.values("copy_of_orders")
+
+
 def test_keys_of_another_tool_are_split_only_with_consent() -> None:
     """Keys of another tool are split only if the operator confirms it."""
     again = Restoring()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from backup_samples import JSON, Backup, batch
+from backup_samples import BYTES, JSON, Backup, batch
 
 from kbackup.records import TopicIdentity
 from tests.support.ledgers import (
@@ -30,6 +30,22 @@ def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it()
 
     assert (7, "count_mismatch", keys[0]) == (code, finding["code"], finding["key"])
     assert "20 records up to offset 19; 30" in finding["text"]
+
+
+def test_an_object_without_metadata_whose_rows_are_more_than_were_stored_has_split_values() -> None:
+    """Its sha256 shows that it has not grown, so one record has become two rows."""
+    backup, _ = backup_with_ledger(range(3), views=BYTES)
+    (key,) = backup.put(
+        "orders", 0, batch(range(3, 6), value=b"two\nlines"), views=BYTES, identity=ID
+    )
+    enter(backup, key, range(3, 6))
+    backup.replace(key, backup.body(key), {})
+
+    code, findings = verified(backup, deep=True)
+
+    (error,) = [one for one in findings if one["level"] == "error"]
+    assert (7, "count_mismatch", key) == (code, error["code"], error["key"])
+    assert "it holds 6 records, the ledger says 3; what contains the separator" in error["text"]
 
 
 def test_an_object_that_grew_since_the_ledger_was_read_is_no_error() -> None:
