@@ -1,7 +1,9 @@
 """A backup asked in SQL, by the command and from a Spark session."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backup_samples import JSON, SIBLINGS, Backup
@@ -20,6 +22,13 @@ from tests.integration.product import (
 from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """A session that the programs here share: each has tables of its own in it."""
+    with session(EngineSettings(jvm=find_jvm())) as spark:
+        yield spark
 
 
 def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path: Path) -> None:
@@ -70,24 +79,23 @@ def test_what_spark_does_not_understand_is_said_in_one_line(
     assert "org.apache" not in result.stderr
 
 
-def test_a_session_reads_a_backup_by_its_options(tmp_path: Path) -> None:
+def test_a_session_reads_a_backup_by_its_options(spark: Any, tmp_path: Path) -> None:
     """
     In a program of one's own, kbackup's properties are the options of the data source.
     """
     Backup.in_folder(tmp_path).put("orders", 0, range(10), range(10, 30))
     Backup.in_folder(tmp_path).put("pay", 0, range(7))
 
-    with session(EngineSettings(jvm=find_jvm())) as spark:
-        spark.dataSource.register(BackupSource)
-        reader = spark.read.format("kbackup").option("store.url", f"file://{tmp_path}")
-        table = reader.option("topics", "orders").load()
-        counted = table.where("timestamp >= timestamp_millis(1700000000010)").count()
-        everything = reader.option("topics", "orders,pay").load().count()
+    spark.dataSource.register(BackupSource)
+    reader = spark.read.format("kbackup").option("store.url", f"file://{tmp_path}")
+    table = reader.option("topics", "orders").load()
+    counted = table.where("timestamp >= timestamp_millis(1700000000010)").count()
+    everything = reader.option("topics", "orders,pay").load().count()
 
     assert (20, 37) == (counted, everything)
 
 
-def test_statements_that_change_anything_are_refused() -> None:
+def test_statements_that_change_anything_are_refused(spark: Any) -> None:
     """
     A query may be any, with a comment or a semicolon at its end.
     """
@@ -99,17 +107,16 @@ def test_statements_that_change_anything_are_refused() -> None:
     ]  # fmt: skip
     refused = []
 
-    with session(EngineSettings(jvm=find_jvm())) as spark:
-        for sql in [*queries, *others]:
-            try:
-                check_reads(spark, sql)
-            except ConfigurationError:
-                refused.append(sql)
+    for sql in [*queries, *others]:
+        try:
+            check_reads(spark, sql)
+        except ConfigurationError:
+            refused.append(sql)
 
     assert others == refused
 
 
-def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) -> None:
+def test_spark_reads_a_backup_by_the_statements_that_declare_it(spark: Any, tmp_path: Path) -> None:
     """
     Full records of two partitions; values in folders by day, without the keys and headers
     beside them and without tombstones; and block-gzip files of several blocks, without their
@@ -141,17 +148,16 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
         settings = config.load("ddl", options=place | options, files=(), environ={}).settings
         declared += [one.sql for one in statements(settings, backup.store, "spark", None)]
 
-    with session(EngineSettings(jvm=find_jvm())) as spark:
-        for sql in ";".join(declared).split(";"):
-            if sql.strip():
-                spark.sql(sql)
-        partitions = spark.sql(
-            "select `partition`, count(*), max(offset), min(cast(value as string)) "
-            "from orders_eu group by 1 order by 1"
-        ).collect()
-        of_day = spark.sql("select day, count(*), sum(n) from pay group by 1 order by 1").collect()
+    for sql in ";".join(declared).split(";"):
+        if sql.strip():
+            spark.sql(sql)
+    partitions = spark.sql(
+        "select `partition`, count(*), max(offset), min(cast(value as string)) "
+        "from orders_eu group by 1 order by 1"
+    ).collect()
+    of_day = spark.sql("select day, count(*), sum(n) from pay group by 1 order by 1").collect()
 
-        of_blocks = spark.sql("select count(*), sum(n) from clicks").collect()
+    of_blocks = spark.sql("select count(*), sum(n) from clicks").collect()
 
     assert [(40, 380)] == [tuple(row) for row in of_blocks]
     assert [(0, 30, 29, '{"n":0}'), (1, 5, 4, '{"n":0}')] == [tuple(row) for row in partitions]
