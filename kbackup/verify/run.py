@@ -453,11 +453,22 @@ class Mending:
         """Enter what is missing and was removed on purpose.
 
         Raises:
+            ConfigurationError: If a topic is named that is not there, or not asked for.
             StoreError: If the store does not answer.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
         said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
         found = self._listed()
+        wheres = (*said.partitions(), *found.sets)
+        there = sorted({*said.topics, *(where.topic for where in wheres)})
+        for where, span in acceptance.ranges:
+            if where.topic not in there:
+                last = span.end_offset - 1
+                raise ConfigurationError(
+                    f"--accept-missing {where.topic}:{where.partition}:{span.start_offset}-{last}",
+                    f"{where.topic} is not among the topics to verify: {some(there)}",
+                    "correct its name, or -t",
+                )
         taken: defaultdict[str, list[Entry]] = defaultdict(list)
         for where in sorted(said.partitions()):
             for entry in said.ledger(where).missing(found.keys):

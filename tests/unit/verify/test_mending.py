@@ -213,6 +213,16 @@ def test_nothing_is_accepted_that_was_not_named() -> None:
     assert 7 == verified(backup)[0]
 
 
+def test_a_topic_that_is_not_there_is_not_accepted() -> None:
+    """A name with a slip would leave the loss as it is, and look as if it were accepted."""
+    backup, _ = backup_with_ledger(range(10))
+
+    with pytest.raises(ConfigurationError, match=r"nope is not among .*: orders") as it:
+        list(mending(backup).accept(Acceptance.parse(["orders:0:0-9", "nope:0:0-1"], None)))
+
+    assert "--accept-missing nope:0:0-1" == it.value.what
+
+
 @pytest.mark.parametrize("text", ["orders:0", "orders:0:9-1", "a/b:0:1-2", "orders:x:1-2"])
 def test_what_is_no_range_is_a_usage_error(text: str) -> None:
     """Offsets that cannot be read are a usage error, before the bucket is asked for anything."""
