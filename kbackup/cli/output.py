@@ -85,6 +85,27 @@ class _Printer(logging.Handler):
             self.handleError(record)
 
 
+class _LogFile(WatchedFileHandler):
+    """A file of lines; what keeps it from being written is told at the end, for the run goes on."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
+        self.error: OSError | None = None
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self.error = error
+        else:
+            super().handleError(record)
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:  # of what is still to be written
+            self.error = error
+
+
 class Logs:
     """Sets the loggers up when entered, and back when the command is finished.
 
@@ -151,14 +172,24 @@ class Logs:
         """Keep logging: the command has not finished printing."""
 
     def finish(self) -> None:
-        """Stop logging and close the file."""
+        """Stop logging and close the file.
+
+        Raises:
+            KbackupError: If it lacks lines, such as on a full disk.
+        """
         logging.captureWarnings(False)
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
+        errors = []
         while self._handlers:
             handler = self._handlers.pop()
             logging.getLogger().removeHandler(handler)
             handler.close()
+            if isinstance(handler, _LogFile) and handler.error is not None:
+                errors.append(handler.error)
+        for error in errors:
+            why = error.strerror or str(error)
+            raise KbackupError(f"log file {self._log_file} cannot be written", why)
 
     def _add(self, handler: logging.Handler) -> None:
         handler.setFormatter(self._formatter)
@@ -167,7 +198,7 @@ class Logs:
 
     def _opened(self, path: str) -> logging.Handler:
         try:
-            return WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")
+            return _LogFile(path)
         except OSError as error:
             raise ConfigurationError(
                 f"log file {path} cannot be opened",
@@ -333,8 +364,8 @@ class Output(Protocol):
         """Show the summary of a run, also of a failed one, and stop logging.
 
         Raises:
-            KbackupError: If the summary file or stdout could not be written, such as on a full
-                disk.  A reader that has gone, as in ``| head -1``, is no error.
+            KbackupError: If the summary file, the log file or stdout could not be written, such as
+                on a full disk.  A reader that has gone, as in ``| head -1``, is no error.
         """
 
 

@@ -1,5 +1,6 @@
 import io
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -180,6 +181,21 @@ def test_output_that_was_lost_is_an_error() -> None:
 
         with pytest.raises(KbackupError, match="stdout cannot be written: No space left"):
             shown.finish(ended())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_log_file_on_a_full_disk_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is said once, after the run, and not by a traceback for each line."""
+    shown = output.choose(
+        "sink", stdout=io.StringIO(), stderr=io.StringIO(), log_file="/dev/full", quiet=True
+    )
+    with shown:
+        logging.getLogger("kbackup").warning("odd")
+
+    with pytest.raises(KbackupError, match="log file /dev/full cannot be written: No space left"):
+        shown.finish(ended())
+
+    assert "" == capfd.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["log_file", "summary_file"])
