@@ -20,7 +20,7 @@ from kbackup.cli.screens import has_worked
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import ConfigIssue, Loaded, Settings
 from kbackup.config.issues import is_secret
-from kbackup.errors import KbackupError, StoppedError
+from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 from kbackup.events import Ended, Plain, Started, Tell, Warned
 from kbackup.runs.report import Summary
 
@@ -112,8 +112,15 @@ def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
 
 
 def paths(parameters: Mapping[str, Any]) -> list[Path]:
-    """Return the configuration files that were given."""
-    return [Path(name) for name in parameters.get("files", ())]
+    """Return the configuration files that were given.
+
+    Raises:
+        ConfigurationError: If one has no name.
+    """
+    names = parameters.get("files", ())
+    if "" in names:  # as of a variable that is not set
+        raise ConfigurationError("--config names no file", "it is empty", "give it a path")
+    return [Path(name) for name in names]
 
 
 def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:

@@ -158,6 +158,11 @@ def parse_yaml(text: str) -> Iterator[FileProperty]:
     """
     import yaml  # noqa: PLC0415 - 20 ms that only a YAML file need cost
 
+    starts = (
+        yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
+        yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken,
+    )  # fmt: skip
+    ends = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
     lines: dict[str, int] = {}
     count = 0
 
@@ -175,7 +180,11 @@ def parse_yaml(text: str) -> Iterator[FileProperty]:
         return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
 
     try:
+        depth = 0
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            depth += isinstance(token, starts) - isinstance(token, ends)
+            if depth > DEPTH_MAX + 1:  # a list within the last mapping
+                raise ValueError("nested too deeply")
             if isinstance(token, yaml.TagToken):
                 raise ValueError(f"line {token.start_mark.line + 1}: tags are not supported")  # noqa: TRY004 - of the text
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -203,7 +212,9 @@ def _flat(document: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(document, dict):
         raise ValueError("expected a mapping of names to values")  # noqa: TRY004 - of the text
     envelope = document if _ENVELOPE.issuperset(document) else {}
-    if isinstance(envelope.get("config"), dict):
+    if "config" in envelope:
+        if not isinstance(envelope["config"], dict):
+            raise ValueError("config: expected a mapping of names to values")
         document = {"name": envelope.get("name")} | envelope["config"]
     seen: set[str] = set()
     for name, value in _walk(document, ()):

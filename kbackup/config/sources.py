@@ -84,6 +84,9 @@ def resolve_references(
                 found = environ.get(name)
                 if found is None:
                     raise ConfigurationError(match_[0], f"the variable {name} is not set")
+                if not _is_text(found):
+                    why = f"the variable {name} holds bytes that are not UTF-8"
+                    raise ConfigurationError(match_[0], why, "write it in UTF-8")
                 return found
             case "directory":
                 return _from_directory(match_[0], match_[2], folder)

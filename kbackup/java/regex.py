@@ -445,7 +445,9 @@ class _Reader:
             return self._class()
         token = INSIDE.match(self._source, self._at)
         if token is None or (self._verbose and (token[0].isspace() or token[0] == "#")):
-            self._refuse(f"{self._what_is_here() or 'the end'!r} is not supported in a class")
+            if self._at == len(self._source):
+                self._refuse("a class lacks its ']'")
+            self._refuse(f"{self._what_is_here()!r} is not supported in a class")
         self._at = token.end()
         one = self._one(token)
         end = END_OF_RANGE.match(self._source, self._at)

@@ -79,6 +79,14 @@ def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> Non
     assert "exit 2: the command line or the configuration is wrong\n" == checked.stderr
 
 
+@pytest.mark.parametrize("command", ["config check", "sink", "restore topics"])
+def test_a_file_without_a_name_is_refused(command: str) -> None:
+    """An empty --config, as of a variable that is not set, is not the current folder."""
+    refused = invoke(*command.split(), "--config", "")
+
+    assert (2, True) == (refused.code, "error: --config names no file" in refused.stderr)
+
+
 def test_a_file_with_warnings_only_is_good(sink: Path) -> None:
     """A connector's file that runs passes, whatever else there is to say of it."""
     checked = invoke("config", "check", "--config", str(sink))

@@ -92,6 +92,7 @@ def test_text_becomes_a_value(name: str, value: object, expected: object) -> Non
         pytest.param("bootstrap.servers", "http://a/b", "HOST:PORT", id="a web page"),
         pytest.param("group", "é" * 16384, "32767 bytes", id="a group too long"),
         pytest.param("topics.regex", "(", "regular expression", id="no pattern"),
+        pytest.param("topics.regex", "t[", "a class lacks its ']'", id="open class"),
         pytest.param(FOLDER, "a/../b", "expected a plain folder", id="up"),
         pytest.param(
             "tombstone.encoded.partition", "a//b", "expected a plain folder", id="no segment"

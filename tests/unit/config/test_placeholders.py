@@ -48,6 +48,14 @@ def test_a_reference_to_nothing_is_an_error(tmp_path: Path, text: str) -> None:
         sources.resolve_references(text, {}, tmp_path)
 
 
+def test_a_variable_that_is_no_text_is_named() -> None:
+    """
+    Bytes that are not UTF-8 are the variable's fault, not the property's.
+    """
+    with pytest.raises(ConfigurationError, match="variable X holds bytes that are not UTF-8"):
+        sources.resolve_references("${env:X}", {"X": "\udcff"}, Path())
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
