@@ -16,7 +16,7 @@ from kbackup.native_build import compiler
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
-from tests.support.in_process import InProcess
+from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.mock_kafka import MockKafka
 from tests.support.registry import FakeRegistry
 from tests.support.timing import pytest_terminal_summary
@@ -117,18 +117,18 @@ def class_archive() -> None:
 def kbackup(request: pytest.FixtureRequest, kafka: LocalKafka, s3: LocalS3, bucket: str) -> Kbackup:
     """The installed command, with its cluster and bucket in the environment.
 
-    In tests marked ``in_process`` it runs in the test's process, without Spark.
+    In tests marked ``in_process`` it runs in the test's process, in those marked ``one_process``
+    in one of its own, both without Spark.
     """
-    if request.node.get_closest_marker("in_process") is None:
-        request.getfixturevalue("class_archive")
-        kind = Kbackup
-    else:
-        kind = InProcess
-    return kind(
-        {
-            "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "KBACKUP_STORE_URL": s3.endpoint_url,
-            "KBACKUP_S3_BUCKET_NAME": bucket,
-            **s3.environment,
-        }
-    )
+    environment = {
+        "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "KBACKUP_STORE_URL": s3.endpoint_url,
+        "KBACKUP_S3_BUCKET_NAME": bucket,
+        **s3.environment,
+    }
+    if request.node.get_closest_marker("in_process") is not None:
+        return InProcess(environment)
+    if request.node.get_closest_marker("one_process") is not None:
+        return Kbackup(environment, WITHOUT_SPARK)
+    request.getfixturevalue("class_archive")
+    return Kbackup(environment)

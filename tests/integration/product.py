@@ -1,7 +1,7 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
 from kbackup import config, converters
-from kbackup.cli import root
+from kbackup.cli import main, root
 from kbackup.cli.running import find_jvm
 from kbackup.clock import SystemClock
 from kbackup.config import Settings
@@ -100,6 +100,7 @@ __all__ = [
     "free_ports",
     "head_of",
     "ivy_jar",
+    "main",
     "partitions_of",
     "root",
     "session",

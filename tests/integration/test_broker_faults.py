@@ -15,7 +15,7 @@ from tests.support.command import Kbackup
 from tests.support.large import back_up_large
 from tests.support.running import running
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
 
 @pytest.mark.parametrize("words", [("sink", "-t", "orders"), ("restore",)], ids=["sink", "restore"])
@@ -45,6 +45,7 @@ def test_a_host_that_is_unknown_is_said(kbackup: Kbackup) -> None:
     assert "resolve 'no-such.invalid:9092'" in run.summary["errors"][0]["why"]
 
 
+@pytest.mark.nightly
 def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
     """
     Killed and started again in the middle of a sink and of a restore: both end well, and every
@@ -53,7 +54,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
     partitions, count = 2, 5000
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
-        big = back_up_large(cluster, s3, "broker-dies", partitions, count)
+        big = back_up_large(cluster, s3, "broker-dies", partitions, count).in_one_process()
         with running(big.kbackup, *big.restore("copy_of_")) as restore:
             restore.wait_for("progress")
             broker.kill()
@@ -85,7 +86,7 @@ def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(
     """
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
-        big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000)
+        big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000).in_one_process()
         s3.create_bucket("broker-stays-away-again")
         other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-stays-away-again")
         proxy.faults = [  # neither ends before the other one is in its middle

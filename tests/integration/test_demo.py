@@ -96,6 +96,7 @@ def test_the_demo_says_that_the_copy_equals_the_original(demo: Any, tmp_path: Pa
     assert_nothing_is_left(started, tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
     """
     A copy that changes during the demo ends it with exit code 7.
@@ -141,6 +142,7 @@ def test_a_stopped_demo_leaves_nothing_behind(
     assert_nothing_is_left(started, tmp_path)
 
 
+@pytest.mark.nightly
 def test_quiet_says_nothing_of_success(kbackup: Kbackup) -> None:
     """
     With --quiet a successful demo prints nothing.

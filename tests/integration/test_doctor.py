@@ -64,6 +64,7 @@ def test_everything_in_order(kbackup: Kbackup, orders: str, s3: LocalS3, bucket:
     assert expected == {row["area"] for row in result.of("check")}
     assert [] == failures(result)
     assert "ok" == check(result, "start")["level"]
+    assert "present: " in check(result, "class archive")["text"]  # which the fixture has made
     assert "ok" == check(result, "writable")["level"]
     assert [] == s3_keys(s3, bucket)
 
@@ -87,6 +88,7 @@ def s3_keys(s3: LocalS3, bucket: str) -> list[str]:
     return [entry["Key"] for entry in [*found, *uploads]]
 
 
+@pytest.mark.in_process
 @pytest.mark.parametrize(
     ("words", "environ", "failed", "code", "remedy"),
     [
@@ -177,6 +179,7 @@ def test_a_wrong_java_home_is_named(
     assert home in found["text"]
 
 
+@pytest.mark.nightly
 def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
     kbackup: Kbackup, tmp_path: Path
 ) -> None:
@@ -215,6 +218,7 @@ def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> N
     assert "Could not parse Master URL" in check(result, "start")["text"]
 
 
+@pytest.mark.in_process
 def test_retention_that_is_shorter_than_the_backups_interval(
     kbackup: Kbackup, cluster: TestCluster, orders: str
 ) -> None:
@@ -232,6 +236,7 @@ def test_retention_that_is_shorter_than_the_backups_interval(
     assert f"{orders}: offsets 10 to 14 of partition 0 have expired" in text
 
 
+@pytest.mark.in_process
 def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: str) -> None:
     """
     A connector that still runs is found before both write the same objects.
@@ -249,6 +254,7 @@ def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: 
     assert "choose another --group" in check(result, "group")["do"]
 
 
+@pytest.mark.in_process
 def test_facts_of_the_bucket(kbackup: Kbackup, s3: LocalS3, bucket: str) -> None:
     """
     What protects a backup, and what deletes it, is read from the server.
@@ -308,6 +314,7 @@ def deny(guarded: LocalKafka) -> Callable[[ResourceType, str, AclOperation], Non
     return add
 
 
+@pytest.mark.in_process
 @pytest.mark.parametrize(
     ("kind", "operation", "level", "name"),
     [
@@ -343,6 +350,7 @@ def test_a_denied_right_is_named(
     assert found["do"]
 
 
+@pytest.mark.in_process
 @pytest.mark.parametrize(
     ("kind", "operation", "command"),
     [
@@ -383,6 +391,7 @@ def test_a_restore_plan_misses_the_rights_that_its_run_needs(
         assert [(0, 0)] == [TestCluster(servers).ends(topic)]
 
 
+@pytest.mark.in_process
 def test_a_restore_without_the_right_to_its_transactions_writes_nothing(
     kbackup: Kbackup,
     guarded: LocalKafka,
@@ -406,6 +415,7 @@ def test_a_restore_without_the_right_to_its_transactions_writes_nothing(
     assert [(0, 0)] == [TestCluster(servers).ends(topic)]
 
 
+@pytest.mark.in_process
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_a_setting_that_no_topic_has_is_refused_by_plan_and_run(
     kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path, command: str

@@ -78,7 +78,7 @@ def resident(command: Running) -> int:
 @pytest.mark.parametrize(
     "seconds",
     [
-        pytest.param(10.0, id="a minute"),
+        pytest.param(4.0, id="a minute"),
         pytest.param(
             540.0, id="ten minutes", marks=[pytest.mark.nightly, pytest.mark.timeout(1500)]
         ),

@@ -7,7 +7,13 @@ import random
 import pytest
 
 from tests.support.cluster import TestCluster
-from tests.support.killing import KILLS, kill_somewhen, kill_workers, shows_what_is_safe
+from tests.support.killing import (
+    GATES_KILLS,
+    KILLS,
+    kill_somewhen,
+    kill_workers,
+    shows_what_is_safe,
+)
 from tests.support.large import Large
 from tests.support.running import ended, running
 
@@ -23,9 +29,9 @@ _NIGHTS_KILLS = 10
 @pytest.mark.parametrize(
     ("seed", "backup", "kills_due"),
     [
-        (0, "large", KILLS),
+        (0, "large", GATES_KILLS),
         pytest.param(1, "large", KILLS, marks=pytest.mark.nightly),
-        (2, "large_in_directories", KILLS),
+        pytest.param(2, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         pytest.param(3, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         *(
             pytest.param(seed, "large_in_directories", _NIGHTS_KILLS, marks=pytest.mark.nightly)

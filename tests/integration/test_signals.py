@@ -14,16 +14,19 @@ from tests.support.running import Running, ended, running, wait_until
 
 pytestmark = pytest.mark.integration
 
-CODES = [
-    pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
-    pytest.param(signal.SIGINT, 130, id="SIGINT"),
-    pytest.param(signal.SIGHUP, 143, id="SIGHUP is SIGTERM", marks=pytest.mark.nightly),
-]
+NIGHTLY = pytest.mark.nightly
 PARTITIONS = 2
 SMALL = ("--flush-size", "300")
 
 
-@pytest.mark.parametrize(("number", "code"), CODES)
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
+        pytest.param(signal.SIGINT, 130, id="SIGINT", marks=NIGHTLY),
+        pytest.param(signal.SIGHUP, 143, id="SIGHUP is SIGTERM", marks=NIGHTLY),
+    ],
+)
 def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
     number: int,
     code: int,
@@ -64,7 +67,13 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
         assert records == backup.records(topic, partition)
 
 
-@pytest.mark.parametrize(("number", "code"), CODES[:2])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM", marks=NIGHTLY),
+        pytest.param(signal.SIGINT, 130, id="SIGINT"),
+    ],
+)
 def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
     number: int, code: int, cluster: TestCluster, proxy: S3Faults, large: Large
 ) -> None:
@@ -149,6 +158,7 @@ def test_a_second_signal_ends_at_once(
     assert varied(1000) == backup.records(topic)
 
 
+@pytest.mark.one_process
 def test_a_sink_that_follows_writes_full_files_and_short_ones_of_a_quiet_topic(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
@@ -177,6 +187,7 @@ def test_a_sink_that_follows_writes_full_files_and_short_ones_of_a_quiet_topic(
     assert (500, 200) == tuple(line["records"] for line in stopped.of("object")[:2])
 
 
+@pytest.mark.one_process
 def test_a_sink_that_follows_leaves_a_tail_that_is_not_due_to_the_next_run(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:

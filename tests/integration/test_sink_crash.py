@@ -3,7 +3,7 @@
 import itertools
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,14 @@ from tests.integration.product import LocalKafka, LocalS3
 from tests.support.backup import Backup, StoredFile
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
-from tests.support.killing import KILLS, kill_somewhen, kill_workers, shows_what_is_safe
+from tests.support.in_process import WITHOUT_SPARK
+from tests.support.killing import (
+    GATES_KILLS,
+    KILLS,
+    kill_somewhen,
+    kill_workers,
+    shows_what_is_safe,
+)
 from tests.support.running import ended, running, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.crash]
@@ -59,7 +66,9 @@ class Source:
             bucket = f"crash-reference-{len(self._files)}"
             self.s3.create_bucket(bucket)
             kbackup = _kbackup(self.kafka, self.s3, bucket)
-            ended(kbackup, "sink", "-t", self.topic, *LAYOUTS[layout])
+            ended(
+                replace(kbackup, module=WITHOUT_SPARK), "sink", "-t", self.topic, *LAYOUTS[layout]
+            )
             backup = Backup(self.s3, bucket)
             for partition, records in self.written.items():
                 assert records == backup.records(self.topic, partition)
@@ -102,16 +111,18 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
 
 
 @pytest.mark.parametrize(
-    ("seed", "layout"),
+    ("seed", "layout", "kills_due"),
     [
-        (0, "one directory"), (1, "third party's"),
-        pytest.param(2, "by value", marks=pytest.mark.nightly),
-        pytest.param(3, "one directory", marks=pytest.mark.nightly),
+        (1, "third party's", GATES_KILLS),
+        pytest.param(0, "one directory", KILLS, marks=pytest.mark.nightly),
+        pytest.param(2, "by value", KILLS, marks=pytest.mark.nightly),
+        pytest.param(3, "one directory", KILLS, marks=pytest.mark.nightly),
     ],
-)  # fmt: skip
+)
 def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     seed: int,
     layout: str,
+    kills_due: int,
     kafka: LocalKafka,
     s3: LocalS3,
     cluster: TestCluster,
@@ -128,12 +139,12 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     summary = tmp_path / "summary.json"
     words = ("sink", "-t", topic, *LAYOUTS[layout], "--summary-file", str(summary))
     kills = 0
-    while kills < KILLS:
+    while kills < kills_due:
         bucket = f"crash-sink-{next(_NUMBER)}"
         s3.create_bucket(bucket)
         kbackup, backup = _kbackup(kafka, s3, bucket), Backup(s3, bucket)
         group = kbackup.json("sink", "plan", "-t", topic).summary["group"]
-        while kills < KILLS:
+        while kills < kills_due:
             with running(kbackup, *words) as command:
                 if not kill_somewhen(command, chance, lambda: command.of("object")):
                     assert 0 == command.finish().code

@@ -9,7 +9,7 @@ from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.running import Running, running, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
 ALL = ("--topics-regex", "y-.*")
 

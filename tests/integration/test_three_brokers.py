@@ -10,6 +10,7 @@ from tests.integration.product import LocalS3
 from tests.support.brokers import three_brokers
 from tests.support.cluster import KEEP, TestCluster
 from tests.support.command import Kbackup
+from tests.support.in_process import WITHOUT_SPARK
 from tests.support.large import LZ4, large_records, write_large
 from tests.support.running import Running, running, wait_until
 
@@ -42,7 +43,8 @@ def test_one_of_three_brokers_may_die(s3: LocalS3, times: int) -> None:
                 "KBACKUP_STORE_URL": s3.endpoint_url,
                 "KBACKUP_S3_BUCKET_NAME": bucket,
                 **s3.environment,
-            }
+            },
+            WITHOUT_SPARK,
         )
         ends: list[tuple[int, list[Any]]] = []
         for at in range(times):

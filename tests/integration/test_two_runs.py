@@ -13,7 +13,7 @@ from tests.support.command import Kbackup
 from tests.support.large import Large
 from tests.support.running import ended, running, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
 
 def test_of_two_runs_the_second_leaves_at_once(
@@ -48,7 +48,7 @@ def test_two_runs_without_a_lock_write_the_same_objects(
     """
     partitions = 2
     cluster.create(topic, partitions)
-    written = {p: varied(15_000, p) for p in range(partitions)}
+    written = {p: varied(6_000, p) for p in range(partitions)}
     for partition, records in written.items():
         cluster.write(topic, records, partition)
     words = ("sink", "-t", topic, "--flush-size", "300", "--no-lock")
@@ -77,7 +77,7 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     slept for longer than it waits for a broker.
     """
     cluster.create(topic)
-    records = varied(60_000)
+    records = varied(12_000)
     cluster.write(topic, records)
     words = ("sink", "-t", topic, "--flush-size", "200", "--no-lock")
     # It falls asleep with an upload open.  Stopped between the look at the group's position and
@@ -100,7 +100,7 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     assert errors <= {"offset_moved", "kafka"}, woken.summary
     assert (1 if "offset_moved" in errors else 5) == woken.code
     assert before == {key: file.sha256 for key, file in backup.files().items()}
-    assert [60_000] == cluster.committed(other.summary["group"], topic)
+    assert [12_000] == cluster.committed(other.summary["group"], topic)
     assert records == backup.records(topic)
 
 
@@ -111,7 +111,7 @@ def test_a_restore_that_was_asleep_while_another_did_its_work_is_fenced(
     Who takes over aborts what the sleeper had begun; woken up, it writes nothing any more.
     """
     proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
-    slow = large.kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
+    slow = large.in_one_process().kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
     words = (*large.restore("zombie_of_"), "--no-lock")
 
     with running(slow, *words) as sleeper:

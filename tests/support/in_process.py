@@ -1,23 +1,29 @@
-"""The command in the test's own process, its tasks in threads: no JVM, no worker, no import.
+"""The command in one process, its tasks in threads: no JVM, no worker.
 
 For tests of what a run does with a real Kafka and S3, not of the processes that it consists of.
+`InProcess` runs it in the test's own; ``python -m tests.support.in_process`` is one that can be
+watched, stopped and killed.
 """
 
 import os
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from click.testing import CliRunner
 from pyspark import cloudpickle
 
-from tests.integration.product import ENGINE, ON_SPARK, Hub, Line, deal, root
+from tests.integration.product import ENGINE, ON_SPARK, Hub, Line, deal, main, root
 from tests.support.command import Kbackup, Result
 
 CORES = 2
+
+WITHOUT_SPARK = "tests.support.in_process"
+"""The module of a `Kbackup` that is a process of its own and starts in a second."""
 
 
 class InProcess(Kbackup):
@@ -28,11 +34,17 @@ class InProcess(Kbackup):
         del timeout  # pytest's
         own = {name: None for name in os.environ if name.startswith("KBACKUP_")}
         runner = CliRunner(env={**own, **self.environment})
-        with patch.object(*ON_SPARK, InThreads), patch.object(*ENGINE, _run):
+        with _tasks_in_threads():
             result = runner.invoke(root, words, prog_name="kbackup")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Result(result.exit_code, result.stdout, result.stderr)
+
+
+@contextmanager
+def _tasks_in_threads() -> Iterator[None]:
+    with patch.object(*ON_SPARK, InThreads), patch.object(*ENGINE, _run):
+        yield
 
 
 class InThreads:
@@ -89,3 +101,8 @@ def _run(
         is_over.set()
         watcher.join()
         hub.close()
+
+
+if __name__ == "__main__":
+    with _tasks_in_threads():
+        main()

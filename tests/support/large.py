@@ -1,12 +1,13 @@
 """A backup whose restore takes seconds and many transactions, from few records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from kbackup.local import LocalS3
 from tests.support.cluster import Record, TestCluster, send
 from tests.support.command import Kbackup
+from tests.support.in_process import WITHOUT_SPARK
 from tests.support.running import ended
 
 VALUE_BYTES: Final = 20_000
@@ -43,6 +44,10 @@ class Large:
             self.records(partition) == cluster.read(target, partition)
             for partition in range(self.partitions)
         )
+
+    def in_one_process(self) -> "Large":
+        """The same, its command without Spark."""
+        return replace(self, kbackup=replace(self.kbackup, module=WITHOUT_SPARK))
 
     def restore(self, prefix: str) -> tuple[str, ...]:
         """Return the words of a restore to a topic with *prefix* in front of its name."""
@@ -95,5 +100,6 @@ def back_up_large(
             **s3.environment,
         }
     )
-    run = ended(kbackup, "sink", "-t", topic, "--flush-size", "1000", *layout)
+    quick = replace(kbackup, module=WITHOUT_SPARK)
+    run = ended(quick, "sink", "-t", topic, "--flush-size", "1000", *layout)
     return Large(topic, partitions, count, kbackup, run.summary["group"])

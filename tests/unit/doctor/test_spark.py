@@ -74,3 +74,18 @@ def test_a_doctor_that_is_stopped_does_not_say_that_spark_has_started() -> None:
     ended()
 
     assert ("warn", "not checked: the doctor was stopped before") == (found.level, found.text)
+
+
+def test_an_archive_with_which_spark_does_not_start_is_removed(tmp_path: Path) -> None:
+    """A damaged class archive can end Java: it is not in the way of the next start."""
+    program, archive = tmp_path / "bin" / "java", tmp_path / "classes-17.jsa"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 134\n")
+    program.chmod(0o755)
+    archive.write_bytes(b"half of it")
+
+    found = spark_checks(lambda: Java(tmp_path, class_archive=archive), starts=True)
+    ended()
+
+    assert "fail" == levels(found)["start"]
+    assert not archive.exists()
