@@ -12,6 +12,7 @@ from tests.integration.product import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
+from tests.support.in_process import InProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
@@ -69,7 +70,7 @@ def stored(s3: LocalS3, cluster: TestCluster) -> Stored:
         "KBACKUP_S3_BUCKET_NAME": bucket,
         **s3.environment,
     }
-    Kbackup(place).json("sink", "-t", topic, *CUTS)
+    InProcess(place).json("sink", "-t", topic, *CUTS)
     return Stored(topic, bucket)
 
 
@@ -95,7 +96,8 @@ def test_requests_that_are_throttled_twice_only_cost_time(
         Fault(BODY, "status", nth=TWICE),
     ]
 
-    stored = behind.json("sink", "-t", filled, *CUTS)
+    installed = Kbackup(behind.environment)  # whose tasks are workers, with a stderr of their own
+    stored = installed.json("sink", "-t", filled, *CUTS)
     behind.json("sink", "-t", filled)  # looks for the last objects
     behind.json("restore", "--rename", "copy_of_$0")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
 def test_a_restored_topic_is_settled_once_somebody_has_looked(

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
 
 
 def _others() -> dict[str, str]:
@@ -44,9 +44,9 @@ class Kbackup:
     environment: Mapping[str, str] = field(default_factory=dict)
     module: str = "kbackup"
 
-    def with_environment(self, **more: str) -> "Kbackup":
-        """The same with further variables."""
-        return Kbackup({**self.environment, **more}, self.module)
+    def with_environment(self, **more: str) -> Self:
+        """The same, and run the same way, with further variables."""
+        return replace(self, environment={**self.environment, **more})
 
     def start(self, *words: str, **more: Any) -> "subprocess.Popen[str]":
         """Start a command in a process group of its own."""
