@@ -30,14 +30,19 @@ class Family(click.Group):
 
     Args:
         default: The command to run when none is given.
+        runs_bare: Whether it runs without a single word; else the help is shown.
     """
 
-    def __init__(self, *args: Any, default: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, default: str | None = None, runs_bare: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.default = default
+        self.default, self.runs_bare = default, runs_bare
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the default command in front of options."""
+        if not (args or self.runs_bare):
+            raise NoArgsIsHelpError(ctx)
         if self.default is not None and (not args or args[0].startswith("-")):
             args = [self.default, *args]
         return super().parse_args(ctx, args)

@@ -498,7 +498,8 @@ def _write_rows(answer: Any, form: str, place: Path) -> None:
         raise KbackupError(f"{place} cannot be written", error.strerror or str(error)) from error
 
 
-@click.group("restore", cls=Family, default="run")
+# what the environment configures would be restored, all of it, by one word
+@click.group("restore", cls=Family, default="run", runs_bare=False)
 def restore_command() -> None:
     """Write backed-up records to Kafka, and look at a backup."""
 

@@ -18,7 +18,9 @@ from tests.support.running import running
 pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
 
-@pytest.mark.parametrize("words", [("sink", "-t", "orders"), ("restore",)], ids=["sink", "restore"])
+@pytest.mark.parametrize(
+    "words", [("sink", "-t", "orders"), ("restore", "run")], ids=["sink", "restore"]
+)
 def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: Kbackup) -> None:
     """
     An unreachable broker is exit code 5, names the address, and takes no longer than

@@ -222,7 +222,6 @@ def test_a_mistyped_line_reaches_the_summary_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param([], id="nothing"),
         pytest.param(["--config", "missing.properties"], id="file"),
         pytest.param(["--kafka-timeout", "soon", "-k", "h:1"], id="wrong value"),
         pytest.param(["--help"], id="help"),
@@ -231,6 +230,14 @@ def test_a_mistyped_line_reaches_the_summary_file(tmp_path: Path) -> None:
 def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[str]) -> None:
     """``kbackup sink --config f`` is ``kbackup sink run --config f``."""
     assert invoke(command, "run", *options) == invoke(command, *options)
+
+
+@pytest.mark.parametrize(("command", "is_help"), [("sink", False), ("restore", True)])
+def test_a_restore_takes_more_than_its_name(command: str, is_help: bool) -> None:
+    """What the environment configures would be restored, all of it: the help is shown instead."""
+    shown = invoke(command, KBACKUP_CONFIG="missing.properties")
+
+    assert (2, is_help) == (shown.code, "Usage: kbackup restore" in shown.stdout + shown.stderr)
 
 
 @pytest.mark.parametrize(
