@@ -1,5 +1,8 @@
 """Declarations: cluster, store and registry; how a run works, and what it prints."""
 
+import os
+import re
+from pathlib import PurePath
 from typing import ClassVar, Final
 
 from kbackup.config.property import (
@@ -26,6 +29,7 @@ from kbackup.config.property import (
     read_topics,
 )
 from kbackup.options import (
+    Suspicion,
     boolean,
     duration,
     integer,
@@ -294,6 +298,15 @@ class Generic(Group):
     )
 
 
+_SHELLS: Final = re.compile(r".*(?<![A-Za-z])-?(?:ba|z|da)?sh", re.ASCII | re.DOTALL)
+
+
+def _names_shell(rename: str) -> bool:
+    """Whether a shell has put its own name into *rename*."""
+    own = PurePath(os.environ.get("SHELL") or "sh").name
+    return "$" not in rename and (rename.endswith(own) or _SHELLS.fullmatch(rename) is not None)
+
+
 class Restore(Group):
     """To which topics a restore writes, and how."""
 
@@ -306,6 +319,13 @@ class Restore(Group):
         commands=SETTLING,
         example="copy_of_$0",
         is_literal=True,
+        suspicions=(
+            Suspicion(
+                _names_shell,
+                "it has no $ and ends as $0 does in a shell, which replaces $0 in double quotes",
+                "write it in single quotes: --rename 'copy_of_$0'",
+            ),
+        ),
     )
     rename_regex = verbatim(
         "rename.regex",

@@ -72,6 +72,29 @@ def test_what_is_probably_not_meant_is_said_once(
     assert [(code, name)] == found
 
 
+@pytest.mark.parametrize(
+    ("rename", "is_suspected"),
+    [
+        pytest.param("copy_of_$0", False, id="as it should be"),
+        pytest.param("copy_of_orders", False, id="one topic"),
+        pytest.param("copy_of_fresh", False, id="a word that ends alike"),
+        pytest.param("copy_of_bash", True, id="bash"),
+        pytest.param("copy_of_-zsh", True, id="a login shell"),
+        pytest.param("copy_of_sh", True, id="sh"),
+        pytest.param("copy_of_fish", True, id="this user's"),
+    ],
+)
+def test_a_name_that_a_shell_has_written_is_suspected(
+    rename: str, is_suspected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In double quotes $0 becomes the shell's name, which topics may have."""
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+
+    loaded = load("restore", bootstrap_servers="h:1", s3_bucket_name="b", rename=rename)
+
+    assert is_suspected == any("single quotes" in found.do for found in loaded.warnings)
+
+
 def test_what_has_no_effect_is_not_suspected_of_another(write: Write) -> None:
     """
     A surprising pattern that the partitioner does not use causes one warning, not two.
