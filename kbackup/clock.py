@@ -6,7 +6,7 @@ as its driver does, whether that is the host's or one that a test moves.
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -41,6 +41,14 @@ class SystemClock:
     def steady_s(self) -> float:
         """Return ``time.monotonic``."""
         return time.monotonic()
+
+
+def moment_of(ms: int) -> datetime | None:
+    """Return *ms* since the epoch as a moment in UTC; None where no calendar has it."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
 
 
 def rfc3339(moment: datetime) -> str:

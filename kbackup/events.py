@@ -124,6 +124,7 @@ class RestoreStart:
     cluster_id: str
     target: str | None
     renames: Sequence[Sequence[str]]
+    window: str | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)

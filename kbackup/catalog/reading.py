@@ -6,14 +6,14 @@ the file is not used.
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup import formats
+from kbackup import clock, formats
 from kbackup.catalog import claims
 from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_generic, runs
 from kbackup.catalog.findings import APART
@@ -76,6 +76,18 @@ EVERY_OFFSET: Final = Interval()
 """No limit."""
 
 
+def _bounds(name: str, within: Interval, shown: Callable[[int], str]) -> str:
+    """Return from where to where, as the options say it: what it ends with is not in it."""
+    low = "" if within.low == -_HIGHEST else f" from {shown(within.low)}"
+    high = "" if within.high == _HIGHEST else f" before {shown(within.high + 1)}"
+    return f"{name}{low}{high}" if low or high else ""
+
+
+def _time(ms: int) -> str:
+    moment = clock.moment_of(ms)
+    return str(ms) if moment is None else clock.rfc3339_ms(moment).replace(".000Z", "Z")
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Some records of a topic.
@@ -114,6 +126,15 @@ class Window:
         """Return what tells it from another one; empty for everything."""
         named = {"offset": self.offset, "timestamp": self.timestamp_ms}
         return " ".join(f"{name} {one}" for name, one in named.items() if one != Interval())
+
+    @property
+    def text(self) -> str:
+        """What it asks for, in words; empty for everything."""
+        parts = [
+            _bounds("offset", self.offset, str),
+            _bounds("timestamp", self.timestamp_ms, _time),
+        ]
+        return ", ".join(part for part in parts if part)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of ``records.SCHEMA`` that are in it.

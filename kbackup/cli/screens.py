@@ -507,6 +507,8 @@ def plan_head(start: Started | None, *, is_dry: bool) -> list[str]:
             cluster = f" (cluster {start.own.cluster_id})" if start.own.cluster_id else ""
             renames = [f"rename {regex} -> {new}" for regex, new in start.own.renames]
             lines.append("   ".join([f"to    {start.own.target}{cluster}", *renames]))
+        if isinstance(start.own, RestoreStart) and start.own.window:
+            lines.append(f"only  {start.own.window}")
     return lines
 
 

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -373,13 +373,14 @@ def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
         *_numbers("objects", "first", "last", "records"),
         _bytes("stored"),
         Column("newest", lambda row: _moment(row.newest)),
+        Column("last stored", lambda row: _moment(row.last_stored), is_spared=True),
     ]
     return Listing(columns, partitions)
 
 
 def _moment(time: datetime | None) -> str:
-    """Return a time as it reads here, as TZ says."""
-    return UNKNOWN if time is None else f"{time.astimezone():%Y-%m-%d %H:%M}"
+    """Return a time in UTC, which ``--to-time`` takes as it is."""
+    return UNKNOWN if time is None else f"{time.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def topics_count(partitions: Sequence["StoredPartition"]) -> str:

@@ -191,13 +191,17 @@ def read_limit(value: object) -> int:
     return number
 
 
+_DATE: Final = re.compile(r"\d{4}-?\d\d-?\d\d", re.ASCII)
+
+
 def moment(text: str) -> int:
     """Return the milliseconds since the epoch of a time in RFC 3339, a date, or a number of them.
 
-    A time without a zone, and a date, which is its midnight, are UTC.
+    A date is its midnight in UTC.
 
     Raises:
-        ValueError: If the text is none of these.
+        ValueError: If the text is none of these, or a time without a zone: whether it is UTC or
+            what a clock on the wall shows, only its author knows.
     """
     if re.fullmatch(r"0|-?\d{12,}", text.strip(), re.ASCII):
         return int(text)
@@ -209,6 +213,12 @@ def moment(text: str) -> int:
         raise ValueError(
             "expected a time such as 2026-11-21T02:00:00Z, a date, or milliseconds since 1970"
         ) from error
+    if found.tzinfo is None and not _DATE.fullmatch(text.strip()):
+        local = found.astimezone()
+        raise ValueError(
+            f"it has no time zone; write {found.isoformat()}Z for UTC, or {local.isoformat()} for "
+            "the time here"
+        )
     aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 

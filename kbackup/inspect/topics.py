@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import ClassVar, Final, Self
 
+from kbackup import clock
 from kbackup.catalog import listing
 from kbackup.catalog.covered import disputed
 from kbackup.catalog.judged import JudgedPartition
@@ -142,7 +143,8 @@ class StoredPartition:
         last: That of the last one; None where names and ledger do not show it.
         records: Number of records; None where names and ledger do not show it.
         bytes: Bytes of the objects.
-        newest: When the newest object was stored; None without objects.
+        newest: The highest timestamp of its records; None where names and ledger do not show it.
+        last_stored: When its newest object was stored; None without objects.
     """
 
     HEAD: ClassVar = {"type": "partition"}
@@ -155,6 +157,7 @@ class StoredPartition:
     records: int | None
     bytes: int
     newest: datetime | None
+    last_stored: datetime | None
 
     def looked_at(self, store: Store, sets: Sequence[FileSet], options: ReadOptions) -> Self:
         """Return the row with what the last object of each directory shows.
@@ -172,7 +175,7 @@ class StoredPartition:
 def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -> StoredPartition:
     """Return what names and ledger show of *where*, whose objects are *sets*."""
     files = [file for each in sets for file in each.files]
-    newest = max((file.modified for file in files), default=None)
+    stored_s = max((file.modified for file in files), default=None)
     judged = JudgedPartition(where, sets, (), {}, is_deep=False, ledger=known.ledger(where))
     return StoredPartition(
         where,
@@ -182,8 +185,19 @@ def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -
         last=judged.last(),
         records=judged.records(),
         bytes=sum(file.size for file in files),
-        newest=None if newest is None else datetime.fromtimestamp(newest, UTC),
+        newest=_newest(sets, known.ledger(where)),
+        last_stored=None if stored_s is None else datetime.fromtimestamp(stored_s, UTC),
     )
+
+
+def _newest(sets: Sequence[FileSet], ledger: PartitionLedger) -> datetime | None:
+    """Return the highest timestamp of the records of *sets*, if the ledger has each of them."""
+    mains = [files.main for files in sets if files.main is not None]
+    rows = [row for main in mains if (row := ledger.objects.get(main.key)) is not None]
+    times = [row.max_timestamp for row in rows if row.max_timestamp is not None]
+    if not times or len(rows) < len(sets):
+        return None
+    return clock.moment_of(max(times))
 
 
 def format_label(file: BackupFile) -> str:

@@ -399,6 +399,7 @@ def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> No
     """Say what is going to be restored from where to where, on the screen and in the summary."""
     settings, summary, group = frame.settings, frame.summary, frame.group
     renames = [[step.regex, step.replacement] for step in settings.renames]
+    window = wiring.window(settings).text or None
     summary.facts |= {
         "group": group,
         "kafka_client": wiring.kafka_way(settings).name,
@@ -408,10 +409,10 @@ def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> No
         "topics_dir": settings.topics_dir,
         "renames": renames,
         "partition_map": settings.partition_map,
-        "window": str(wiring.window(settings)) or None,
+        "window": window,
         "transforms": [step.alias for step in settings.transforms],
     }
-    own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
+    own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames, window)
     started = Started(summary.run, "restore", topics, group, settings.url, settings.topics_dir, own)
     frame.tell(started)
 

@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Self
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from kbackup.catalog.ledger.stream import Contents, topic_stream, topics_stream
 from kbackup.catalog.listing import OTHER_FORMAT, Catalog, not_in_backup, nothing_there
 from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
+from kbackup.config.property import moment
 from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, some
 from kbackup.events import Event, Warned
 from kbackup.naming import Layout
@@ -379,15 +380,12 @@ class Acceptance:
             where = TopicPartition(match[1], int(match[2]))
             found.append((where, Span(int(match[3]), int(match[4]) + 1)))
         try:
-            time = None if before is None else datetime.fromisoformat(before)
+            before_ms = None if before is None else moment(before)
         except ValueError as error:
             raise ConfigurationError(
-                f"--accept-before {before} is not a date", do="write it as 2026-11-21"
+                f"--accept-before {before} is not a date", str(error), "write it as 2026-11-21"
             ) from error
-        if time is None:
-            return cls(found)
-        aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-        return cls(found, int(aware.timestamp() * 1000))
+        return cls(found, before_ms)
 
     def __bool__(self) -> bool:
         return bool(self.ranges) or self.before_ms is not None

@@ -82,8 +82,9 @@ def _start(said: Event) -> Any:
 
 
 def _partition(said: Event) -> Any:
-    newest = said.get("newest")
-    return _made(StoredPartition, said, newest=newest and datetime.fromisoformat(newest))
+    times = {name: said.get(name) for name in ("newest", "last_stored")}
+    read = {name: text and datetime.fromisoformat(text) for name, text in times.items()}
+    return _made(StoredPartition, said, **read)
 
 
 _READ: dict[str, Callable[[Event], Any]] = {

@@ -140,7 +140,7 @@ def test_secrets_are_shown_nowhere(show: Any, tmp_path: Path, options: dict[str,
 
 def test_names_are_data_and_are_not_masked(show: Any) -> None:
     """A password that is also a topic's name does not spoil the JSON contract."""
-    row = StoredPartition(TopicPartition("orders", 0), "", 1, 0, 0, 1, 1, None)
+    row = StoredPartition(TopicPartition("orders", 0), "", 1, 0, 0, 1, 1, None, None)
 
     shown = show("restore topics", [row], ended(), json=True, secrets=["orders"])
 
@@ -217,7 +217,7 @@ def test_a_locale_without_unicode_gets_plain_letters() -> None:
     """Tables can be printed where only ASCII can be encoded."""
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     shown = output.choose("restore topics", stdout=stdout, stderr=io.StringIO())
-    row = StoredPartition(TopicPartition("t\u00f6pic", 0), "", 1, 0, 0, 1_000_000, 1, None)
+    row = StoredPartition(TopicPartition("t\u00f6pic", 0), "", 1, 0, 0, 1_000_000, 1, None, None)
 
     with shown:
         shown.tell(row)

@@ -14,6 +14,8 @@ WIDTHS = (40, 80, 100, 200)
 
 SPARED = {
     ("restore", 80): ["0", "1999999"],  # the offsets of a topic with one partition
+    # when objects were stored
+    ("restore-topics", 80): ["2026", "11", "21", "02", "01", "2025", "03", "02", "02", "00"],
 }
 """What a screen of so many columns leaves out of a table rather than take it apart."""
 

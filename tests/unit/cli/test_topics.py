@@ -167,7 +167,7 @@ def test_a_browser_draws_the_page(tmp_path: Path, size: str, bar: int) -> None:
     if browser is None:
         pytest.skip("there is no Chromium")
     where = TopicPartition("a.long.name." * 20, 0)
-    row = StoredPartition(where, "avro", 9, 0, 1, 49_382_715_604, 2**40, None)
+    row = StoredPartition(where, "avro", 9, 0, 1, 49_382_715_604, 2**40, None, None)
     script = """<script>
       const page = document.documentElement, bars = [...document.querySelectorAll("svg")]
       const found = { cut: page.scrollWidth - page.clientWidth, bars: bars.map(b => b.clientWidth) }

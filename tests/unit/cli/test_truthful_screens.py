@@ -35,7 +35,7 @@ def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
 def test_foreign_text_is_escaped(show: Any) -> None:
     """A topic's name can neither move the cursor nor reverse the text direction."""
     evil = "orders\x1b[2J\u202egpj\n"
-    row = StoredPartition(TopicPartition(evil, 0), "", 1, 0, 0, 1, 1, None)
+    row = StoredPartition(TopicPartition(evil, 0), "", 1, 0, 0, 1, 1, None, None)
     error = Issue("failed", evil, evil, evil)
     summary = ended(command="restore topics", result="failed", exit_code=1, errors=[error])
 

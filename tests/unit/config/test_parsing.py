@@ -1,5 +1,7 @@
 """Text to values."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,9 +136,25 @@ def test_partitions_are_those_named(partitions: set[int]) -> None:
 )
 def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
     """
-    A time may be a date, a date and time, or milliseconds; without a zone it is UTC.
+    A time may be a date, which is its midnight in UTC, a date and time, or milliseconds.
     """
     assert ms == moment(text)
+
+
+@pytest.mark.parametrize("text", ["2026-11-21T14:30:00", "2026-11-21 14:30", "20261121T143000"])
+def test_a_time_without_a_zone_is_refused_with_both_spellings(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Typed in New York, it would otherwise cut a restore five hours early."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    both = r"2026-11-21T14:30:00Z for UTC, or 2026-11-21T14:30:00-05:00 for"
+
+    with pytest.raises(ValueError, match=both):
+        moment(text)
+
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize("text", ["1795226400", "179522640", "-1795226400"])

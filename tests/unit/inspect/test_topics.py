@@ -1,15 +1,17 @@
 """What lies in a backup, from names and ledger."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
+from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, TIME, Backup
 
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.cli.output import schema
+from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition, topics
@@ -36,12 +38,13 @@ def test_a_partition_is_told_from_names_and_ledger() -> None:
 
     [row] = rows(backup)
 
-    newest = row.pop("newest")
-    assert "T" in newest
-    assert newest.endswith("Z")
+    stored_at = row.pop("last_stored")
+    assert "T" in stored_at
+    assert stored_at.endswith("Z")
     assert {
         "type": "partition", "topic": "orders", "partition": 3, "format": "parquet/zstd",
         "objects": 3, "first": 0, "last": 11, "records": 12, "bytes": stored,
+        "newest": rfc3339(datetime.fromtimestamp((TIME + 11) / 1000, UTC)),
     } == row  # fmt: skip
     assert 2 == len(keys)
 

@@ -11,7 +11,7 @@ def test_what_is_there_is_counted_as_stored() -> None:
     summary = Summary("r", "restore topics")
     for topic, stored in (("orders", 3), ("orders", 4), ("payments", 5)):
         place = TopicPartition(topic, 0)
-        summary.partitions.append(StoredPartition(place, "avro", 1, 0, 0, 1, stored, None))
+        summary.partitions.append(StoredPartition(place, "avro", 1, 0, 0, 1, stored, None, None))
 
     found = summary.finish()
 
@@ -24,7 +24,7 @@ def test_a_sum_over_something_unknown_is_unknown() -> None:
     summary = Summary("2026-11-21T02:00:00Z-7f3a", "restore verify")
     for partition, (records, objects) in enumerate([(10, 2), (None, 3)]):
         place = TopicPartition("orders", partition)
-        summary.partitions.append(StoredPartition(place, "", objects, 0, 0, records, 0, None))
+        summary.partitions.append(StoredPartition(place, "", objects, 0, 0, records, 0, None, None))
 
     found = summary.finish()
 
