@@ -117,8 +117,8 @@ def class_archive() -> None:
 def kbackup(request: pytest.FixtureRequest, kafka: LocalKafka, s3: LocalS3, bucket: str) -> Kbackup:
     """The installed command, with its cluster and bucket in the environment.
 
-    In tests marked ``in_process`` it runs in the test's process, in those marked ``one_process``
-    in one of its own, both without Spark.
+    In tests marked ``in_process`` it runs in the test's process, or in one of its own if it is
+    watched; in those marked ``one_process`` always in one of its own.  Both are without Spark.
     """
     environment = {
         "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -127,7 +127,7 @@ def kbackup(request: pytest.FixtureRequest, kafka: LocalKafka, s3: LocalS3, buck
         **s3.environment,
     }
     if request.node.get_closest_marker("in_process") is not None:
-        return InProcess(environment)
+        return InProcess(environment, WITHOUT_SPARK)
     if request.node.get_closest_marker("one_process") is not None:
         return Kbackup(environment, WITHOUT_SPARK)
     request.getfixturevalue("class_archive")

@@ -154,6 +154,7 @@ def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> N
 
 
 @pytest.mark.integration
+@pytest.mark.one_process
 def test_restore_elsewhere_looks_plans_and_restores(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:

@@ -8,7 +8,7 @@ from s3fault import Fault, S3Faults
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
 TOYS = Path(__file__).parents[1] / "toys"
 
