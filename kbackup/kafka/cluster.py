@@ -594,10 +594,11 @@ def check_properties(settings: KafkaSettings) -> None:
             made = client(settings.properties({"log_level": 0}, operators))
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0] if error.args else error
+            given = ", ".join(sorted(operators)) or "bootstrap.servers alone"
             raise ConfigurationError(
-                f"Kafka does not accept a {prefix} property",
+                "the Kafka client does not accept its properties",
                 reason.str() if hasattr(reason, "str") else str(reason),
-                f"correct the {prefix}.* and kafka.* properties",
+                f"correct what that is about, or {prefix}.*; given are {given}",
             ) from error
         if hasattr(made, "close"):
             made.close()
