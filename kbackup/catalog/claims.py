@@ -395,6 +395,7 @@ class Checked:
             reaches into no other set.
         repeated: How many of its records are in one of those sets too.
         failure: Why it could not be read; nothing else is known then.
+        identity: Of which topic its main object says it is.
     """
 
     id: str
@@ -409,3 +410,4 @@ class Checked:
     is_same: bool | None = None
     repeated: int = 0
     failure: Issue | None = None
+    identity: TopicIdentity = UNKNOWN

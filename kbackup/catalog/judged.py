@@ -253,8 +253,29 @@ class JudgedPartition:
                 start = extent.files.start_offset
                 offsets = (start, start if extent.last is None else max(start, extent.last))
                 yield Finding(problem.code, self.where, problem.what, offsets, problem.why)
+        yield from self._of_others(extents, known_of)
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
+
+    def _of_others(
+        self, extents: Sequence[Extent], named: Container[tuple[str, str | None]]
+    ) -> Iterator[Finding]:
+        """Name objects that say they are of another topic than the first that says it.
+
+        A restore stops at them; without a ledger nothing but the objects says which topic it is.
+        """
+        first = self.identity
+        for extent in extents:
+            report, main = self._report(extent.files), extent.files.main
+            if report is None or main is None or report.problems:
+                continue
+            if first == UNKNOWN:
+                first = report.identity
+            elif first.conflicts(report.identity) and ("wrong_topic", main.key) not in named:
+                start = extent.files.start_offset
+                offsets = (start, start if extent.last is None else max(start, extent.last))
+                text = "it belongs to another topic than those before it, judging by the topic's id"
+                yield Finding("wrong_topic", self.where, main.key, offsets, text)
 
     def _siblings(self, heads: Heads, files: FileSet) -> frozenset[View]:
         """Return which siblings an object of values says it has; the ledger names its own."""

@@ -29,7 +29,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import SCHEMA, Facts, TopicPartition
+from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.spark.channel import Line
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
@@ -249,6 +249,7 @@ class _Check:
             problems=tuple(self.problems),
             is_same=is_same,
             repeated=repeated,
+            identity=UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata),
         )
 
     def _read(self, watched: "_Watched") -> None:

@@ -17,7 +17,7 @@ from kbackup.catalog.listing import FileSet
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import Facts, TopicPartition
+from kbackup.records import Facts, TopicIdentity, TopicPartition
 from kbackup.spark.channel import Line
 from kbackup.stores import StoreSettings, open_store
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
@@ -413,3 +413,16 @@ def test_a_full_record_file_of_another_make_is_named(
 
     assert (7, key) == (verified.exit_code, verified.errors[0][1])
     assert expected in verified.texts
+
+
+@pytest.mark.parametrize(("other", "code"), [("one", 0), ("another", 7)])
+def test_objects_of_two_topics_are_told_apart_without_a_ledger(other: str, code: int) -> None:
+    """A restore stops at the first that says it is of another topic, and so it is named."""
+    backup = Backup()
+    backup.put("orders", 0, range(5), identity=TopicIdentity("cluster", "one"))
+    [key] = backup.put("orders", 0, range(5, 9), identity=TopicIdentity("cluster", other))
+
+    verified = Verified(backup, deep=True)
+
+    assert code == verified.exit_code
+    assert ([("wrong_topic", key)] if code else []) == verified.errors
