@@ -18,6 +18,7 @@ from kbackup.catalog.ledger.stream import Contents, Stream, encoded, parsed
 from kbackup.catalog.listing import FileSet
 from kbackup.config import Command, Settings, load
 from kbackup.errors import (
+    ConfigurationError,
     CorruptObjectError,
     KafkaError,
     KbackupError,
@@ -81,6 +82,7 @@ __all__ = [
     "ClosedFile",
     "Command",
     "CommitMetadata",
+    "ConfigurationError",
     "Contents",
     "CorruptObjectError",
     "Entry",
