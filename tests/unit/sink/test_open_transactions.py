@@ -186,6 +186,7 @@ def test_a_restore_says_what_a_transaction_keeps_from_the_backup(backup: Backup)
     """
     The plan of a restore names what the sink could not store, and exits 3 once that has lasted.
     """
+    backup.kafka.create("orders", 10)
     backup.sink()
     backup.kafka.behind[WHERE] = 50
     backup.sink()
