@@ -72,8 +72,8 @@ class BackupState:
         return topic in self.topics
 
     def has_entered(self, topic: str) -> bool:
-        """Whether the ledger speaks of *topic*, and of any of its objects or offsets."""
-        return self.has_ledger(topic) and bool(self.ledgers.get(topic, _NO_LEDGER).partitions)
+        """Whether the ledger speaks of any of a topic's objects or offsets."""
+        return bool(self.ledgers.get(topic, _NO_LEDGER).partitions)
 
     def ledger(self, where: TopicPartition) -> PartitionLedger:
         """Return what the ledger says of a partition."""
@@ -163,7 +163,9 @@ def read(
     known = read_topics(store, layout, clock)
     if layout.is_generic:
         return known
-    wanted = [name for name in select(known.topics, names, pattern) if name in known.topics]
+    # where what it said of topics is gone, what it says of their objects is still evidence
+    there = known.topics.keys() or stream.entered_topics(store, layout)
+    wanted = [name for name in select(there, names, pattern) if name in there]
     return with_objects(known, store, layout, clock, wanted)
 
 

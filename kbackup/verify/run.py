@@ -137,7 +137,7 @@ def verify(
     known = notes.known
     if only_format is not None:
         found = found.narrowed(only_format)
-    there = {*found.topics(), *known.topics}
+    there = {*found.topics(), *known.topics, *known.ledgers}
     chosen = select(there, names, pattern)
     wheres = sorted(
         where
@@ -210,6 +210,12 @@ def _does_the_ledger_say_it_all(backup: _Backup) -> Iterator[Warned]:
         rows = f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')}"
         text = f"{rows} of kinds that only a later version of kbackup knows; they are ignored"
         yield backup.summary.warn("unknown_rows", text)
+    if unsaid := {one for one in known.ledgers if known.has_entered(one)} - known.topics.keys():
+        text = (
+            f"the ledger has lost how many partitions {some(sorted(unsaid))} had, and which "
+            f"settings; {REBUILD}"
+        )
+        yield backup.summary.warn("no_ledger", text)
     stored = {where.topic for where in backup.found.sets} & {*backup.topics}
     if without := {topic for topic in stored if not known.has_entered(topic)}:
         lost = sum(

@@ -428,6 +428,12 @@ def topics_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
     return Stream(store, f"{folder(layout)}topics/", TOPICS, clock)
 
 
+def entered_topics(store: Store, layout: Layout) -> set[str]:
+    """Return the topics of which there is a stream; costs a listing of all their files."""
+    prefix = f"{folder(layout)}objects/"
+    return {one.key.removeprefix(prefix).partition("/")[0] for one in store.list(prefix)}
+
+
 def topic_stream(store: Store, layout: Layout, topic: str, clock: Clock) -> Stream:
     """Return the stream about one topic's objects."""
     return Stream(store, f"{folder(layout)}objects/{topic}/", OBJECTS, clock)

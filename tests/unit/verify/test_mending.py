@@ -39,6 +39,27 @@ def test_a_missing_object_is_named_by_the_ledger() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_the_ledger_says_of_objects_counts_where_that_of_topics_is_gone(at: int) -> None:
+    """A missing object is named; that settings and partitions are not known is said."""
+    backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
+    for one in [
+        *backup.store.list(stream.topics_stream(backup.store, backup.layout, CLOCK).prefix)
+    ]:
+        backup.store.delete(one.key)
+    said = Verified(backup, notes=Notes(known.read(backup.store, backup.layout, CLOCK)))
+    backup.store.delete(keys[at])
+
+    code, findings = verified(backup)
+
+    assert (0, ["no_ledger"]) == (
+        said.exit_code, [each["code"] for each in said.summary["warnings"]],
+    )  # fmt: skip
+    assert (7, [("missing_object", keys[at])]) == (
+        code, [(one["code"], one["key"]) for one in findings],
+    )  # fmt: skip
+
+
 def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -> None:
     """Where object.name.template has changed, verify says that, and how to read the object."""
     names = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
