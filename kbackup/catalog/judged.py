@@ -250,9 +250,7 @@ class JudgedPartition:
             for problem in () if report is None else report.problems:
                 if (problem.code, problem.what) in known_of:
                     continue
-                start = extent.files.start_offset
-                offsets = (start, start if extent.last is None else max(start, extent.last))
-                yield Finding(problem.code, self.where, problem.what, offsets, problem.why)
+                yield Finding(problem.code, self.where, problem.what, extent.offsets, problem.why)
         yield from self._of_others(extents, known_of)
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
@@ -272,10 +270,8 @@ class JudgedPartition:
             if first == UNKNOWN:
                 first = report.identity
             elif first.conflicts(report.identity) and ("wrong_topic", main.key) not in named:
-                start = extent.files.start_offset
-                offsets = (start, start if extent.last is None else max(start, extent.last))
                 text = "it belongs to another topic than those before it, judging by the topic's id"
-                yield Finding("wrong_topic", self.where, main.key, offsets, text)
+                yield Finding("wrong_topic", self.where, main.key, extent.offsets, text)
 
     def _siblings(self, heads: Heads, files: FileSet) -> frozenset[View]:
         """Return which siblings an object of values says it has; the ledger names its own."""

@@ -33,6 +33,12 @@ class Extent:
     last: int | None = None
     is_same: bool | None = None
 
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Of its first and last record, as far as they are known."""
+        start = self.files.start_offset
+        return start, start if self.last is None else max(start, self.last)
+
 
 def left_out(where: TopicPartition, skipped: Sequence[Span]) -> Iterator[Finding]:
     """Note the records that were left out because they do not fit the layout."""

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from kbackup import plugins
 from kbackup.connect.tables import Level, TableColumn
-from kbackup.errors import ConfigurationError
 from kbackup.options import Option, Unsupported
 from kbackup.records import TopicPartition
 
@@ -107,18 +106,3 @@ def delimiter(options: Mapping[str, Any]) -> str:
 def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | None:
     """Return the directory of all records of *where*, None where it follows from a record."""
     return partitioner.only_directory(where) if isinstance(partitioner, HasOnlyDirectory) else None
-
-
-def beside(directory: str, where: TopicPartition, other: TopicPartition) -> str | None:
-    """Return the directory of *other* under the partitioner that gave *where* its *directory*.
-
-    None where no installed partitioner keeps all records of a partition in that directory.
-    """
-    for plugin in plugins.installed("partitioners"):
-        try:
-            partitioner = by_name(plugin.name)
-        except ConfigurationError:
-            continue  # it wants options, which no partitioner of one directory does
-        if only_directory(partitioner, where) == directory:
-            return only_directory(partitioner, other)
-    return None

@@ -27,7 +27,7 @@ import orjson
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, to_json
+from kbackup.events import GOOD, NO_TOPIC, Ended, PartitionRow, to_json
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
@@ -95,11 +95,6 @@ class RunRecord:
         return self.said.get("topics_dir")
 
     @property
-    def cluster_id(self) -> str:
-        """The cluster; empty where that is not known."""
-        return str(self.said.get("cluster_id") or "")
-
-    @property
     def group(self) -> str | None:
         """The consumer group that kept its positions."""
         return self.said.get("group")
@@ -139,17 +134,6 @@ class RunRecord:
     def rows(self) -> list[PartitionRow]:
         """The rows of its partitions."""
         return [_row(each) for each in self.said.get("partitions") or ()]
-
-    @property
-    def topic_settings(self) -> Mapping[str, Event]:
-        """Each topic's id, number of partitions and settings at the time."""
-        return self.said.get("topic_settings") or {}
-
-    @property
-    def pattern(self) -> str | None:
-        """The ``topics.regex`` that a sink was asked for, None where it was given names."""
-        given = self.said.get("topics_regex")
-        return given if isinstance(given, str) else None
 
     @property
     def is_good(self) -> bool:
