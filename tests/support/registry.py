@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from kbackup.connect.registry import connect
+
 TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -50,6 +52,8 @@ class FakeRegistry:
 
     def __enter__(self) -> Self:
         fake = self
+        # A port is given again, and what an earlier registry said there is not this one's answer.
+        connect.cache_clear()
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *args: object) -> None:
