@@ -46,9 +46,7 @@ def store() -> Store:
 @pytest.mark.parametrize("form", [JsonFormat(), BlockGzipFormat()], ids=["json", "block_gzip"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_member_is_read(path: Path, form: JsonFormat | BlockGzipFormat) -> None:
-    """
-    A file has the records of all its members, as many as its index says.
-    """
+    """A file has the records of all its members, as many as its index says."""
     chunks = json.loads(path.with_suffix(".index.json").read_bytes())["chunks"]
     file = io.BytesIO(path.read_bytes())
 
@@ -76,9 +74,7 @@ def test_a_bucket_of_the_sink_is_a_backup(store: Store) -> None:
 
 
 def test_a_record_in_the_middle_is_the_one_at_its_offset(store: Store) -> None:
-    """
-    The values of partition 0 count from 0 to 99 and on, as their offsets do.
-    """
+    """The values of partition 0 count from 0 to 99 and on, as their offsets do."""
     found = listing.list_backup(store, LAYOUT, OPTIONS).sets[TopicPartition("system-test", 0)]
     assert all(files.index is not None for files in found)
 

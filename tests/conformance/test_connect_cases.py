@@ -73,9 +73,7 @@ def sink_cases() -> list[Any]:
 
 
 def test_every_case_has_a_runner() -> None:
-    """
-    Every case has a runner; a case of an unknown kind fails.
-    """
+    """Every case has a runner; a case of an unknown kind fails."""
     assert {case["kind"] for case in case_files.document(FILE).get("cases", [])} <= KINDS
 
 
@@ -89,9 +87,7 @@ def expand(offsets: Any) -> Any:
 
 @pytest.mark.parametrize("case", sink_cases())
 def test_files_are_the_connectors(case: dict[str, Any], tmp_path: Path) -> None:
-    """
-    The same records, in the same order at the same times, make the same files and commits.
-    """
+    """The same records, in the same order at the same times, make the same files and commits."""
     chosen = settings(case, tmp_path)
     topic = case.get("topic", "test-topic")
     outcomes = {
@@ -184,9 +180,7 @@ def arrow(text: str) -> pa.DataType:
 
 @pytest.mark.parametrize("case", case_files.cases(FILE, "partition"))
 def test_directories_are_the_connectors(case: dict[str, Any]) -> None:
-    """
-    The same record goes to the same directory; what the connectors cannot place has none.
-    """
+    """The same record goes to the same directory; what the connectors cannot place has none."""
     given, record, expected = case["config"], case["record"], case["expect"]
     batch = batch_of([{"timestamp": -1 if record.get("ts", 0) is None else record.get("ts", 0)}])
     if "value_schema" in record:
@@ -217,9 +211,7 @@ def test_directories_are_the_connectors(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", case_files.cases(FILE, "timestamp_string"))
 def test_texts_are_the_connectors_times(case: dict[str, Any]) -> None:
-    """
-    Text is parsed to the same moment as by a connector whose JVM runs in that zone.
-    """
+    """Text is parsed to the same moment as by a connector whose JVM runs in that zone."""
     found = joda.parse_iso(str(case["input"]), joda.zone_by_id(case["jvm_zone"]))
 
     assert case["expect"].get("timestamp_ms") == found
@@ -227,9 +219,7 @@ def test_texts_are_the_connectors_times(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", case_files.cases(FILE, "schedule"))
 def test_scheduled_cuts_are_the_connectors(case: dict[str, Any]) -> None:
-    """
-    A scheduled file ends at the same clock boundary as the connectors' file.
-    """
+    """A scheduled file ends at the same clock boundary as the connectors' file."""
     now, expected = (
         int(datetime.fromisoformat(case[name]).timestamp() * 1000) for name in ("now", "expect")
     )
@@ -239,9 +229,7 @@ def test_scheduled_cuts_are_the_connectors(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", case_files.cases(FILE, "filename"))
 def test_views_are_named_as_the_connectors_name_them(case: dict[str, Any]) -> None:
-    """
-    A view's suffix comes before the extension.
-    """
+    """A view's suffix comes before the extension."""
     view = {"value": View.VALUE, "keys": View.KEY, "headers": View.HEADERS}[case["view"]]
     extension = case["extension"]
     for given, expected in case["table"].items():
@@ -261,9 +249,7 @@ FLIP: Final = "a value without a schema goes into another file: no error, no rec
 def test_schemas_share_a_file_as_for_the_connectors(
     case: dict[str, Any], mode: Compatibility
 ) -> None:
-    """
-    In each compatibility mode a record joins the open file, closes it, or is refused.
-    """
+    """In each compatibility mode a record joins the open file, closes it, or is refused."""
     if mode not in case["expect"]:
         pytest.skip("the case says nothing of this mode")
     expected = case["expect"][mode]
@@ -388,9 +374,7 @@ ELSEWHERE: Final = {
 
 @pytest.mark.parametrize("kind", sorted(ELSEWHERE))
 def test_what_is_shown_elsewhere_is_counted(kind: str) -> None:
-    """
-    A case that is not replayed here is listed with the test that covers it.
-    """
+    """A case that is not replayed here is listed with the test that covers it."""
     count = len(case_files.cases(FILE, kind))
 
     if count:

@@ -121,9 +121,7 @@ def parts(name: str) -> tuple[Format, Converter, FormatOptions, Layout]:
 
 @pytest.mark.parametrize(("name", "expected"), objects())
 def test_the_same_records_give_the_same_object(name: str, expected: dict[str, Any]) -> None:
-    """
-    The connector's configuration and records give the connector's key and bytes.
-    """
+    """The connector's configuration and records give the connector's key and bytes."""
     form, converter, options, layout = parts(name)
     view = VIEWS[expected["view"]]
     partition, first = expected["partition"], expected["start_offset"]
@@ -147,9 +145,7 @@ def test_the_same_records_give_the_same_object(name: str, expected: dict[str, An
     ("name", "listed"), [one for one in objects() if "embedded" not in str(one.id)]
 )
 def test_the_connectors_objects_are_read(name: str, listed: dict[str, Any]) -> None:
-    """
-    What the connector was given comes back from the object it wrote.
-    """
+    """What the connector was given comes back from the object it wrote."""
     _, converter, options, layout = parts(name)
     key = layout.parse(listed["key"])
     form = formats.by_name(formats.by_extension(key.extension, options) or "")
@@ -179,9 +175,7 @@ def test_the_connectors_objects_are_read(name: str, listed: dict[str, Any]) -> N
 def test_where_the_connector_failed_the_record_is_named(
     name: str, view: View, row: int, reason: str
 ) -> None:
-    """
-    What the layout cannot hold is refused before anything of it is written, and named.
-    """
+    """What the layout cannot hold is refused before anything of it is written, and named."""
     form, converter, _, _ = parts(name)
 
     [bad] = form.refuses(view, column(view, records(name), converter), FormatOptions())

@@ -136,9 +136,7 @@ def bare(key: str) -> str:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if scenario(name)["result"] == "ok"])
 def test_a_run_makes_the_connectors_objects(name: str, tmp_path: Path) -> None:
-    """
-    The same records under the same configuration: the same keys, counts, and bytes of JSON.
-    """
+    """The same records under the same configuration: the same keys, counts, and bytes of JSON."""
     objects = json.loads((SCENARIOS / name / "objects.json").read_bytes())
 
     files = played(name, tmp_path)
@@ -162,8 +160,6 @@ def test_a_run_makes_the_connectors_objects(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if scenario(name)["result"] != "ok"])
 def test_what_the_connector_refuses_is_refused(name: str, tmp_path: Path) -> None:
-    """
-    A setting that the connector refuses is refused at startup, by the property's name.
-    """
+    """A setting that the connector refuses is refused at startup, by the property's name."""
     with pytest.raises(ConfigurationError, match="timezone"):
         settings(name, tmp_path)

@@ -26,9 +26,7 @@ def struct(value: Any) -> pa.Array:
 @pytest.mark.parametrize("case", cases("field_partitioner"))
 @pytest.mark.parametrize("has_schema", [True, False], ids=["typed", "schemaless"])
 def test_fields_name_the_connectors_directory(case: dict[str, Any], has_schema: bool) -> None:
-    """
-    The same text for the same field; what the connectors cannot place has no directory.
-    """
+    """The same text for the same field; what the connectors cannot place has no directory."""
     value = case["value"]
     column = struct(value) if has_schema else pa.array([json.dumps(value)]).cast(pa.json_())
     partitioner = FieldPartitioner()

@@ -28,9 +28,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in case_files.FOLDER.glob("*.yaml")))
 def test_a_file_of_cases_is_run(name: str) -> None:
-    """
-    Every file of cases is run by a test.
-    """
+    """Every file of cases is run by a test."""
     assert name in RUN_BY
 
 
@@ -58,9 +56,7 @@ def test_a_case_says_what_it_gives_in_fields(name: str, case: dict[str, Any]) ->
     ],
 )
 def test_what_no_runner_reads_is_refused_by_name(case: dict[str, Any], why: str) -> None:
-    """
-    A field or a word that would be passed over is named.
-    """
+    """A field or a word that would be passed over is named."""
     found = case_files.problem("rotation", case)
 
     assert found is not None
@@ -68,9 +64,7 @@ def test_what_no_runner_reads_is_refused_by_name(case: dict[str, Any], why: str)
 
 
 def test_the_page_lists_the_fields() -> None:
-    """
-    Whoever keeps cases elsewhere can look up their fields.
-    """
+    """Whoever keeps cases elsewhere can look up their fields."""
     page = PAGE.read_text("utf-8")
     fields = {*case_files.STEP, *case_files.RECORD}.union(*case_files.FIELDS.values())
 
@@ -78,9 +72,7 @@ def test_the_page_lists_the_fields() -> None:
 
 
 def test_what_differs_is_listed() -> None:
-    """
-    Each deliberate difference is explained on the conformance page.
-    """
+    """Each deliberate difference is explained on the conformance page."""
     text = (Path(__file__).parent / "test_connect_cases.py").read_text("utf-8")
     reasons = {*re.findall(r'^[A-Z_]+: Final = "([^"]+ [^"]+)"$', text, re.MULTILINE)}
 

@@ -40,9 +40,7 @@ OURS = {
 
 @pytest.mark.parametrize("data", OURS.values(), ids=OURS)
 def test_what_is_not_ours_is_refused_in_words(data: bytes) -> None:
-    """
-    Parquet of another schema, and what only claims to be Parquet, is never read as records.
-    """
+    """Parquet of another schema, and what only claims to be Parquet, is never read as records."""
     with pytest.raises(CorruptObjectError) as caught:
         list(ParquetFormat().read(io.BytesIO(data), View.RECORD, ".parquet", OPTIONS))
 

@@ -64,9 +64,7 @@ def _unknown_names() -> set[str]:
 
 
 def test_every_kind_of_configuration_is_there() -> None:
-    """
-    The parameters are not empty, so the tests below really test something.
-    """
+    """The parameters are not empty, so the tests below really test something."""
     assert (7, True) == (len(OURS), len(COLLECTION) in (0, 72))
 
 
@@ -106,9 +104,7 @@ def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
 
 @EACH
 def test_no_credential_is_repeated(path: Path) -> None:
-    """
-    No message about a file repeats its credentials.
-    """
+    """No message about a file repeats its credentials."""
     text = json.dumps([str(doubt) for doubt in config.check([path], {})])
 
     assert "REDACTED" not in text
@@ -119,9 +115,7 @@ def test_no_credential_is_repeated(path: Path) -> None:
 def test_a_run_with_it_is_a_configuration_or_an_error_of_one(
     path: Path, command: config.Command
 ) -> None:
-    """
-    Every file either runs or is refused with a reason.
-    """
+    """Every file either runs or is refused with a reason."""
     exit_code = 0
     try:
         config.load(command, options={"bootstrap_servers": "h:1"}, files=[path], environ={})
@@ -159,9 +153,7 @@ def filled_in(path: Path) -> dict[str, str]:
 
 @pytest.mark.skipif(not COLLECTION, reason="the collection is not beside the checkout")
 def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_path: Path) -> None:
-    """
-    A refusal is of a property that the file has, or that it lacks; the table says which (-s).
-    """
+    """A refusal is of a property that the file has, or that it lacks; the table says which (-s)."""
     runs, table = [], {}
     for path in COLLECTION:
         if "-sink" not in path.name:

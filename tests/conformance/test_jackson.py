@@ -16,9 +16,7 @@ VECTORS = json.loads((Path(__file__).parent / "cases" / "jackson_vectors.json").
 
 
 def test_text_is_what_jackson_writes() -> None:
-    """
-    A JSON value is written character for character as a connector writes it.
-    """
+    """A JSON value is written character for character as a connector writes it."""
     accepted = [case for case in VECTORS if case["jackson"] is not None]
     column = pa.array([case["text"].encode() for case in accepted], pa.binary())
 
@@ -29,9 +27,7 @@ def test_text_is_what_jackson_writes() -> None:
     "text", [case["text"] for case in VECTORS if case["jackson"] is None], ids=repr
 )
 def test_what_jackson_refuses_is_refused(text: str) -> None:
-    """
-    Text that a connector refuses as JSON is refused here too.
-    """
+    """Text that a connector refuses as JSON is refused here too."""
     texts, bad = jackson.canonical(pa.array([text.encode()], pa.binary()))
 
     assert ([None], [0]) == (texts.to_pylist(), [found.row for found in bad])

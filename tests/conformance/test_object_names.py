@@ -53,9 +53,7 @@ def read(case: dict[str, Any]) -> ObjectKey | None:
 
 @pytest.mark.parametrize("case", cases("object_names", part="decode"))
 def test_a_key_is_read_or_left_alone(case: dict[str, Any]) -> None:
-    """
-    A listing may hold anything; a key that is not a backup's object is never taken for one.
-    """
+    """A listing may hold anything; a key that is not a backup's object is never taken for one."""
     found = read(case)
 
     if "result" in case:

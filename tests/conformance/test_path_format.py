@@ -35,9 +35,7 @@ def printed(case: dict[str, Any]) -> str:
     "case", [pytest.param(case, id=case["id"]) for case in CASES if expected_text(case)]
 )
 def test_a_moment_has_the_connectors_directory(case: dict[str, Any]) -> None:
-    """
-    Pattern, span, zone and language give the text that the connectors' partitioner gives.
-    """
+    """Pattern, span, zone and language give the text that the connectors' partitioner gives."""
     assert expected_text(case) == printed(case)
 
 
@@ -50,9 +48,7 @@ def test_a_moment_has_the_connectors_directory(case: dict[str, Any]) -> None:
     ],
 )
 def test_what_joda_refuses_is_refused(case: dict[str, Any]) -> None:
-    """
-    A pattern or zone that Joda-Time refuses is refused.
-    """
+    """A pattern or zone that Joda-Time refuses is refused."""
     with pytest.raises(ValueError, match=r"illegal pattern component|expected a time zone"):
         printed(case)
 
@@ -62,9 +58,7 @@ def test_what_joda_refuses_is_refused(case: dict[str, Any]) -> None:
     [pytest.param(case, id=case["id"]) for case in CASES if not case["partition_duration_ms"]],
 )
 def test_a_span_of_nothing_is_refused(case: dict[str, Any]) -> None:
-    """
-    What would kill the connectors' task at the first record is refused at startup, by name.
-    """
+    """What would kill the connectors' task at the first record is refused at startup, by name."""
     given = {
         "path.format": case["path_format"], "partition.duration.ms": case["partition_duration_ms"],
         "timezone": case["timezone"], "locale": case["locale"],

@@ -27,9 +27,7 @@ def is_refused(case: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("case", router_cases(refused=False))
 def test_renames_as_the_router_does(case: dict[str, Any]) -> None:
-    """
-    A connector's RegexRouter and ours give a topic the same new name.
-    """
+    """A connector's RegexRouter and ours give a topic the same new name."""
     step = Rename(regex=case["regex"], replacement=case["replacement"])
 
     assert case["expected"] == step(case["topic"])
@@ -39,9 +37,7 @@ def test_renames_as_the_router_does(case: dict[str, Any]) -> None:
 def test_reads_patterns_as_java_does(
     pattern: str, replacement: str, topic: str, expected: str
 ) -> None:
-    """
-    A pattern that is accepted means what it means in Java.
-    """
+    """A pattern that is accepted means what it means in Java."""
     assert expected == Rename(regex=pattern, replacement=replacement)(topic)
 
 
@@ -55,9 +51,7 @@ def test_refuses_what_the_router_refuses(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("pattern", "replacement", "who"), REFUSED)
 def test_refuses_what_may_differ(pattern: str, replacement: str, who: str) -> None:
-    """
-    What Java refuses, and what may mean something else here, is refused with its reason.
-    """
+    """What Java refuses, and what may mean something else here, is refused with its reason."""
     assert_refused(pattern, replacement)
 
 

@@ -88,9 +88,7 @@ def files(stream: Iterable[Rows], rule: Rule) -> Files:
 
 @pytest.mark.parametrize("case", cases("rotation"))
 def test_files_close_where_the_connectors_close_them(case: dict[str, Any]) -> None:
-    """
-    Start offsets, numbers of records, directories and what stays open are the connectors'.
-    """
+    """Start offsets, numbers of records, directories and what stays open are the connectors'."""
     is_timed = case["partitioner"] == "Hourly"
     props = case["props"]
     rows = rows_of(case)
@@ -176,9 +174,7 @@ def test_schemas_share_a_file_where_the_connectors_let_them(case: dict[str, Any]
 
 @pytest.mark.parametrize("case", cases("schedule"))
 def test_schedules_follow_the_local_day(case: dict[str, Any]) -> None:
-    """
-    Boundaries begin anew at local midnight, on days of any length.
-    """
+    """Boundaries begin anew at local midnight, on days of any length."""
     now, expected = (
         int(datetime.fromisoformat(case[name]).timestamp() * 1000) for name in ("now", "expect")
     )

@@ -139,9 +139,7 @@ def listed(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("size", [1, 100])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_connectors_objects_are_written(name: str, size: int, tmp_path: Path) -> None:
-    """
-    Same configuration, same records, in batches of any size: same keys, same content.
-    """
+    """Same configuration, same records, in batches of any size: same keys, same content."""
     scenario = json.loads((SCENARIOS / name / "scenario.json").read_bytes())
     expected = {
         each["key"]: content(each["key"], (SCENARIOS / name / each["file"]).read_bytes())
@@ -162,9 +160,7 @@ def column_types(data: bytes) -> dict[str, tuple[str, str]]:
 
 
 def test_columns_of_parquet_have_the_connectors_types(tmp_path: Path) -> None:
-    """
-    But for decimals, which Arrow writes in a fixed length.
-    """
+    """But for decimals, which Arrow writes in a fixed length."""
     [listing] = listed("parquet-all-types")
     theirs = column_types((SCENARIOS / "parquet-all-types" / listing["file"]).read_bytes())
 
@@ -178,9 +174,7 @@ def test_columns_of_parquet_have_the_connectors_types(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_how_records_came_leaves_no_trace(size: int, tmp_path: Path) -> None:
-    """
-    A retry gets the same records in other batches, and writes the same bytes.
-    """
+    """A retry gets the same records in other batches, and writes the same bytes."""
     whole = made("avro-quickstart", 100, tmp_path)
 
     assert whole.objects == made("avro-quickstart", size, tmp_path).objects

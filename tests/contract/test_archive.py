@@ -53,9 +53,7 @@ def test_an_archived_object_is_asked_for_and_then_read(store: Archive) -> None:
 
 
 def test_an_object_that_is_gone_is_no_archived_one(store: Archive) -> None:
-    """
-    An object that was deleted after the listing is reported as missing, not as archived.
-    """
+    """An object that was deleted after the listing is reported as missing, not as archived."""
     with pytest.raises(ObjectNotFoundError):
         store.thawed("gone")
 
@@ -71,7 +69,5 @@ def test_an_object_that_is_gone_is_no_archived_one(store: Archive) -> None:
     ],
 )
 def test_the_header_is_read_in_each_of_its_forms(header: str, expected: str) -> None:
-    """
-    An invalid date does not prevent an object from being read.
-    """
+    """An invalid date does not prevent an object from being read."""
     assert expected == read(header).state

@@ -80,16 +80,12 @@ def back(converter: Converter, column: pa.Array) -> pa.Array:
 
 
 def test_bytes_come_back(converter: Converter, values: pa.Array) -> None:
-    """
-    Bytes read from Kafka are written back unchanged, and null stays null.
-    """
+    """Bytes read from Kafka are written back unchanged, and null stays null."""
     assert values.equals(back(converter, values))
 
 
 def test_null_stays_null(converter: Converter) -> None:
-    """
-    A tombstone stays a tombstone through every converter.
-    """
+    """A tombstone stays a tombstone through every converter."""
     nulls = pa.nulls(3, pa.binary())
     typed = decoded(converter, nulls)
 
@@ -97,9 +93,7 @@ def test_null_stays_null(converter: Converter) -> None:
 
 
 def test_a_part_of_a_column_is_like_a_column(converter: Converter, values: pa.Array) -> None:
-    """
-    A slice of a batch converts like a batch of its own.
-    """
+    """A slice of a batch converts like a batch of its own."""
     part = values.slice(2, 3)
     [whole] = converter.decode(values)
 
@@ -108,18 +102,14 @@ def test_a_part_of_a_column_is_like_a_column(converter: Converter, values: pa.Ar
 
 
 def test_a_column_of_no_rows_converts(converter: Converter) -> None:
-    """
-    An empty batch converts to an empty column.
-    """
+    """An empty batch converts to an empty column."""
     none = pa.array([], pa.binary())
 
     assert none.equals(encoded(converter, decoded(converter, none)))
 
 
 def test_only_types_that_formats_take(converter: Converter, values: pa.Array) -> None:
-    """
-    A converter yields types that every format can write, or a schema that describes them.
-    """
+    """A converter yields types that every format can write, or a schema that describes them."""
     for column in converter.decode(values):
         schema = connect.of(column.schema)
         plain = (pa.binary(), pa.string(), pa.json_())
@@ -128,9 +118,7 @@ def test_only_types_that_formats_take(converter: Converter, values: pa.Array) ->
 
 
 def test_json_null_of_a_file_is_a_tombstone(converter: Converter) -> None:
-    """
-    A JSON file has ``null`` where the record had no value.
-    """
+    """A JSON file has ``null`` where the record had no value."""
     column = pa.array(["null", None], pa.json_())
 
     assert [None, None] == encoded(converter, column).to_pylist()
@@ -138,9 +126,7 @@ def test_json_null_of_a_file_is_a_tombstone(converter: Converter) -> None:
 
 @pytest.mark.parametrize("name", CONVERTERS)
 def test_a_workers_class_name_stands_for_it(name: str) -> None:
-    """
-    A worker's configuration names converters by their Java classes.
-    """
+    """A worker's configuration names converters by their Java classes."""
     simple = plugins.load("converters", name).traits.class_names
 
     assert simple
@@ -149,9 +135,7 @@ def test_a_workers_class_name_stands_for_it(name: str) -> None:
 
 
 def test_what_a_json_file_holds_of_it_comes_back(converter: Converter, values: pa.Array) -> None:
-    """
-    Each converter reads back the JSON that a file holds of its values.
-    """
+    """Each converter reads back the JSON that a file holds of its values."""
     [column] = converter.decode(values)
     typed, schema = column.values, connect.of(column.schema)
     is_registered = isinstance(getattr(converter, "asked", None), RequestedSchemas)

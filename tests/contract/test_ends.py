@@ -75,9 +75,7 @@ def test_a_leader_that_died_has_no_end(
 def test_a_cluster_that_is_slow_has_all_of_its_time(
     cluster: Cluster, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The first question is given up early; the second one is not.
-    """
+    """The first question is given up early; the second one is not."""
     client = Outdated(cluster._admin, TIMED_OUT)
     monkeypatch.setattr(cluster, "_admin", client)
 
@@ -98,9 +96,7 @@ def test_an_end_that_is_too_old_is_asked_for_again(
 def test_an_end_that_stays_too_old_is_told_in_the_end(
     cluster: Cluster, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A log that was cut back is not waited for without end.
-    """
+    """A log that was cut back is not waited for without end."""
     monkeypatch.setattr(*PATIENCE_S, 0.1)
 
     assert {where: Span(0, 10)} == cluster.settled_spans([where], {where: 11})

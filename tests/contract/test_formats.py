@@ -88,9 +88,7 @@ every_format = pytest.mark.parametrize("name", FORMATS)
 def test_what_is_written_is_read(
     form: Format, view: View, batch: pa.RecordBatch, options: FormatOptions
 ) -> None:
-    """
-    A file has the rows that were written, in order, and written again gives the same file.
-    """
+    """A file has the rows that were written, in order, and written again gives the same file."""
     data = write(form, view, [batch], options)
 
     batches = [*form.read(io.BytesIO(data), view, form.extension(options), options)]
@@ -101,9 +99,7 @@ def test_what_is_written_is_read(
 
 @every_sample
 def test_batches_leave_no_trace(form: Format, view: View, batch: pa.RecordBatch) -> None:
-    """
-    A retry gets the same records in other batches, and must write the same bytes.
-    """
+    """A retry gets the same records in other batches, and must write the same bytes."""
     whole = write(form, view, [batch])
 
     assert whole == write(form, view, cut_up(batch, [0, 1, 1, 3]))
@@ -112,9 +108,7 @@ def test_batches_leave_no_trace(form: Format, view: View, batch: pa.RecordBatch)
 
 @every_sample
 def test_the_file_stays_open(form: Format, view: View, batch: pa.RecordBatch) -> None:
-    """
-    A format never closes the file it was given, neither after writing nor after reading.
-    """
+    """A format never closes the file it was given, neither after writing nor after reading."""
     file = io.BytesIO()
     writer = form.writer(file, view, OPTIONS)
     writer.write(batch)
@@ -131,18 +125,14 @@ def test_the_file_stays_open(form: Format, view: View, batch: pa.RecordBatch) ->
 
 @every_sample
 def test_an_empty_file_is_no_backup(form: Format, view: View, batch: pa.RecordBatch) -> None:
-    """
-    An empty file is damaged: it is not a backup of zero records.
-    """
+    """An empty file is damaged: it is not a backup of zero records."""
     with pytest.raises(CorruptObjectError):
         read(form, view, b"")
 
 
 @every_sample
 def test_a_file_is_read_as_it_is_asked_for(form: Format, view: View, batch: pa.RecordBatch) -> None:
-    """
-    The first rows are available before the rest of a long file has been read.
-    """
+    """The first rows are available before the rest of a long file has been read."""
     is_records = view is View.RECORD
     many = _many() if is_records else pa.concat_batches([batch] * (2**21 // batch.nbytes))
     file = Counted(write(form, view, [many]))
@@ -157,9 +147,7 @@ def test_a_file_is_read_as_it_is_asked_for(form: Format, view: View, batch: pa.R
 
 @every_format
 def test_its_extension_leads_back_to_it(name: str) -> None:
-    """
-    A restore finds the format of a file by its extension, compressed or not.
-    """
+    """A restore finds the format of a file by its extension, compressed or not."""
     form = formats.by_name(name)
 
     for options in (OPTIONS, COMPRESSED):
@@ -171,18 +159,14 @@ def test_its_extension_leads_back_to_it(name: str) -> None:
 
 @every_format
 def test_a_connectors_class_name_stands_for_it(name: str) -> None:
-    """
-    A connector's configuration names formats by their Java classes.
-    """
+    """A connector's configuration names formats by their Java classes."""
     for simple in formats.by_name(name).traits.class_names:
         assert name == plugins.by_class_name("formats", f"io.confluent.connect.s3.{simple}")
 
 
 @every_format
 def test_a_view_it_cannot_hold_is_refused_at_once(name: str) -> None:
-    """
-    A view that a format cannot hold is refused before any record is read.
-    """
+    """A view that a format cannot hold is refused before any record is read."""
     form = formats.by_name(name)
     refused = [view for view in View if view not in form.traits.views]
 
@@ -196,9 +180,7 @@ def test_a_view_it_cannot_hold_is_refused_at_once(name: str) -> None:
 
 @every_format
 def test_a_row_that_it_cannot_hold_is_named(name: str) -> None:
-    """
-    A record that no file of the format can hold is refused before any part of it is written.
-    """
+    """A record that no file of the format can hold is refused before any part of it is written."""
     form = formats.by_name(name)
     if not holds(form, View.KEY):
         pytest.skip("holds no keys of their own")

@@ -203,9 +203,7 @@ def bench(s3_server: LocalS3) -> Iterator[Bench]:
 def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
     bench: Bench,
 ) -> None:
-    """
-    An action that is missing denies a run at night; one too many is a risk for nothing.
-    """
+    """An action that is missing denies a run at night; one too many is a risk for nothing."""
     work: dict[str, Callable[[], object]] = {
         "sink": bench.sinks,
         "sink plan": lambda: (bench.kafka.positions_.clear(), bench.sink(dry_run=True)),

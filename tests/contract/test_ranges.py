@@ -40,9 +40,7 @@ def store(request: pytest.FixtureRequest, s3_server: LocalS3) -> Store:
 
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (300, 777), (len(BODY) - 5, 5)])
 def test_a_part_is_what_a_whole_read_has_there(store: Store, start: int, length: int) -> None:
-    """
-    A range read returns exactly the bytes that a whole read has there.
-    """
+    """A range read returns exactly the bytes that a whole read has there."""
     assert isinstance(store, Ranges)
 
     with store.open_range("a", start, length) as part:

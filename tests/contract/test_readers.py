@@ -123,9 +123,7 @@ RECORDS = st.builds(
 def test_any_records_are_read_as_they_were_written(
     reader: Reader, mock_kafka: MockKafka, records: list[Record]
 ) -> None:
-    """
-    Columns hold any bytes that a record may contain.
-    """
+    """Columns hold any bytes that a record may contain."""
     where = TopicPartition(f"any-{next(_COUNT)}", 0)
     mock_kafka.write(where.topic, records)
 
@@ -185,9 +183,7 @@ def test_one_reader_reads_many_spans(
 def test_one_partition_is_read_again_and_again(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    Work that the client has queued for one assignment never leaks into the next.
-    """
+    """Work that the client has queued for one assignment never leaks into the next."""
     mock_kafka.write(where.topic, varied(1000))
 
     for at in range(100):
@@ -232,9 +228,7 @@ def read_until_signalled(reader: Reader, where: TopicPartition, after_s: float) 
 
 
 def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: TopicPartition) -> None:
-    """
-    Memory is bounded by one batch and one record, whatever their sizes.
-    """
+    """Memory is bounded by one batch and one record, whatever their sizes."""
     sizes = [10, 900_000, 2_000_000, 900_000, 600_000, 0, *[10] * 20_000]
     mock_kafka.write(where.topic, [Record(b"", b"x" * size) for size in sizes])
 
@@ -248,9 +242,7 @@ def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: Topic
 def test_a_record_with_a_hundred_thousand_headers(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    A record with a hundred thousand headers is slow, and nothing worse.
-    """
+    """A record with a hundred thousand headers is slow, and nothing worse."""
     headers = tuple((f"header-{at % 1000}", b"%d" % at) for at in range(100_000))
     records = [Record(b"", b""), Record(b"", b"", headers), Record(b"", b"")]
     mock_kafka.write(where.topic, records)
@@ -283,9 +275,7 @@ def test_a_name_that_is_no_text_is_an_error_of_its_record(
 def test_a_log_that_ends_early_is_waited_for(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    A new leader may not know at once where its log ends: what comes then is read.
-    """
+    """A new leader may not know at once where its log ends: what comes then is read."""
     mock_kafka.write(where.topic, varied(10))
     offsets: list[int] = []
     later = threading.Timer(1.0, mock_kafka.write, (where.topic, varied(10)))
@@ -300,9 +290,7 @@ def test_a_log_that_ends_early_is_waited_for(
 def test_a_log_that_ends_early_was_changed(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    If the log ends early, what it still holds is read before the error is raised.
-    """
+    """If the log ends early, what it still holds is read before the error is raised."""
     monkeypatch.setattr(*CAUGHT_UP_S, 0.5)
     mock_kafka.write(where.topic, varied(10))
     offsets: list[int] = []
@@ -316,9 +304,7 @@ def test_a_log_that_ends_early_was_changed(
 def test_an_offset_that_is_gone_is_said(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    An offset that no longer exists is an error and does not crash the process.
-    """
+    """An offset that no longer exists is an error and does not crash the process."""
     mock_kafka.write(where.topic, varied(10))
 
     with pytest.raises(LogStartMovedError):

@@ -95,9 +95,7 @@ def test_objects_are_encrypted_as_asked(
 
 @pytest.mark.parametrize("body", [b"orders", LARGE], ids=["at once", "in parts"])
 def test_a_customers_key_goes_with_each_request(body: bytes, bucket: str, proxy: S3Faults) -> None:
-    """
-    Objects written with the key are read with it, and every request about them carries it.
-    """
+    """Objects written with the key are read with it, and every request about them carries it."""
     store = store_of(bucket, proxy, s3_ssea_name="AES256", s3_sse_customer_key=KEY)
     put(store, "a", body)
 
@@ -117,9 +115,7 @@ def test_a_customers_key_goes_with_each_request(body: bytes, bucket: str, proxy:
 def test_access_list_and_storage_class_are_the_objects_own(
     body: bytes, bucket: str, proxy: S3Faults, truth: S3Client
 ) -> None:
-    """
-    A lock or a ledger in an archive could not be read: only the backup's objects go there.
-    """
+    """A lock or a ledger in an archive could not be read: only the backup's objects go there."""
     store = store_of(bucket, proxy, s3_acl_canned="public-read", s3_storage_class="STANDARD_IA")
     put(store, "a", body)
     put_bytes(store, "_kbackup/lock", b"mine")
@@ -139,9 +135,7 @@ def tags(truth: S3Client, bucket: str, key: str) -> dict[str, str]:
 def test_tags_are_the_connectors_and_those_that_were_asked_for(
     bucket: str, proxy: S3Faults, truth: S3Client
 ) -> None:
-    """
-    Tags give first offset, last offset and number of records; a value may contain colons.
-    """
+    """Tags give first offset, last offset and number of records; a value may contain colons."""
     more = ("team:orders", "at:12:30")
     store = store_of(bucket, proxy, s3_object_tagging=True, s3_object_tagging_key_value_pairs=more)
     put(store, "a")

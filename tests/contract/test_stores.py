@@ -55,9 +55,7 @@ def store(settings: StoreSettings) -> Store:
 
 class TestStores(StoreContract):
     def test_settings_cross_a_process(self, settings: StoreSettings) -> None:
-        """
-        A worker opens the same store from settings that were pickled.
-        """
+        """A worker opens the same store from settings that were pickled."""
         put_bytes(open_store(settings), "a", b"x")
 
         there = open_store(pickle.loads(pickle.dumps(settings)))
@@ -66,9 +64,7 @@ class TestStores(StoreContract):
 
 
 def test_looking_at_stores_imports_no_client() -> None:
-    """
-    Commands that never touch S3 do not import its client.
-    """
+    """Commands that never touch S3 do not import its client."""
     code = "import kbackup.stores, kbackup.stores.file, sys; print('boto3' in sys.modules)"
 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

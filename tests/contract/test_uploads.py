@@ -26,9 +26,7 @@ def store(s3_server: LocalS3) -> Uploads:
 
 
 def test_they_are_listed_by_prefix_and_aborted_once(store: Uploads) -> None:
-    """
-    An upload that has ended meanwhile is not an error: it is gone, as requested.
-    """
+    """An upload that has ended meanwhile is not an error: it is gone, as requested."""
     found = [*store.unfinished("topics/")]
 
     for one in [*found, found[0]]:

@@ -115,9 +115,7 @@ def as_read(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def test_any_part_of_any_batch_is_written(
     mock_kafka: MockKafka, long_lived: Written, batch: pa.RecordBatch, cuts: list[int]
 ) -> None:
-    """
-    Slices are written like whole batches, with and without nulls, headers and rows, in order.
-    """
+    """Slices are written like whole batches, with and without nulls, headers and rows, in order."""
     times = pa.array([7] * len(batch), pa.int64())
     rest = batch.set_column(1, SCHEMA.field("timestamp"), times).slice(1)
     start, long_lived.rows = long_lived.rows, long_lived.rows + len(rest)
@@ -152,9 +150,7 @@ def test_a_time_that_is_not_stored_is_the_time_of_writing(
 def test_more_than_the_client_has_room_for_is_written_in_order(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    More records than the client has room for are written: a full queue is waited for.
-    """
+    """More records than the client has room for are written: a full queue is waited for."""
     rows = batch_of([{"value": b"%d" % at} for at in range(5000)])
     writer = plain_writer(mock_kafka, target, way, queue_buffering_max_messages="100")
 
@@ -169,9 +165,7 @@ def test_more_than_the_client_has_room_for_is_written_in_order(
 def test_a_record_that_is_larger_than_the_queue_is_written(
     mock_kafka: MockKafka, way: str, target: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The client has room for whatever the topic takes: it would wait for more for ever.
-    """
+    """The client has room for whatever the topic takes: it would wait for more for ever."""
     monkeypatch.setattr(*BATCHES, 0)
     rows = batch_of([{"value": b"small"}, {"value": b"x" * 90_000}, {"value": b"small"}])
     kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
@@ -187,9 +181,7 @@ def test_a_record_that_is_larger_than_the_queue_is_written(
 def test_transactions_follow_each_other(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    Records of successive transactions and writers arrive in order, once each.
-    """
+    """Records of successive transactions and writers arrive in order, once each."""
     kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     rows = batch_of([{"value": b"%d" % at} for at in range(400)])
 
@@ -274,9 +266,7 @@ def test_a_commit_that_never_ends_is_given_up(
 def test_a_transaction_may_span_the_partitions_of_a_topic(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    Within one transaction each batch goes to the partition it is written to.
-    """
+    """Within one transaction each batch goes to the partition it is written to."""
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     group, other = f"spread-{target.topic}", TopicPartition(target.topic, 0)
     writer = Writer(settings, target, group)
@@ -310,9 +300,7 @@ def test_positions_of_several_partitions_are_committed_without_transactions(
 def test_other_partitions_positions_are_committed_without_the_targets_own(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    A commit carries the positions that it is given, and all are read in one request.
-    """
+    """A commit carries the positions that it is given, and all are read in one request."""
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     other = TopicPartition(target.topic, 0)
     writer = Writer(settings, target, f"away-{target.topic}", exactly_once=False)
@@ -325,9 +313,7 @@ def test_other_partitions_positions_are_committed_without_the_targets_own(
 
 
 def test_partitions_share_transactional_ids_whatever_the_run() -> None:
-    """
-    At most 64 stand for all partitions of a topic, and the first have ids of their own.
-    """
+    """At most 64 stand for all partitions of a topic, and the first have ids of their own."""
     fence = KafkaSettings("-").fence
 
     assert [0, 1, 63, 0, 1, 40] == [
@@ -338,9 +324,7 @@ def test_partitions_share_transactional_ids_whatever_the_run() -> None:
 def test_a_partition_that_is_not_there_is_said(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    A missing partition is an error that names it and does not crash the process.
-    """
+    """A missing partition is an error that names it and does not crash the process."""
     mock_kafka.write(target.topic, [])
     writer = plain_writer(mock_kafka, TopicPartition(target.topic, 99), way)
     rows = batch_of([{"offset": 70 + at} for at in range(10)])
@@ -405,9 +389,7 @@ def test_other_columns_are_not_taken_for_a_record(
 
 
 def test_damaged_columns_are_refused(mock_kafka: MockKafka, target: TopicPartition) -> None:
-    """
-    A column whose row ends before it begins is refused, and nothing is read from it.
-    """
+    """A column whose row ends before it begins is refused, and nothing is read from it."""
     writer = plain_writer(mock_kafka, target, "native")
     good = batch_of([{"value": b"abc"}] * 3)
     ends = pa.array([0, 6, 3, 9], pa.int32()).buffers()[1]

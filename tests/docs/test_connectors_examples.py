@@ -74,9 +74,7 @@ def avro(schema: Any, schema_id: int, value: Any) -> bytes:
 
 
 def test_the_quick_start_goes_to_avro_and_comes_back_as_a_copy(store: StoreSettings) -> None:
-    """
-    Nine records are three Avro objects, and the source connector's file brings them back.
-    """
+    """Nine records are three Avro objects, and the source connector's file brings them back."""
     with FakeRegistry() as registry:
         at = {"value_converter_schema_registry_url": registry.url}
         schema_id = registry.add("s3_topic-value", MINE)
@@ -103,9 +101,7 @@ def test_the_quick_start_goes_to_avro_and_comes_back_as_a_copy(store: StoreSetti
 
 
 def test_raw_bytes_are_lines_of_gzip_in_the_hour_of_the_records(store: StoreSettings) -> None:
-    """
-    Values are stored as they are; the directory is the hour of the records' own time.
-    """
+    """Values are stored as they are; the directory is the hour of the records' own time."""
     values = [b"\x00\x01", b"", b"\xff not text"]
 
     summary = sink("raw-bytes-sink.properties", kafka_with("s3_topic", values), store)
@@ -118,9 +114,7 @@ def test_raw_bytes_are_lines_of_gzip_in_the_hour_of_the_records(store: StoreSett
 
 
 def test_parquet_is_stored_in_a_directory_for_each_pair_of_fields(store: StoreSettings) -> None:
-    """
-    Records go where their fields say, and the columns of the schema are those of the file.
-    """
+    """Records go where their fields say, and the columns of the schema are those of the file."""
     events = [
         {"region": region, "event_type": kind} for region in ("eu", "us") for kind in ("buy", "see")
     ]
@@ -142,9 +136,7 @@ def test_parquet_is_stored_in_a_directory_for_each_pair_of_fields(store: StoreSe
 
 
 def test_json_by_hour_leaves_what_is_not_json_to_the_dead_letters(store: StoreSettings) -> None:
-    """
-    One bad record costs exit code 3 and is a dead letter; the records around it are stored.
-    """
+    """One bad record costs exit code 3 and is a dead letter; the records around it are stored."""
     kafka = kafka_with("events", [b'{"n": 1}', b"no json", b'{"n": 3}'])
 
     summary = sink("json-by-hour.properties", kafka, store)

@@ -50,9 +50,7 @@ def text(path: Path) -> str:
 
 
 def test_contributing_has_the_linters_layers() -> None:
-    """
-    The layers in CONTRIBUTING.md are the linter's, line by line.
-    """
+    """The layers in CONTRIBUTING.md are the linter's, line by line."""
     contracts = tomllib.loads(text(CHECKOUT / "pyproject.toml"))["tool"]["importlinter"]
     ours = next(
         each["layers"] for each in contracts["contracts"] if each["name"] == "imports go one way"
@@ -67,9 +65,7 @@ def test_contributing_has_the_linters_layers() -> None:
 
 
 def test_the_architecture_has_every_room() -> None:
-    """
-    Each folder of the package, and each stage of the flow, is on the page that draws them.
-    """
+    """Each folder of the package, and each stage of the flow, is on the page that draws them."""
     page = text(DOCS / "explanation" / "architecture.md")
     rooms = {path.parent.name for path in (CHECKOUT / "kbackup").glob("*/__init__.py")}
 
@@ -101,17 +97,13 @@ def test_each_step_of_a_batch_is_where_the_architecture_says(file: str, function
 
 
 def test_the_walk_has_all_steps() -> None:
-    """
-    Both directions are walked, so the check of the steps checks something.
-    """
+    """Both directions are walked, so the check of the steps checks something."""
     assert {"sink/task.py", "restore/task.py"} <= {file for file, _ in STEPS}
     assert len(STEPS) > 20
 
 
 def test_the_glossary_is_short_and_in_order() -> None:
-    """
-    At most 40 words have a meaning of their own.
-    """
+    """At most 40 words have a meaning of their own."""
     terms = re.findall(r"^\| ([a-z ]+) \|", text(REFERENCE / "glossary.md"), re.MULTILINE)[1:]
 
     assert sorted(terms) == terms
@@ -155,9 +147,7 @@ LINES = [(name(page), line) for page in PAGES for line in command_lines(text(pag
 
 @pytest.mark.parametrize("page", [path.name for path in GENERATOR.pages()])
 def test_generated_parts_are_up_to_date(page: str) -> None:
-    """
-    What the reference says of commands, properties, codes and lines is what the code says.
-    """
+    """What the reference says of commands, properties, codes and lines is what the code says."""
     found = text(REFERENCE / page)
 
     assert GENERATOR.generated(found) == found, "run python docs/_generate.py"
@@ -165,9 +155,7 @@ def test_generated_parts_are_up_to_date(page: str) -> None:
 
 @pytest.mark.parametrize("part", list(GENERATOR.PARTS))
 def test_each_generated_part_has_its_place(part: str) -> None:
-    """
-    Every generated part appears on a page.
-    """
+    """Every generated part appears on a page."""
     pages = "".join(text(path) for path in GENERATOR.pages())
 
     assert 1 == pages.count(f"<!-- generated: {part} -->")
@@ -177,9 +165,7 @@ def test_each_generated_part_has_its_place(part: str) -> None:
     "context", [pytest.param(found, id=found.command_path) for found, _ in GENERATOR.leaves()]
 )
 def test_each_command_and_its_options_are_mentioned(context: Any) -> None:
-    """
-    Every command and option is documented.
-    """
+    """Every command and option is documented."""
     page = text(REFERENCE / "commands.md")
 
     assert f"## {context.command_path}\n" in page
@@ -192,9 +178,7 @@ def test_each_command_and_its_options_are_mentioned(context: Any) -> None:
     "found", [pytest.param(each, id=each.name) for each in GENERATOR.PROPERTIES]
 )
 def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
-    """
-    Every property can be looked up by name, option and variable.
-    """
+    """Every property can be looked up by name, option and variable."""
     page = text(REFERENCE / "configuration.md")
 
     assert f"#### {found.name}\n" in page
@@ -205,9 +189,7 @@ def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
     "refusal", [pytest.param(each, id=each.name) for each in REFUSALS if each.is_built_in]
 )
 def test_each_refused_property_is_mentioned(refusal: Any) -> None:
-    """
-    Every refused connector property is documented.
-    """
+    """Every refused connector property is documented."""
     assert f"`{refusal.name}" in text(REFERENCE / "configuration.md")
 
 
@@ -217,9 +199,7 @@ def exit_codes() -> list[int]:
 
 @pytest.mark.parametrize("code", exit_codes())
 def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
-    """
-    Every exit code is documented with its meaning and its remedy.
-    """
+    """Every exit code is documented with its meaning and its remedy."""
     assert re.search(rf"^\| {code} \|", text(REFERENCE / "exit-codes.md"), re.MULTILINE)
     remedies = text(DOCS / "how-to" / "when-a-run-fails.md")
     assert re.search(rf"^## {code}\b", remedies, re.MULTILINE)
@@ -227,9 +207,7 @@ def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
 
 @pytest.mark.parametrize("code", sorted(GENERATOR.errors()))
 def test_each_error_code_is_mentioned(code: str) -> None:
-    """
-    Every error code is documented.
-    """
+    """Every error code is documented."""
     assert f"| `{code}` |" in text(REFERENCE / "exit-codes.md")
 
 
@@ -240,9 +218,7 @@ def line_types() -> list[str]:
 
 @pytest.mark.parametrize("kind", [*line_types(), "record"])
 def test_each_type_of_json_line_is_mentioned(kind: str) -> None:
-    """
-    Every type of JSON line is documented.
-    """
+    """Every type of JSON line is documented."""
     assert f"### {kind}\n" in text(REFERENCE / "json-lines.md")
 
 
@@ -262,25 +238,19 @@ def literals(*names: str) -> set[str]:
 
 @pytest.mark.parametrize("code", sorted(literals("warn")))
 def test_each_warning_is_mentioned(code: str) -> None:
-    """
-    Every warning code is documented.
-    """
+    """Every warning code is documented."""
     assert f"`{code}`" in text(REFERENCE / "json-lines.md")
 
 
 @pytest.mark.parametrize("reason", sorted(literals("skip")))
 def test_each_reason_for_exit_code_3_has_a_remedy(reason: str) -> None:
-    """
-    Every reason for exit code 3 is documented with its remedy.
-    """
+    """Every reason for exit code 3 is documented with its remedy."""
     assert f"`{reason}`" in text(DOCS / "how-to" / "when-a-run-fails.md")
 
 
 @pytest.mark.parametrize("code", sorted(literals("Finding", "_problem")))
 def test_each_finding_is_mentioned(code: str) -> None:
-    """
-    Every finding of verify is documented.
-    """
+    """Every finding of verify is documented."""
     assert f"| `{code}` |" in text(REFERENCE / "json-lines.md")
 
 
@@ -305,16 +275,12 @@ def test_each_finding_is_mentioned(code: str) -> None:
     ],
 )
 def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float) -> None:
-    """
-    The memory formula in the documentation uses the constants in the code.
-    """
+    """The memory formula in the documentation uses the constants in the code."""
     assert said.format(int(value)) in text(DOCS / "explanation" / "architecture.md")
 
 
 def test_a_transaction_is_as_large_as_is_said() -> None:
-    """
-    The documentation states how much a killed restore may have to write again.
-    """
+    """The documentation states how much a killed restore may have to write again."""
     size = f"{TRANSACTION_RECORDS:,} records or {TRANSACTION_BYTES // MIB} MiB"
 
     assert size in text(DOCS / "explanation" / "guarantees.md")
@@ -324,25 +290,19 @@ def test_a_transaction_is_as_large_as_is_said() -> None:
     "line", [pytest.param(line, id=f"{page}: kbackup {line[:50]}") for page, line in LINES]
 )
 def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
-    """
-    Every command line in the documentation is accepted by kbackup.
-    """
+    """Every command line in the documentation is accepted by kbackup."""
     result = CliRunner().invoke(root, [*words(line), "--help"], prog_name="kbackup")
 
     assert 0 == result.exit_code, result.output
 
 
 def test_the_documentation_shows_command_lines() -> None:
-    """
-    The documentation shows command lines, so the check of them checks something.
-    """
+    """The documentation shows command lines, so the check of them checks something."""
     assert {"README.md", "docs/how-to/cron.md"} <= {page for page, _ in LINES}
 
 
 def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
-    """
-    The README opens with two lines that run the demo and the test suite.
-    """
+    """The README opens with two lines that run the demo and the test suite."""
     lines = [line for line in text(CHECKOUT / "README.md").splitlines() if " -m venv " in line]
 
     assert [
@@ -353,9 +313,7 @@ def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
 
 @pytest.mark.parametrize("page", [name(path) for path in PAGES[:4]])
 def test_links_outside_of_the_site_lead_somewhere(page: str) -> None:
-    """
-    A link in the README works in the checkout.
-    """
+    """A link in the README works in the checkout."""
     path = CHECKOUT / page
     targets = re.findall(r"\]\(([^)#\s]+)", text(path))
 
@@ -365,9 +323,7 @@ def test_links_outside_of_the_site_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", [name(path) for path in [*PAGES, *EXAMPLES]])
 def test_nothing_of_one_machine_is_in_the_documentation(page: str) -> None:
-    """
-    No page names a path, or a host, that only one machine has.
-    """
+    """No page names a path, or a host, that only one machine has."""
     own = re.compile(r"(?<![\w.])/(?:work|home|root|Users)/|/tmp/|pypi\.|pythonhosted|maven\.org")
 
     assert [] == own.findall(text(CHECKOUT / page))

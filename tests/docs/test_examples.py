@@ -39,9 +39,7 @@ def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", [*CONFIGURATIONS, "copy-of-s3-topic.properties"])
 def test_a_configuration_has_no_errors(name: str) -> None:
-    """
-    Every example configuration is accepted as it is.
-    """
+    """Every example configuration is accepted as it is."""
     result = invoke(
         "config", "check", "--config", str(EXAMPLES / name), "--json", KAFKA_PASSWORD="secret"
     )
@@ -64,9 +62,7 @@ def test_a_configuration_has_no_errors(name: str) -> None:
 def test_a_configuration_means_what_it_says(
     name: str, view: str, flush_size: int, group: str
 ) -> None:
-    """
-    A connector's file chooses the connectors' layout and takes over the connector's offsets.
-    """
+    """A connector's file chooses the connectors' layout and takes over the connector's offsets."""
     loaded = config.load(
         "sink",
         options={"bootstrap_servers": "broker:9092"},
@@ -80,9 +76,7 @@ def test_a_configuration_means_what_it_says(
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_one_file_serves_sink_and_restore(name: str) -> None:
-    """
-    A restore accepts a sink's configuration file unchanged.
-    """
+    """A restore accepts a sink's configuration file unchanged."""
     loaded = config.load(
         "restore",
         options={"bootstrap_servers": "broker:9092"},
@@ -101,9 +95,7 @@ def typed(name: str) -> list[str]:
 
 @pytest.mark.parametrize("line", [*typed("crontab"), *typed("kbackup.service")])
 def test_scheduled_commands_are_such_that_kbackup_takes(line: str) -> None:
-    """
-    Every scheduled command is one that kbackup accepts.
-    """
+    """Every scheduled command is one that kbackup accepts."""
     result = CliRunner().invoke(root, [*shlex.split(line), "--help"], prog_name="kbackup")
 
     assert 0 == result.exit_code, result.output
@@ -111,9 +103,7 @@ def test_scheduled_commands_are_such_that_kbackup_takes(line: str) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/how-to/cron.md", "examples/crontab"])
 def test_what_cron_runs_is_found_by_cron(page: str) -> None:
-    """
-    A line of a crontab has no user, and the full path of a command that the page installs.
-    """
+    """A line of a crontab has no user, and the full path of a command that the page installs."""
     lines = (CHECKOUT / page).read_text(encoding="utf-8").splitlines()
     jobs = [line.split()[5] for line in lines if re.match(r"[*/\d]+ [*/\d]+ \S+ \S+ \S+  ", line)]
 
@@ -123,9 +113,7 @@ def test_what_cron_runs_is_found_by_cron(page: str) -> None:
 
 
 def test_there_are_scheduled_commands() -> None:
-    """
-    The examples have scheduled commands, so the check of them checks something.
-    """
+    """The examples have scheduled commands, so the check of them checks something."""
     assert (4, 1) == (len(typed("crontab")), len(typed("kbackup.service")))
 
 
@@ -137,9 +125,7 @@ def test_there_are_scheduled_commands() -> None:
     ],
 )
 def test_systemd_units_can_be_read(name: str, section: str) -> None:
-    """
-    Every systemd unit has its sections, and every line in them is a setting.
-    """
+    """Every systemd unit has its sections, and every line in them is a setting."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read_string((EXAMPLES / name).read_text(encoding="utf-8"))
 
@@ -147,9 +133,7 @@ def test_systemd_units_can_be_read(name: str, section: str) -> None:
 
 
 def test_a_backup_is_read_without_kbackup(tmp_path: Path) -> None:
-    """
-    Full records are Parquet that anybody can read, tombstones and null keys told apart.
-    """
+    """Full records are Parquet that anybody can read, tombstones and null keys told apart."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, range(3), range(3, 5))
     backup.put("orders", 1, batch([7], value=None), batch([9], key=None))
@@ -178,9 +162,7 @@ def test_a_backup_is_read_without_kbackup(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_backup_is_said_to_be_none(words: list[str], said: str) -> None:
-    """
-    A mistyped folder or topic ends in one sentence, not a traceback.
-    """
+    """A mistyped folder or topic ends in one sentence, not a traceback."""
     result = run(EXAMPLES / "read_with_pyarrow.py", *words)
 
     assert (2, True, 1) == (

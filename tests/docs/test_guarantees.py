@@ -54,9 +54,7 @@ BLOCKS: Final = list(blocks(PAGE))
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[" ".join(each.split())[:60] for each in BLOCKS])
 def test_each_promise_names_a_test(block: str) -> None:
-    """
-    Every promise names a test, and a sentence without one promises nothing.
-    """
+    """Every promise names a test, and a sentence without one promises nothing."""
     assert (CONTEXT in block) != (NAMED.search(block) is not None)
 
 
@@ -64,16 +62,12 @@ def test_each_promise_names_a_test(block: str) -> None:
     ("path", "test"), sorted(set(NAMED.findall(PAGE))), ids=lambda text: str(text)[-60:]
 )
 def test_each_named_test_exists(path: str, test: str) -> None:
-    """
-    Every test that the page names exists.
-    """
+    """Every test that the page names exists."""
     assert test in found_in(path)
 
 
 def test_everything_in_a_comment_is_understood() -> None:
-    """
-    Every word in the page's comments is a test's name or known syntax.
-    """
+    """Every word in the page's comments is a test's name or known syntax."""
     for comment in re.findall(r"<!--(.*?)-->", PAGE, re.DOTALL):
         assert comment.strip() == "context" or all(
             NAMED.fullmatch(word) for word in comment.split()
@@ -81,9 +75,7 @@ def test_everything_in_a_comment_is_understood() -> None:
 
 
 def test_most_of_the_page_promises_something() -> None:
-    """
-    Most of the page's sentences are promises, so the checks above check something.
-    """
+    """Most of the page's sentences are promises, so the checks above check something."""
     shown = [block for block in BLOCKS if CONTEXT not in block]
 
     assert len(shown) > 60

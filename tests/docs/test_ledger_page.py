@@ -15,9 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_tex
 
 @pytest.mark.parametrize("form", [OBJECTS, TOPICS], ids=["objects", "topics"])
 def test_each_column_is_on_the_page(form: Form) -> None:
-    """
-    Every column of the ledger's files is documented.
-    """
+    """Every column of the ledger's files is documented."""
     for name in form.schema.names:
         assert f"`{name}`" in PAGE
 
@@ -25,9 +23,7 @@ def test_each_column_is_on_the_page(form: Form) -> None:
 def test_anybody_can_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    The page's example runs in a real backup's folder.
-    """
+    """The page's example runs in a real backup's folder."""
     backup = Backup.in_folder(tmp_path)
     stream = topic_stream(backup.store, backup.layout, "orders", SystemClock())
     stream.append(table([Entry("object", 0, 0, 9, "a-key", "record", 10, 77, "ab")], OBJECTS))

@@ -140,9 +140,7 @@ every_file = pytest.mark.parametrize("file", list(files()))
 
 @every_file
 def test_a_file_of_next_to_nothing_is_refused(file: File) -> None:
-    """
-    No bytes, one byte, or the first bytes alone are no file.  (F1)
-    """
+    """No bytes, one byte, or the first bytes alone are no file.  (F1)"""
     starts = [b"", file.data[:1], file.data[:4], file.data[:4] * 2, b"PAR1", b"\x1f\x8b\x08"]
 
     assert ["refused"] * len(starts) == [file.outcome(start) for start in starts]
@@ -150,9 +148,7 @@ def test_a_file_of_next_to_nothing_is_refused(file: File) -> None:
 
 @every_file
 def test_a_file_that_was_cut_is_refused(file: File) -> None:
-    """
-    A file cut at any byte never passes for a shorter one. (F2)
-    """
+    """A file cut at any byte never passes for a shorter one. (F2)"""
     size = len(file.data)
     cuts = {size * percent // 100 for percent in (25, 50, 75, 99)}
     cuts |= {at + by for at in file.boundaries for by in (-1, 0, 1)} | {size - 1}
@@ -179,9 +175,7 @@ def test_a_cut_that_cannot_be_seen_gives_full_records(file: File) -> None:
 @every_file
 @pytest.mark.parametrize("seed", range(4))
 def test_damage_is_refused_or_does_no_harm(file: File, seed: int) -> None:
-    """
-    With anything wrong, a file is refused, or gives exactly what was written.  (F3, F4)
-    """
+    """With anything wrong, a file is refused, or gives exactly what was written.  (F3, F4)"""
     outcomes = {
         number: file.outcome(mutate(file.data, number))
         for number in range(seed * FLIPS, (seed + 1) * FLIPS)
@@ -197,9 +191,7 @@ def test_damage_is_refused_or_does_no_harm(file: File, seed: int) -> None:
     "block", [pytest.param("lost", id="lost"), "doubled", "swapped", "first", "last"]
 )
 def test_row_groups_cannot_be_taken_for_others(block: str) -> None:
-    """
-    A row group that is missing, doubled, or out of place is noticed.  (F4)
-    """
+    """A row group that is missing, doubled, or out of place is noticed.  (F4)"""
     file = record_file()
     source = pq.ParquetFile(io.BytesIO(file.data))
     groups = {
@@ -221,9 +213,7 @@ def test_row_groups_cannot_be_taken_for_others(block: str) -> None:
 
 @every_file
 def test_a_file_under_another_name_is_refused(file: File) -> None:
-    """
-    A format refuses a file that another format wrote. (F5)
-    """
+    """A format refuses a file that another format wrote. (F5)"""
     others: dict[tuple[Any, str], View] = {
         (ParquetFormat, ".zstd.parquet"): View.RECORD,
         (JsonFormat, ".json"): View.VALUE,
@@ -241,18 +231,14 @@ def test_a_file_under_another_name_is_refused(file: File) -> None:
 
 
 def test_encrypted_parquet_is_refused() -> None:
-    """
-    A file whose footer is encrypted is named as one that cannot be read.  (F5)
-    """
+    """A file whose footer is encrypted is named as one that cannot be read.  (F5)"""
     file = record_file()
 
     assert "refused" == file.outcome(b"PARE" + file.data[4:-4] + b"PARE")
 
 
 def test_members_of_gzip_are_not_lost() -> None:
-    """
-    A damaged second gzip member is not taken for the end of the file. (F9)
-    """
+    """A damaged second gzip member is not taken for the end of the file. (F9)"""
     column = pa.array(["1", "2"], pa.json_())
     file = text_file(JsonFormat(), View.VALUE, column, GZIP)
     double = file.data * 2

@@ -102,9 +102,7 @@ def make_stale(place: Path) -> None:
 
 @pytest.mark.parametrize("host", ["here", "there"])
 def test_the_second_process_is_told_at_once(start: Callable[..., Contender], host: str) -> None:
-    """
-    Two crons overlap, on one host or on two: the second ends with 8, and waits for nothing.
-    """
+    """Two crons overlap, on one host or on two: the second ends with 8, and waits for nothing."""
     first, second = start("r1"), start("r2", host)
     first.go_on().says()
 
@@ -121,9 +119,7 @@ def test_the_second_process_is_told_at_once(start: Callable[..., Contender], hos
 
 @pytest.mark.parametrize("host", ["here", "there"])
 def test_a_waiting_process_gets_the_lock(start: Callable[..., Contender], host: str) -> None:
-    """
-    A run that waits for the lock continues when the other run has ended.
-    """
+    """A run that waits for the lock continues when the other run has ended."""
     first, second = start("r1"), start("r2", host, timeout_s=60.0)
     first.go_on().says()
     second.go_on()
@@ -136,9 +132,7 @@ def test_a_waiting_process_gets_the_lock(start: Callable[..., Contender], host: 
 def test_a_killed_run_is_followed_at_once_on_its_host(
     start: Callable[..., Contender], place: Path
 ) -> None:
-    """
-    After kill -9 the next run on the same host starts, and leaves no lock behind.
-    """
+    """After kill -9 the next run on the same host starts, and leaves no lock behind."""
     first, second = start("r1"), start("r2")
     first.go_on().says()
     first.kill()
@@ -156,9 +150,7 @@ def test_a_killed_run_is_followed_at_once_on_its_host(
 def test_a_killed_run_is_followed_later_on_another_host(
     start: Callable[..., Contender], place: Path
 ) -> None:
-    """
-    Another host cannot know that the first is dead: it waits until the lock is stale.
-    """
+    """Another host cannot know that the first is dead: it waits until the lock is stale."""
     first, second, third = start("r1"), start("r2", "there"), start("r3", "there")
     first.go_on().says()
     first.kill()
@@ -174,9 +166,7 @@ def test_a_killed_run_is_followed_later_on_another_host(
 def test_a_paused_run_learns_that_it_lost_the_lock(
     start: Callable[..., Contender], place: Path
 ) -> None:
-    """
-    A run that was suspended for minutes leaves the lock to its new holder.
-    """
+    """A run that was suspended for minutes leaves the lock to its new holder."""
     first, second, third = start("r1", beat_s=0.2), start("r2", "there"), start("r3", "elsewhere")
     first.go_on().says()
     first.process.send_signal(signal.SIGSTOP)
@@ -194,9 +184,7 @@ def test_a_paused_run_learns_that_it_lost_the_lock(
 def test_of_many_that_start_at_once_one_gets_the_lock(
     start: Callable[..., Contender], place: Path
 ) -> None:
-    """
-    If many hosts find a stale lock at the same moment, exactly one gets it.
-    """
+    """If many hosts find a stale lock at the same moment, exactly one gets it."""
     dead = start("r0")
     dead.go_on().says()
     dead.kill()

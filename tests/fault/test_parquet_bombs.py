@@ -130,18 +130,14 @@ def test_a_file_cannot_fill_the_memory(tmp_path: Path, make: Any, outcome: str) 
 @settings(deadline=None)
 @given(record_batches(max_size=60))
 def test_a_copy_with_dictionaries_is_the_same(batch: pa.RecordBatch) -> None:
-    """
-    Dictionary-encoded columns of other tools read back as written, nulls included.
-    """
+    """Dictionary-encoded columns of other tools read back as written, nulls included."""
     data = copied(len(batch), {name: batch[name] for name in SCHEMA.names})
 
     assert batch.to_pylist() == read(PARQUET, View.RECORD, data)
 
 
 def test_a_long_record_of_a_dictionary_is_refused() -> None:
-    """
-    The limit on a record's size holds for dictionary-encoded columns too.
-    """
+    """The limit on a record's size holds for dictionary-encoded columns too."""
     data = copied(2, {"value": repeated(bytes(1001), 2)})
 
     with pytest.raises(CorruptObjectError, match="more than 1000") as caught:
@@ -152,9 +148,7 @@ def test_a_long_record_of_a_dictionary_is_refused() -> None:
 
 @pytest.mark.parametrize("length", [2**31 - 1, 2**32 - 1])
 def test_a_length_that_no_page_holds_is_damage(length: int) -> None:
-    """
-    A record that claims gigabytes is refused, and nothing is allocated for it.
-    """
+    """A record that claims gigabytes is refused, and nothing is allocated for it."""
     value = b"a value of thirty bytes, or so"
     records = batch_of([{"value": value}] * 3)
     columns = {name: records[name] for name in SCHEMA.names}
@@ -180,9 +174,7 @@ def test_a_length_that_no_page_holds_is_damage(length: int) -> None:
 def test_pages_that_hold_other_than_the_footer_says_are_not_read(
     lie: dict[str, int], version: str
 ) -> None:
-    """
-    A footer that contradicts its pages is detected before they are decompressed.
-    """
+    """A footer that contradicts its pages is detected before they are decompressed."""
     records = batch_of([{"value": b"%d" % at * 20} for at in range(1000)])
     columns = {name: records[name] for name in SCHEMA.names}
     file = io.BytesIO(copied(1000, columns, data_page_version=version, data_page_size=4096))

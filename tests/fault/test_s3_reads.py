@@ -17,9 +17,7 @@ from tests.support.s3_requests import GET, LARGE, LIST, PUT, SMALL
 def test_an_answer_that_never_comes_is_asked_for_again(
     settings: StoreSettings, proxy: S3Faults
 ) -> None:
-    """
-    B10: a server that stops sending is given up after a timeout.
-    """
+    """B10: a server that stops sending is given up after a timeout."""
     store = S3Store(settings, read_timeout=0.2)
     proxy.faults = [Fault(PUT, "hang", seconds=1, nth=(1,))]
 
@@ -31,9 +29,7 @@ def test_an_answer_that_never_comes_is_asked_for_again(
 def test_a_broken_body_is_read_on_where_it_broke(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, rst: bool
 ) -> None:
-    """
-    B11: a download that breaks twice still returns every byte once.
-    """
+    """B11: a download that breaks twice still returns every byte once."""
     truth.put_object(Bucket=bucket, Key="a", Body=LARGE)
     proxy.faults = [Fault(GET, "truncate", count=1000, nth=(1, 2), rst=rst)]
 
@@ -44,9 +40,7 @@ def test_a_broken_body_is_read_on_where_it_broke(
 def test_a_server_without_ranges_is_read_from_the_start(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
-    """
-    B11: the whole body in answer to a range is not appended to what is there.
-    """
+    """B11: the whole body in answer to a range is not appended to what is there."""
     put_bytes(store, "a", SMALL)
     whole = Fault(GET, "status", status=200, header="range", body=SMALL, headers=(("ETag", '"x"'),))
     proxy.faults = [Fault(GET, "truncate", count=100, nth=(1,)), whole]
@@ -55,9 +49,7 @@ def test_a_server_without_ranges_is_read_from_the_start(
 
 
 def test_a_body_that_always_breaks_is_an_error(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B11: part of an object is never taken for the whole.
-    """
+    """B11: part of an object is never taken for the whole."""
     put_bytes(store, "a", SMALL)
     proxy.faults = [Fault(GET, "truncate", count=10)]
 
@@ -68,9 +60,7 @@ def test_a_body_that_always_breaks_is_an_error(store: S3Store, proxy: S3Faults) 
 
 
 def test_an_object_replaced_while_it_is_read_is_not_mixed(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B15: the tail of a replaced object is never appended to the head of the original.
-    """
+    """B15: the tail of a replaced object is never appended to the head of the original."""
     put_bytes(store, "a", SMALL)
     proxy.faults = [
         Fault(GET, "status", status=412, code="PreconditionFailed", header="if-match"),
@@ -85,9 +75,7 @@ def test_an_object_replaced_while_it_is_read_is_not_mixed(store: S3Store, proxy:
     "do", [pytest.param("corrupt", id="a bit"), pytest.param("lengthen", id="length")]
 )
 def test_a_damaged_body_is_read_once_more(store: S3Store, proxy: S3Faults, do: Action) -> None:
-    """
-    B12: damage on the way is not damage in the store.
-    """
+    """B12: damage on the way is not damage in the store."""
     put_bytes(store, "a", SMALL)
     proxy.faults = [Fault(GET, do, nth=(1,))]
 
@@ -101,9 +89,7 @@ def test_a_damaged_body_is_read_once_more(store: S3Store, proxy: S3Faults, do: A
 def test_a_damaged_object_is_named_with_both_checksums(
     store: S3Store, proxy: S3Faults, bucket: str, do: Action
 ) -> None:
-    """
-    B12: exit 7, which object, what it should be and what it is.
-    """
+    """B12: exit 7, which object, what it should be and what it is."""
     put_bytes(store, "a", SMALL)
     proxy.faults = [Fault(GET, do)]
 
@@ -116,9 +102,7 @@ def test_a_damaged_object_is_named_with_both_checksums(
 def test_a_foreign_object_is_checked_against_the_servers_checksum(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
-    """
-    B12: an object of another tool is checked against the checksum that the server has of it.
-    """
+    """B12: an object of another tool is checked against the checksum that the server has of it."""
     truth.put_object(Bucket=bucket, Key="a", Body=SMALL, ChecksumAlgorithm="SHA256")
     proxy.faults = [Fault(GET, "corrupt")]
 
@@ -139,9 +123,7 @@ def test_a_foreign_object_is_checked_against_the_servers_checksum(
 def test_a_listing_is_complete_through_faults(
     store: S3Store, proxy: S3Faults, fault: Fault
 ) -> None:
-    """
-    B13: a listing page that fails is requested again, and no key is missed.
-    """
+    """B13: a listing page that fails is requested again, and no key is missed."""
     names = [f"topics/{n}" for n in range(7)]
     for name in names:
         put_bytes(store, name, b"x")
@@ -160,9 +142,7 @@ def test_a_listing_is_complete_through_faults(
 def test_part_of_a_listing_is_never_the_whole(
     store: S3Store, proxy: S3Faults, fault: Fault
 ) -> None:
-    """
-    B13: a listing that cannot be completed is an error, never half a list.
-    """
+    """B13: a listing that cannot be completed is an error, never half a list."""
     for n in range(5):
         put_bytes(store, f"topics/{n}", b"x")
     proxy.page_keys, proxy.faults = 2, [fault]
@@ -189,9 +169,7 @@ def listing(*names: str, more: str = "") -> bytes:
 def test_a_listing_that_cannot_be_trusted_is_refused(
     store: S3Store, proxy: S3Faults, page: bytes
 ) -> None:
-    """
-    B13: a server that repeats keys may leave out others.
-    """
+    """B13: a server that repeats keys may leave out others."""
     proxy.faults = [Fault(LIST, "status", status=200, body=page)]
 
     with pytest.raises(StoreError, match="the listing is not complete"):
@@ -199,9 +177,7 @@ def test_a_listing_that_cannot_be_trusted_is_refused(
 
 
 def test_a_key_with_a_newline_is_listed_as_it_is(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B13: record text can be in a key, newlines too.
-    """
+    """B13: record text can be in a key, newlines too."""
     proxy.faults = [Fault(LIST, "status", status=200, body=listing("a%0Ab+c%2Bd%25"))]
 
     assert ["a\nb c+d%"] == [one.key for one in store.list("")]
@@ -210,9 +186,7 @@ def test_a_key_with_a_newline_is_listed_as_it_is(store: S3Store, proxy: S3Faults
 def test_a_server_that_does_not_begin_behind_a_key_gives_the_same_listing(
     store: S3Store, proxy: S3Faults
 ) -> None:
-    """
-    B13: what comes before the key that was named is left out here.
-    """
+    """B13: what comes before the key that was named is left out here."""
     proxy.faults = [Fault(LIST, "status", status=200, body=listing("a", "b", "c"))]
 
     assert ["c"] == [one.key for one in store.list("", after="b")]

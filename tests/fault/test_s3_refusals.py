@@ -52,9 +52,7 @@ KEY = {
 def test_a_refusal_is_not_tried_again(
     store: S3Store, proxy: S3Faults, bucket: str, code: str, remedy: str
 ) -> None:
-    """
-    B4: a refused request says at once which permission to grant.
-    """
+    """B4: a refused request says at once which permission to grant."""
     proxy.faults = [Fault(PUT, "status", status=403, code=code)]
 
     with pytest.raises(StoreError, match=f"s3:PutObject on s3://{bucket}/a: {code}") as caught:
@@ -108,9 +106,7 @@ def test_a_permission_that_ends_in_the_middle_leaves_nothing(
 
 
 def test_expired_credentials_are_asked_for_once_more(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B4: credentials that ran out on the way are renewed.
-    """
+    """B4: credentials that ran out on the way are renewed."""
     proxy.faults = [Fault(PUT, "status", status=400, code="ExpiredToken", nth=(1,))]
 
     assert put_bytes(store, "a", SMALL)
@@ -162,9 +158,7 @@ def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3
 
 @pytest.mark.parametrize("work", [PUT, CREATE, GET, LIST, DELETE])
 def test_a_missing_bucket_is_an_error_at_first_use(settings: StoreSettings, work: str) -> None:
-    """
-    B5: a missing bucket is an error, not an empty backup.
-    """
+    """B5: a missing bucket is an error, not an empty backup."""
     store = S3Store(replace(settings, url="s3://no-such-bucket"))
 
     with pytest.raises(StoreError, match="NoSuchBucket") as caught:
@@ -175,9 +169,7 @@ def test_a_missing_bucket_is_an_error_at_first_use(settings: StoreSettings, work
 
 
 def test_the_right_region_is_named(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B5: a bucket in another region is reported with its region.
-    """
+    """B5: a bucket in another region is reported with its region."""
     where = (("x-amz-bucket-region", "eu-north-1"),)
     proxy.faults = [Fault(PUT, "status", status=301, code="PermanentRedirect", headers=where)]
 
@@ -200,9 +192,7 @@ def test_the_right_region_is_named(store: S3Store, proxy: S3Faults) -> None:
     ],
 )
 def test_malformed_settings_are_refused(settings: StoreSettings, changes: dict[str, Any]) -> None:
-    """
-    B5: settings that cannot work are a configuration error that repeats no credential.
-    """
+    """B5: settings that cannot work are a configuration error that repeats no credential."""
     with pytest.raises(ConfigurationError) as caught:
         S3Store(replace(settings, **changes))
 
@@ -210,9 +200,7 @@ def test_malformed_settings_are_refused(settings: StoreSettings, changes: dict[s
 
 
 def test_a_name_no_bucket_can_have_is_refused(settings: StoreSettings) -> None:
-    """
-    B5: an illegal bucket name is refused without asking a server.
-    """
+    """B5: an illegal bucket name is refused without asking a server."""
     store = S3Store(replace(settings, url="s3://No_Bucket!"))
 
     with pytest.raises(ConfigurationError, match="No_Bucket!"):
@@ -220,9 +208,7 @@ def test_a_name_no_bucket_can_have_is_refused(settings: StoreSettings) -> None:
 
 
 def test_a_wrong_clock_is_explained(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B18: the error states how far the clock is off, in seconds.
-    """
+    """B18: the error states how far the clock is off, in seconds."""
     server = datetime.now(UTC) - timedelta(hours=1)
     extra = f"<ServerTime>{server:%Y-%m-%dT%H:%M:%SZ}</ServerTime>"
     proxy.faults = [Fault(PUT, "status", status=403, code="RequestTimeTooSkewed", extra=extra)]
@@ -234,9 +220,7 @@ def test_a_wrong_clock_is_explained(store: S3Store, proxy: S3Faults) -> None:
 
 
 def test_a_redirect_to_another_host_is_not_followed(store: S3Store, proxy: S3Faults) -> None:
-    """
-    G10: requests and their signatures go to the configured host alone.
-    """
+    """G10: requests and their signatures go to the configured host alone."""
     with S3Faults(proxy.upstream) as elsewhere:
         there = (("Location", f"{elsewhere.url}/lake/a"),)
         proxy.faults = [Fault("", "status", status=307, code="TemporaryRedirect", headers=there)]
@@ -248,9 +232,7 @@ def test_a_redirect_to_another_host_is_not_followed(store: S3Store, proxy: S3Fau
 
 
 def test_credentials_in_a_servers_answer_are_masked(store: S3Store, proxy: S3Faults) -> None:
-    """
-    P8: an error never repeats a secret that a server sent back.
-    """
+    """P8: an error never repeats a secret that a server sent back."""
     said = "key AKIACANARY, secret SECRETCANARY"
     proxy.faults = [Fault(PUT, "status", status=403, code="AccessDenied", message=said)]
 
@@ -263,9 +245,7 @@ def test_credentials_in_a_servers_answer_are_masked(store: S3Store, proxy: S3Fau
 def test_no_credentials_is_an_error_with_a_remedy(
     settings: StoreSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    B4: missing credentials are an error that says where they can be.
-    """
+    """B4: missing credentials are an error that says where they can be."""
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
@@ -282,9 +262,7 @@ def test_no_credentials_is_an_error_with_a_remedy(
 def test_more_threads_than_connections_are_no_news(
     store: S3Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A connection that is closed as surplus to the pool causes no warning.
-    """
+    """A connection that is closed as surplus to the pool causes no warning."""
     put_bytes(store, "a", SMALL)
 
     with ThreadPoolExecutor(40) as pool:

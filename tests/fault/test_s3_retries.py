@@ -53,9 +53,7 @@ def test_passing_faults_cost_time_only(
     status: int,
     nth: tuple[int, ...],
 ) -> None:
-    """
-    B1, B3, B6: what passes within the budget changes no result, and is said once a time.
-    """
+    """B1, B3, B6: what passes within the budget changes no result, and is said once a time."""
     bucket = settings.url.removeprefix("s3://")
     put_bytes(store, "a", SMALL)
     expected = WORK[request_line](store)
@@ -96,9 +94,7 @@ def test_lasting_faults_end_in_an_error(
 def test_the_warning_names_error_object_and_attempt(
     store: S3Store, proxy: S3Faults, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    B1: a retry is logged with the object, the attempt and the wait.
-    """
+    """B1: a retry is logged with the object, the attempt and the wait."""
     proxy.faults = [Fault(PART, "status", nth=(1,))]
     put_bytes(store, "a\u202eb", LARGE)
 
@@ -109,9 +105,7 @@ def test_the_warning_names_error_object_and_attempt(
 def test_parts_are_thrown_away_through_faults(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
-    """
-    B1: an upload that fails leaves no parts to be paid for, though the abort fails at first.
-    """
+    """B1: an upload that fails leaves no parts to be paid for, though the abort fails at first."""
     proxy.faults = [Fault(PART, "status", status=403), Fault(ABORT, "status", nth=(1,))]
 
     with pytest.raises(StoreError):
@@ -124,9 +118,7 @@ def test_parts_are_thrown_away_through_faults(
 def test_a_failed_upload_spends_one_budget(
     store: S3Store, proxy: S3Faults, pauses: list[float], status: int
 ) -> None:
-    """
-    B2: if all attempts to upload a part fail, the upload is aborted once, and not retried.
-    """
+    """B2: if all attempts to upload a part fail, the upload is aborted once, and not retried."""
     proxy.faults = [Fault(f"{PART}|{ABORT}", "status", status=status)]
 
     with pytest.raises(StoreError, match="part 2"):
@@ -146,9 +138,7 @@ def test_a_failed_upload_spends_one_budget(
 def test_an_unreachable_server_is_named_with_its_reason(
     settings: StoreSettings, pauses: list[float], proxy: S3Faults, endpoint: str, reason: str
 ) -> None:
-    """
-    B9: host and reason, after the budget is spent.
-    """
+    """B9: host and reason, after the budget is spent."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and never listens
         ports = {"free": taken.getsockname()[1], "proxy": proxy.url.rpartition(":")[2]}
@@ -168,9 +158,7 @@ def test_an_unreachable_server_is_named_with_its_reason(
 def test_a_put_spends_its_budget_once(
     settings: StoreSettings, pauses: list[float], proxy: S3Faults, fault: str
 ) -> None:
-    """
-    B2: three attempts are three: looking what became of a put that failed is not three more.
-    """
+    """B2: three attempts are three: looking what became of a put that failed is not three more."""
     url = proxy.url if fault == "503" else "http://127.0.0.1:9"
     store = S3Store(replace(settings, endpoint_url=url), sleep=pauses.append)
     proxy.faults = [Fault(PUT, "status"), Fault(HEAD, "status")]

@@ -29,9 +29,7 @@ def test_a_lost_answer_is_no_lost_object(
     nth: tuple[int, ...],
     do: Action,
 ) -> None:
-    """
-    B6: an object that was stored although the answer was lost is recognised as ours.
-    """
+    """B6: an object that was stored although the answer was lost is recognised as ours."""
     proxy.faults = [Fault(PUT, do, nth=nth), Fault(COMPLETE, do, nth=nth)]
 
     assert put_bytes(store, "a", data, if_absent=True)
@@ -42,9 +40,7 @@ def test_a_lost_answer_is_no_lost_object(
 def test_a_lost_answer_does_not_make_another_object_ours(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
-    """
-    B6: 412 is success only if what is stored is ours.
-    """
+    """B6: 412 is success only if what is stored is ours."""
     truth.put_object(Bucket=bucket, Key="a", Body=b"other")
     proxy.faults = [Fault(PUT, "reset_after", nth=(1,))]
 
@@ -59,9 +55,7 @@ def test_a_lost_answer_does_not_make_another_object_ours(
 def test_a_lost_answer_is_no_lost_replacement(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, data: bytes, do: Action
 ) -> None:
-    """
-    B6: the second attempt finds another etag, which is that of the first attempt's object.
-    """
+    """B6: the second attempt finds another etag, which is that of the first attempt's object."""
     put_bytes(store, "a", b"before")
     before = etag(store, "a")
     proxy.faults = [Fault(PUT, do, nth=(1,)), Fault(COMPLETE, do, nth=(1,))]
@@ -74,9 +68,7 @@ def test_a_lost_answer_is_no_lost_replacement(
 def test_a_slow_replacement_does_not_land_on_a_newer_object(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
-    """
-    D5: while a replacing put is held up on its way, another run puts more; the more stays.
-    """
+    """D5: while a replacing put is held up on its way, another run puts more; the more stays."""
     put_bytes(store, "a", b"ten")
     ten = etag(store, "a")
     proxy.faults = [Fault(PUT, "delay", nth=(1,), seconds=1.0)]
@@ -95,9 +87,7 @@ def test_a_slow_replacement_does_not_land_on_a_newer_object(
 def test_a_server_without_if_match_is_looked_at_before(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, data: bytes
 ) -> None:
-    """
-    B17: where there is no conditional replacement, the etag is compared just before.
-    """
+    """B17: where there is no conditional replacement, the etag is compared just before."""
     proxy.faults = [Fault("", "status", status=501, code="NotImplemented", header="if-match")]
     put_bytes(store, "a", b"before")
     before = etag(store, "a")
@@ -111,9 +101,7 @@ def test_a_server_without_if_match_is_looked_at_before(
 def test_an_error_within_200_is_tried_again(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
-    """
-    B7: an upload is not complete because the status says so.
-    """
+    """B7: an upload is not complete because the status says so."""
     proxy.faults = [Fault(COMPLETE, "status", status=200, code="InternalError", nth=(1,))]
 
     assert put_bytes(store, "a", LARGE)
@@ -130,9 +118,7 @@ def test_an_error_within_200_is_tried_again(
 def test_an_upload_without_etag_is_never_done(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, body: bytes
 ) -> None:
-    """
-    B7: 200 for ever, and no object: that is a failure.
-    """
+    """B7: 200 for ever, and no object: that is a failure."""
     proxy.faults = [Fault(COMPLETE, "status", status=200, code="InternalError", body=body)]
 
     with pytest.raises(StoreError):
@@ -151,9 +137,7 @@ def test_an_upload_without_etag_is_never_done(
 def test_a_forgotten_upload_is_looked_for_and_sent_again(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, do: Action, uploads: int
 ) -> None:
-    """
-    B8: after NoSuchUpload an object is looked for, and uploaded again if it is not there.
-    """
+    """B8: after NoSuchUpload an object is looked for, and uploaded again if it is not there."""
     proxy.faults = [Fault(COMPLETE, do, status=404, code="NoSuchUpload", nth=(1,))]
 
     assert put_bytes(store, "a", LARGE)
@@ -172,9 +156,7 @@ def test_a_server_with_less_is_enough(
     header: str,
     data: bytes,
 ) -> None:
-    """
-    B17: without conditional writes or checksums the promises hold, and it is said once.
-    """
+    """B17: without conditional writes or checksums the promises hold, and it is said once."""
     proxy.faults = [Fault("", "status", status=501, code="NotImplemented", header=header)]
 
     first = put_bytes(store, "a", data, if_absent=True)

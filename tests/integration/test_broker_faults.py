@@ -37,9 +37,7 @@ def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: K
 
 
 def test_a_host_that_is_unknown_is_said(kbackup: Kbackup) -> None:
-    """
-    An unknown host and a broker that is down get different remedies.
-    """
+    """An unknown host and a broker that is down get different remedies."""
     run = kbackup.json(
         "sink", "-t", "orders", "-k", "no-such.invalid:9092", "--kafka-timeout", "2s", expect=5
     )

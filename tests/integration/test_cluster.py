@@ -44,9 +44,7 @@ def test_a_commit_under_way_is_waited_for(seen: Cluster, cluster: TestCluster, t
 def test_a_topic_that_was_made_anew_is_seen_anew(
     seen: Cluster, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A recreated topic's partitions are seen, whatever the client remembers of the old topic.
-    """
+    """A recreated topic's partitions are seen, whatever the client remembers of the old topic."""
     seen.spans([TopicPartition(cluster.create(topic), 0)])
     cluster.delete(topic)
     cluster.create(topic, 5)
@@ -57,9 +55,7 @@ def test_a_topic_that_was_made_anew_is_seen_anew(
 def test_a_transaction_that_stays_open_is_not_waited_for_long(
     seen: Cluster, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A span ends before an open transaction, so nobody waits for its records.
-    """
+    """A span ends before an open transaction, so nobody waits for its records."""
     where = TopicPartition(cluster.create(topic), 0)
     cluster.write(topic, varied(5))
     producer = cluster.producer(transactional_id=f"tx-{topic}")

@@ -102,9 +102,7 @@ def test_a_connectors_file_alone_gives_the_connectors_objects(
     name: str, kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """
-    A connector's configuration gives the keys and bytes that the connector would write.
-    """
+    """A connector's configuration gives the keys and bytes that the connector would write."""
     scenario = SCENARIOS / name
     records = inputs(scenario)
     topic = produce(cluster, records)
@@ -134,9 +132,7 @@ def test_values_keys_and_headers_come_back(
     options: tuple[str, ...], tolerates: tuple[str, ...], kbackup: Kbackup, cluster: TestCluster,
     topic: str,
 ) -> None:  # fmt: skip
-    """
-    What the compatible layout stores is restored; timestamps it does not store.
-    """
+    """What the compatible layout stores is restored; timestamps it does not store."""
     cluster.create(topic)
     records = [
         Record(b"key-%d" % at, b'{"n":%d}' % at, (("h", b"1"), ("h", b"two"))) for at in range(50)
@@ -207,9 +203,7 @@ def test_what_the_layout_cannot_hold_fails_by_offset_and_stores_nothing_of_it(
     records: list[Record], options: tuple[str, ...], what: str, kbackup: Kbackup,
     cluster: TestCluster, topic: str, store: Store,
 ) -> None:  # fmt: skip
-    """
-    The connectors' layout refuses what it would lose; what came before is safe.
-    """
+    """The connectors' layout refuses what it would lose; what came before is safe."""
     cluster.create(topic)
     good = [Record(b"k", b'{"n":%d}' % at) for at in range(10)]
     cluster.write(topic, [*good, *records, *good])
@@ -227,9 +221,7 @@ def test_what_the_layout_cannot_hold_fails_by_offset_and_stores_nothing_of_it(
 def test_null_values_are_left_out_where_asked(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    ``behavior.on.null.values=ignore`` asked for exactly that: it is counted, and exits 0.
-    """
+    """``behavior.on.null.values=ignore`` asked for exactly that: it is counted, and exits 0."""
     cluster.create(topic)
     cluster.write(
         topic,
@@ -248,9 +240,7 @@ def test_null_values_are_left_out_where_asked(
 def test_records_that_do_not_fit_become_dead_letters(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    The dead letter topic, which the pattern matches too, holds them as they were, and why.
-    """
+    """The dead letter topic, which the pattern matches too, holds them as they were, and why."""
     letters = f"{topic}-dead"
     cluster.create(topic)
     bad = Record(b"k", b"no JSON", (("trace", b"t"), ("none", None)), 1_700_000_000_000)
@@ -279,9 +269,7 @@ def test_records_that_do_not_fit_become_dead_letters(
 def test_a_connectors_bucket_and_group_are_taken_over(
     kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3, tmp_path: Path
 ) -> None:
-    """
-    What the connector has stored stays as it is, and the next object follows its last one.
-    """
+    """What the connector has stored stays as it is, and the next object follows its last one."""
     scenario = SCENARIOS / "json-schemaless"
     records = inputs(scenario)
     topic = produce(cluster, records)

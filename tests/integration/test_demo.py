@@ -98,9 +98,7 @@ def test_the_demo_says_that_the_copy_equals_the_original(demo: Any, tmp_path: Pa
 
 @pytest.mark.nightly
 def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
-    """
-    A copy that changes during the demo ends it with exit code 7.
-    """
+    """A copy that changes during the demo ends it with exit code 7."""
     said = until(demo, "$ kbackup restore -k")
     servers = re.search(r"-k (\S+)", said)
     assert servers is not None
@@ -128,9 +126,7 @@ def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
 def test_a_stopped_demo_leaves_nothing_behind(
     demo: Any, tmp_path: Path, moment: str, number: int, status: int
 ) -> None:
-    """
-    A signal at any moment stops the running command, both servers, and removes their data.
-    """
+    """A signal at any moment stops the running command, both servers, and removes their data."""
     until(demo, moment)
     started = family(demo)
 
@@ -144,9 +140,7 @@ def test_a_stopped_demo_leaves_nothing_behind(
 
 @pytest.mark.nightly
 def test_quiet_says_nothing_of_success(kbackup: Kbackup) -> None:
-    """
-    With --quiet a successful demo prints nothing.
-    """
+    """With --quiet a successful demo prints nothing."""
     done = kbackup("demo", "--records", "1000", "--quiet")
 
     assert (0, "", "") == (done.code, done.stdout, done.stderr)
@@ -174,9 +168,7 @@ def test_topics_are_compared_partition_by_partition(
 def test_a_difference_is_an_error_with_its_place(
     kafka: LocalKafka, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    One null in place of an empty value among thousands is found, and ends a command with 7.
-    """
+    """One null in place of an empty value among thousands is found, and ends a command with 7."""
     copy = f"copy_of_{topic}"
     records = [Record(b"key", b"") for _ in range(9000)]
     for name, written in ((topic, records), (copy, [*records])):
@@ -199,9 +191,7 @@ def test_a_difference_is_an_error_with_its_place(
 def test_a_copy_with_other_partitions_is_no_copy(
     kafka: LocalKafka, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A copy that is not there, or has another number of partitions, is not taken for equal.
-    """
+    """A copy that is not there, or has another number of partitions, is not taken for equal."""
     settings = KafkaSettings(kafka.bootstrap_servers)
     cluster.create(topic, 2)
     cluster.create(f"copy_of_{topic}", 1)

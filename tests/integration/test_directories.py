@@ -44,9 +44,7 @@ def test_what_is_spread_over_directories_comes_back_in_order(
     words: list[str], directories: set[str],
     kbackup: Kbackup, cluster: TestCluster, topic: str, store: Store,
 ) -> None:  # fmt: skip
-    """
-    Every record is in the directory of its day or field, and each partition is whole again.
-    """
+    """Every record is in the directory of its day or field, and each partition is whole again."""
     cluster.create(topic, 2)
     for partition in range(2):
         cluster.write(topic, records(partition), partition)

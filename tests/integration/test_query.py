@@ -65,9 +65,7 @@ def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path
 def test_what_spark_does_not_understand_is_said_in_one_line(
     kbackup: Kbackup, tmp_path: Path
 ) -> None:
-    """
-    A name that wants backquotes is exit 2 and says so, without a trace of the JVM.
-    """
+    """A name that wants backquotes is exit 2 and says so, without a trace of the JVM."""
     Backup.in_folder(tmp_path).put("orders.eu", 0, range(3))
 
     result = kbackup(
@@ -80,9 +78,7 @@ def test_what_spark_does_not_understand_is_said_in_one_line(
 
 
 def test_a_session_reads_a_backup_by_its_options(spark: Any, tmp_path: Path) -> None:
-    """
-    In a program of one's own, kbackup's properties are the options of the data source.
-    """
+    """In a program of one's own, kbackup's properties are the options of the data source."""
     Backup.in_folder(tmp_path).put("orders", 0, range(10), range(10, 30))
     Backup.in_folder(tmp_path).put("pay", 0, range(7))
 
@@ -96,9 +92,7 @@ def test_a_session_reads_a_backup_by_its_options(spark: Any, tmp_path: Path) -> 
 
 
 def test_statements_that_change_anything_are_refused(spark: Any) -> None:
-    """
-    A query may be any, with a comment or a semicolon at its end.
-    """
+    """A query may be any, with a comment or a semicolon at its end."""
     queries = ["select 1", "with a as (select 1) select * from a;", "from t select * -- end"]
     others = [
         "drop table orders", "create table a as select * from orders", "set a=b", "add jar a.jar",

@@ -106,9 +106,7 @@ def test_a_refused_restore_writes_nothing(
     pair: tuple[Kbackup, tuple[str, str]],
     cluster: TestCluster,
 ) -> None:
-    """
-    Exit 4 says why, one refused topic stops all, and no topic is made or written to.
-    """
+    """Exit 4 says why, one refused topic stops all, and no topic is made or written to."""
     if prepare is not None:
         prepare(cluster)
     kbackup, _ = pair
@@ -126,9 +124,7 @@ def test_a_refused_restore_writes_nothing(
 def test_the_audit_notices_what_others_do_to_the_target(
     change: str, cluster: TestCluster, large: Large
 ) -> None:
-    """
-    Records that somebody adds or deletes while a restore runs are exit 7.
-    """
+    """Records that somebody adds or deletes while a restore runs are exit 7."""
     target = f"{change}_to_{large.topic}"
 
     with running(large.kbackup, *large.restore(f"{change}_to_")) as command:
@@ -161,9 +157,7 @@ def _with_a_giant() -> list[Record]:
 def test_a_record_too_large_for_the_target_stops_in_front_of_it(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    The error names record, size and limit; once the limit is raised the same command goes on.
-    """
+    """The error names record, size and limit; once the limit is raised the same command goes on."""
     cluster.create(topic)
     cluster.write(topic, _with_a_giant())
     kbackup.json("sink", "-t", topic)
@@ -185,9 +179,7 @@ def test_a_record_too_large_for_the_target_stops_in_front_of_it(
 def test_a_record_too_large_for_the_target_can_be_left_out(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    With behavior.on.error=log it is counted, exit 3, and all the others are there.
-    """
+    """With behavior.on.error=log it is counted, exit 3, and all the others are there."""
     cluster.create(topic)
     cluster.write(topic, _with_a_giant())
     kbackup.json("sink", "-t", topic)

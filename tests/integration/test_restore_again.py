@@ -83,9 +83,7 @@ def test_records_go_by_key_into_another_number_of_partitions(
 def test_a_topic_comes_back_as_it_was_at_a_point_in_time(
     kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
 ) -> None:
-    """
-    Records from that time on stay away, and a rerun of the same command finds nothing to do.
-    """
+    """Records from that time on stay away, and a rerun of the same command finds nothing to do."""
     Backup.in_folder(tmp_path).put(topic, 0, range(10), range(10, 20))
     moment = datetime.fromtimestamp((TIME + 13) / 1000, UTC).isoformat()
     restore = (

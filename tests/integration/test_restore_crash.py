@@ -93,9 +93,7 @@ def test_a_restore_outlives_its_python_workers(cluster: TestCluster, large: Larg
 
 
 def test_a_dead_driver_of_a_restore_leaves_no_orphans(large: Large) -> None:
-    """
-    A worker in the middle of a transaction ends with its driver.
-    """
+    """A worker in the middle of a transaction ends with its driver."""
     with running(large.kbackup, *large.restore("orphan_of_")) as command:
         command.wait_for("progress")
         command.process.kill()

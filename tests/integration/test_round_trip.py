@@ -36,9 +36,7 @@ def test_every_kind_of_record_comes_back(
 def test_a_second_run_finds_nothing_and_starts_no_spark(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    Right after a backup there is nothing to do, which takes no JVM and little time.
-    """
+    """Right after a backup there is nothing to do, which takes no JVM and little time."""
     cluster.create(topic, 2)
     cluster.write(topic, varied(100))
     kbackup.json("sink", "-t", topic)
@@ -64,9 +62,7 @@ def _seconds_of_children() -> float:
 def test_more_records_are_backed_up_where_the_last_run_ended(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    Each run continues at the committed offset, and the copy holds all records once.
-    """
+    """Each run continues at the committed offset, and the copy holds all records once."""
     cluster.create(topic)
     first, second = varied(500), varied(700, seed=3)
     cluster.write(topic, first)
@@ -84,9 +80,7 @@ def test_more_records_are_backed_up_where_the_last_run_ended(
 def test_aborted_records_are_absent_and_a_marker_at_the_end_does_not_hang(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    Of transactions only what was committed is backed up, and the run ends behind the marker.
-    """
+    """Of transactions only what was committed is backed up, and the run ends behind the marker."""
     cluster.create(topic)
     producer = cluster.producer(transactional_id=f"tx-{topic}")
     producer.init_transactions()
@@ -140,9 +134,7 @@ def test_a_topic_of_aborted_records_alone_ends(
 def test_empty_and_emptied_topics_are_told_apart(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A topic that never had records and one that lost them all are different news.
-    """
+    """A topic that never had records and one that lost them all are different news."""
     cluster.create(topic)
     cluster.create(f"{topic}-emptied")
     cluster.write(f"{topic}-emptied", varied(30))
@@ -159,9 +151,7 @@ def test_empty_and_emptied_topics_are_told_apart(
 def test_records_that_expired_between_two_runs_are_news_once(
     first_left: int, kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A gap exits 3, as its plan does, and is written down; the next run exits 0.
-    """
+    """A gap exits 3, as its plan does, and is written down; the next run exits 0."""
     cluster.create(topic)
     cluster.write(topic, varied(100))
     kbackup.json("sink", "-t", topic)
@@ -185,9 +175,7 @@ def test_records_that_expired_between_two_runs_are_news_once(
 def test_compacted_records_leave_holes_that_are_no_loss(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    Compacted records are not waited for, and those left come back in order.
-    """
+    """Compacted records are not waited for, and those left come back in order."""
     cluster.create(
         topic, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01",
         delete_retention_ms="0",
@@ -215,9 +203,7 @@ def test_compacted_records_leave_holes_that_are_no_loss(
 def test_three_hundred_partitions_of_few_records(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    Many small partitions are one run each way, and every record is back in its partition.
-    """
+    """Many small partitions are one run each way, and every record is back in its partition."""
     cluster.create(topic, 300)
     producer = cluster.producer()
     written = {partition: varied(partition % 4, seed=partition) for partition in range(300)}
@@ -236,9 +222,7 @@ def test_three_hundred_partitions_of_few_records(
 
 @pytest.mark.in_process
 def test_a_record_of_20_mb_comes_back(kbackup: Kbackup, cluster: TestCluster, topic: str) -> None:
-    """
-    A giant record passes both ways, and the copy's topic is created large enough for it.
-    """
+    """A giant record passes both ways, and the copy's topic is created large enough for it."""
     cluster.create(topic, max_message_bytes="30000000")
     giant = Record(b"giant", bytes(range(256)) * (20 * 4096))
     records = [*varied(10), giant, *varied(10)]
@@ -254,9 +238,7 @@ def test_a_record_of_20_mb_comes_back(kbackup: Kbackup, cluster: TestCluster, to
 def test_append_time_timestamps_come_back_as_they_were(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    The broker's timestamps of the source are the producer's timestamps of the copy.
-    """
+    """The broker's timestamps of the source are the producer's timestamps of the copy."""
     cluster.create(topic, message_timestamp_type="LogAppendTime")
     cluster.write(topic, varied(50))
     stamped = cluster.read(topic)
@@ -271,9 +253,7 @@ def test_append_time_timestamps_come_back_as_they_were(
 def test_group_moved_ahead_by_somebody_leaves_no_hole(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    If the group is behind the end of the bucket, the lower one is used, with a warning.
-    """
+    """If the group is behind the end of the bucket, the lower one is used, with a warning."""
     cluster.create(topic)
     records = varied(300)
     cluster.write(topic, records[:100])
@@ -292,9 +272,7 @@ def test_group_moved_ahead_by_somebody_leaves_no_hole(
 def test_group_reset_to_the_start_writes_the_same_objects_again(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A rerun from the beginning cuts at the same places, so it changes nothing.
-    """
+    """A rerun from the beginning cuts at the same places, so it changes nothing."""
     cluster.create(topic)
     cluster.write(topic, varied(1000))
     first = kbackup.json("sink", "-t", topic, "--flush-size", "300")
@@ -329,9 +307,7 @@ def test_a_plan_writes_nothing_and_exits_as_the_run_would(
 def test_a_run_on_a_spark_cluster_of_two_executors(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    The same commands work where tasks run in processes of their own.
-    """
+    """The same commands work where tasks run in processes of their own."""
     cluster.create(topic, 4)
     for partition in range(4):
         cluster.write(topic, varied(200, seed=partition), partition)

@@ -134,9 +134,7 @@ def test_s3_that_throttles_for_ever_ends_the_run_behind_the_last_whole_object(
 def test_lost_answers_to_uploads_leave_one_object_each(
     do: Any, behind: Kbackup, proxy: S3Faults, backup: Backup, filled: str
 ) -> None:
-    """
-    An object whose upload was carried out and not confirmed is recognised as ours.
-    """
+    """An object whose upload was carried out and not confirmed is recognised as ours."""
     proxy.faults = [Fault("PUT /[^/]+/topics/", do, nth=(1, 4, 9), status=500)]
 
     run = behind.json("sink", "-t", filled, *CUTS)
@@ -165,9 +163,7 @@ def test_lost_answers_to_uploads_leave_one_object_each(
 def test_an_upload_of_parts_is_done_only_with_proof(
     fault: Fault, behind: Kbackup, proxy: S3Faults, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    If completing a multipart upload goes wrong, the object is still there, once and whole.
-    """
+    """If completing a multipart upload goes wrong, the object is still there, once and whole."""
     chance = random.Random(7)
     records = [Record(b"%d" % at, chance.randbytes(100_000)) for at in range(120)]
     cluster.create(topic)
@@ -187,9 +183,7 @@ def test_an_upload_of_parts_is_done_only_with_proof(
 def test_bodies_that_break_off_are_read_on(
     rst: bool, kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
 ) -> None:
-    """
-    A download that ends early is resumed: never a short count, never a record twice.
-    """
+    """A download that ends early is resumed: never a short count, never a record twice."""
     proxy.faults = [Fault(BODY, "truncate", nth=(1, 2, 6), count=700, rst=rst)]
     here, words, target = stored.restore(kbackup)
     # Objects are fetched side by side, so all three can hit one of them, and a reset connection
@@ -206,9 +200,7 @@ def test_bodies_that_break_off_are_read_on(
 def test_a_bit_that_flips_on_the_way_is_read_again(
     kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
 ) -> None:
-    """
-    A checksum that differs once is a matter of the wire: the object is fetched again.
-    """
+    """A checksum that differs once is a matter of the wire: the object is fetched again."""
     proxy.faults = [Fault(BODY, "corrupt", nth=(3,))]
     here, words, target = stored.restore(kbackup)
 
@@ -274,9 +266,7 @@ def test_an_object_with_a_wrong_bit_can_be_passed_over(
 def test_half_a_listing_is_not_a_backup(
     kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
 ) -> None:
-    """
-    Where a later page of the listing cannot be had, nothing is restored.
-    """
+    """Where a later page of the listing cannot be had, nothing is restored."""
     proxy.page_keys = 5
     proxy.faults = [Fault("GET .*continuation-token", "status")]
     here, words, target = stored.restore(kbackup)

@@ -34,9 +34,7 @@ def bench(
 
 @pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=True))
 def test_a_run_writes_what_the_connector_wrote(bench: Bench, store: Store) -> None:
-    """
-    The connector's configuration and records give its keys, its content and its offsets.
-    """
+    """The connector's configuration and records give its keys, its content and its offsets."""
     scenario = bench.scenario
 
     with bench.topics_written():
@@ -73,9 +71,7 @@ def test_what_the_connector_wrote_is_restored(bench: Bench, store: Store) -> Non
 
 @pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=False))
 def test_where_the_connector_failed_nothing_is_partial(bench: Bench, store: Store) -> None:
-    """
-    A property is refused by name, or a record by offset; what is committed can be restored.
-    """
+    """A property is refused by name, or a record by offset; what is committed can be restored."""
     scenario = bench.scenario
 
     with bench.topics_written():

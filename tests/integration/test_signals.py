@@ -77,9 +77,7 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
 def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
     number: int, code: int, cluster: TestCluster, proxy: S3Faults, large: Large
 ) -> None:
-    """
-    After a signal what the summary counts is in the target; the next run adds the rest, once.
-    """
+    """After a signal what the summary counts is in the target; the next run adds the rest, once."""
     proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
     slow = large.kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
     words = large.restore(f"signal_{number}_of_")
@@ -104,9 +102,7 @@ def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
 def test_an_upload_that_hangs_does_not_keep_a_stopped_run(
     kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, backup: Backup, topic: str
 ) -> None:
-    """
-    Where S3 accepts a request and never answers, a signal ends the run within --stop-timeout.
-    """
+    """Where S3 accepts a request and never answers, a signal ends the run within --stop-timeout."""
     cluster.create(topic)
     cluster.write(topic, varied(1000))
     proxy.faults = [Fault(f"PUT .*topics/{topic}", "hang", seconds=90)]
@@ -128,9 +124,7 @@ def test_an_upload_that_hangs_does_not_keep_a_stopped_run(
 def test_a_second_signal_ends_at_once(
     kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, backup: Backup, topic: str
 ) -> None:
-    """
-    A second signal ends a run at once, and the next run stores what was left.
-    """
+    """A second signal ends a run at once, and the next run stores what was left."""
     cluster.create(topic)
     cluster.write(topic, varied(1000))
     proxy.faults = [Fault(f"PUT .*topics/{topic}", "hang", seconds=90)]

@@ -198,9 +198,7 @@ def test_a_sink_outlives_its_python_workers(
 def test_a_dead_driver_of_a_sink_leaves_no_orphans(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    When only the driver is killed, its JVM and its Python workers end by themselves.
-    """
+    """When only the driver is killed, its JVM and its Python workers end by themselves."""
     cluster.create(topic, 2)
     cluster.write(topic, varied(100))
 

@@ -53,9 +53,7 @@ def test_a_group_with_live_members_is_left_alone(
 def test_a_recreated_topic_does_not_touch_the_older_backup(
     count: int, kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    Exit 4, and every object of the first incarnation is what it was.
-    """
+    """Exit 4, and every object of the first incarnation is what it was."""
     cluster.create(topic)
     cluster.write(topic, varied(100))
     kbackup.json("sink", "-t", topic)
@@ -95,9 +93,7 @@ def test_a_topic_recreated_under_a_sink_that_follows_ends_it(
 
 
 def test_a_deleted_topic_is_exit_5(kbackup: Kbackup, cluster: TestCluster, topic: str) -> None:
-    """
-    A topic that was asked for and is not there is named.
-    """
+    """A topic that was asked for and is not there is named."""
     run = kbackup.json("sink", "-t", topic, expect=5)
 
     assert topic in run.summary["errors"][0]["what"]
@@ -106,9 +102,7 @@ def test_a_deleted_topic_is_exit_5(kbackup: Kbackup, cluster: TestCluster, topic
 def test_added_partitions_are_picked_up(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    The next run backs up the new partitions too, and the restore makes as many.
-    """
+    """The next run backs up the new partitions too, and the restore makes as many."""
     cluster.create(topic)
     cluster.write(topic, varied(50))
     kbackup.json("sink", "-t", topic)

@@ -43,9 +43,7 @@ def test_of_two_runs_the_second_leaves_at_once(
 def test_two_runs_without_a_lock_write_the_same_objects(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    Safety does not rest on the lock: same keys, same records, no offset ahead of the objects.
-    """
+    """Safety does not rest on the lock: same keys, same records, no offset ahead of the objects."""
     partitions = 2
     cluster.create(topic, partitions)
     written = {p: varied(6_000, p) for p in range(partitions)}
@@ -107,9 +105,7 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
 def test_a_restore_that_was_asleep_while_another_did_its_work_is_fenced(
     cluster: TestCluster, proxy: S3Faults, large: Large
 ) -> None:
-    """
-    Who takes over aborts what the sleeper had begun; woken up, it writes nothing any more.
-    """
+    """Who takes over aborts what the sleeper had begun; woken up, it writes nothing any more."""
     proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
     slow = large.in_one_process().kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
     words = (*large.restore("zombie_of_"), "--no-lock")

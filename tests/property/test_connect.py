@@ -116,9 +116,7 @@ def columns(draw: st.DrawFn) -> tuple[ConnectSchema, pa.Array]:
 
 @given(columns())
 def test_avro_comes_back(case: tuple[ConnectSchema, pa.Array]) -> None:
-    """
-    Datums are read by another library and by ours, and give the same column and schema.
-    """
+    """Datums are read by another library and by ours, and give the same column and schema."""
     schema, column = case
     avro = to_avro(schema, STYLE)
     stored = json.loads(json.dumps(avro).replace('"logicalType"', '"no.logicalType"'))
@@ -201,9 +199,7 @@ def written(schema: ConnectSchema, batch: pa.RecordBatch) -> list[Any]:
 
 @given(columns(), st.booleans())
 def test_json_comes_back(case: tuple[ConnectSchema, pa.Array], numeric: bool) -> None:
-    """
-    JSON has every value, decimals in both spellings; its schema is JSON too.
-    """
+    """JSON has every value, decimals in both spellings; its schema is JSON too."""
     schema, column = case
     texts = json_values.encode_json(column, schema, JsonStyle(numeric_decimals=numeric)).to_pylist()
 
@@ -218,9 +214,7 @@ def test_json_comes_back(case: tuple[ConnectSchema, pa.Array], numeric: bool) ->
 def test_json_under_a_json_schema_comes_back(
     case: tuple[ConnectSchema, pa.Array], numeric: bool
 ) -> None:
-    """
-    A schema that was registered reads the values that were written under it.
-    """
+    """A schema that was registered reads the values that were written under it."""
     schema, column = case
     style = JsonStyle(numeric_decimals=numeric, form=FORM)
     texts = json_values.encode_json(column, schema, style).to_pylist()
@@ -297,9 +291,7 @@ def distinct(row: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=30)  # of 40 fields each
 @given(st.lists(values(OUTER).map(distinct), max_size=3))
 def test_messages_are_those_of_protobufs_own_library(rows: list[dict[str, Any]]) -> None:
-    """
-    Bytes made column by column are read by Protobuf, under the file that was made for them.
-    """
+    """Bytes made column by column are read by Protobuf, under the file that was made for them."""
     column = pa.array(rows, OUTER.arrow())
     style = ProtobufStyle(optional_by_keyword=True)
     descriptor = protobuf_reading.compiled(MESSAGE.text()).message_types_by_name["Outer"]

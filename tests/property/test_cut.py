@@ -75,9 +75,7 @@ def test_cuts_cover_every_offset_once_in_order(
 def test_cuts_do_not_depend_on_how_records_arrive(
     batch: pa.RecordBatch, rule: Rule, cuts: list[int], partitioner: Partitioner
 ) -> None:
-    """
-    Files are the same, however records are batched on arrival.
-    """
+    """Files are the same, however records are batched on arrival."""
     batch = stamped(batch)
     parts = cut_up(batch, cuts)
 
@@ -88,9 +86,7 @@ def test_cuts_do_not_depend_on_how_records_arrive(
 def test_a_rerun_from_any_cut_makes_the_same_files(
     batch: pa.RecordBatch, rule: Rule, partitioner: Partitioner
 ) -> None:
-    """
-    A retry that begins at a committed offset overwrites itself with the same records.
-    """
+    """A retry that begins at a committed offset overwrites itself with the same records."""
     batch = stamped(batch)
     found = files(flow([batch], partitioner), rule)
     done = 0
@@ -104,9 +100,7 @@ def test_a_rerun_from_any_cut_makes_the_same_files(
 def test_no_cut_is_larger_than_its_rule(
     batch: pa.RecordBatch, records: int, size: int, partitioner: Partitioner
 ) -> None:
-    """
-    All open files of a partition end with the record that reaches a limit, not later.
-    """
+    """All open files of a partition end with the record that reaches a limit, not later."""
     batch = stamped(batch)
     sizes = dict(zip(batch["offset"].to_pylist(), record_bytes(batch).to_pylist(), strict=True))
 
@@ -120,9 +114,7 @@ def test_no_cut_is_larger_than_its_rule(
 def test_a_cut_spans_less_record_time_than_its_rule(
     batch: pa.RecordBatch, span: int, partitioner: Partitioner
 ) -> None:
-    """
-    No record of a cut is as late as its first one plus the interval.
-    """
+    """No record of a cut is as late as its first one plus the interval."""
     batch = stamped(batch)
     times = dict(zip(*(batch[name].to_pylist() for name in ("offset", "timestamp")), strict=True))
 
@@ -135,9 +127,7 @@ def test_a_cut_spans_less_record_time_than_its_rule(
 def test_a_file_has_one_schema_and_a_cut_so_many_directories(
     batch: pa.RecordBatch, rule: Rule, most: int
 ) -> None:
-    """
-    A file is closed before a record of another schema is written.
-    """
+    """A file is closed before a record of another schema is written."""
     rule = Rule(records=rule.records, open_files=most)
 
     for directories, _ in files(flow([batch], Modulo(5)), rule):
@@ -150,9 +140,7 @@ def test_a_file_has_one_schema_and_a_cut_so_many_directories(
 def test_each_row_is_in_the_file_of_its_directory(
     batch: pa.RecordBatch, partitioner: Partitioner
 ) -> None:
-    """
-    Splitting rows by directory keeps every row, in offset order.
-    """
+    """Splitting rows by directory keeps every row, in offset order."""
     for rows in routed(batch, partitioner):
         parted = by_directory(rows)
 

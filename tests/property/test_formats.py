@@ -47,9 +47,7 @@ def one_column(name: str, column: pa.Array) -> pa.RecordBatch:
 @settings(deadline=None)
 @given(record_batches(), cuts)
 def test_full_records_come_back(batch: pa.RecordBatch, ends: list[int]) -> None:
-    """
-    Every record comes back as it was, null as null and empty as empty, from the same bytes.
-    """
+    """Every record comes back as it was, null as null and empty as empty, from the same bytes."""
     data = write(ParquetFormat(), View.RECORD, cut_up(batch, ends))
 
     assert batch.to_pylist() == read(ParquetFormat(), View.RECORD, data)
@@ -61,9 +59,7 @@ def test_full_records_come_back(batch: pa.RecordBatch, ends: list[int]) -> None:
 def test_groups_follow_from_the_records(
     batch: pa.RecordBatch, ends: list[int], most_records: int, most_bytes: int
 ) -> None:
-    """
-    Groups hold every record once, in order, and each ends as soon as it is full.
-    """
+    """Groups hold every record once, in order, and each ends as soon as it is full."""
     groups = RowGroups(most_records, most_bytes)
     found = [group for part in cut_up(batch, ends) for group in groups.add(part)]
     rest = groups.rest()
@@ -83,9 +79,7 @@ def test_groups_follow_from_the_records(
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=30), min_size=1), cuts, options)
 def test_bytes_come_back(values: list[bytes], ends: list[int], how: FormatOptions) -> None:
-    """
-    Values that do not hold the separator come back, empty ones too, from the same bytes.
-    """
+    """Values that do not hold the separator come back, empty ones too, from the same bytes."""
     kept = [value.replace(separator(how), b"") for value in values]
     batch = one_column("value", pa.array(kept, pa.binary()))
     data = write(ByteArrayFormat(), View.VALUE, cut_up(batch, ends), how)
@@ -99,9 +93,7 @@ def test_bytes_come_back(values: list[bytes], ends: list[int], how: FormatOption
 def test_json_comes_back(
     values: list[Any], ends: list[int], how: FormatOptions, is_ascii: bool
 ) -> None:
-    """
-    JSON means the same after a round trip, to the last digit, however it was spelled.
-    """
+    """JSON means the same after a round trip, to the last digit, however it was spelled."""
     sent = pa.array([json.dumps(each, ensure_ascii=is_ascii).encode() for each in values])
     batch = one_column("value", decoded(JsonConverter(), sent))
     data = write(JsonFormat(), View.VALUE, cut_up(batch, ends), how)
@@ -115,9 +107,7 @@ def test_json_comes_back(
 @settings(deadline=None)
 @given(st.lists(json_values))
 def test_canonical_json_is_its_own_canonical_form(values: list[Any]) -> None:
-    """
-    A restored record, backed up again, gives the same line.
-    """
+    """A restored record, backed up again, gives the same line."""
     sent = pa.array([json.dumps(each).encode() for each in values], pa.binary())
     once = decoded(JsonConverter(), sent)
 
@@ -127,9 +117,7 @@ def test_canonical_json_is_its_own_canonical_form(values: list[Any]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=20), min_size=1))
 def test_bytes_come_back_from_json(values: list[bytes | None]) -> None:
-    """
-    Bytes written to a JSON file, as base64, are the same bytes again.
-    """
+    """Bytes written to a JSON file, as base64, are the same bytes again."""
     data = write(JsonFormat(), View.VALUE, [one_column("value", pa.array(values, pa.binary()))])
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data)]
 
@@ -139,9 +127,7 @@ def test_bytes_come_back_from_json(values: list[bytes | None]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.none() | st.text(), min_size=1))
 def test_text_comes_back_from_json(values: list[str | None]) -> None:
-    """
-    Text written to a JSON file is the same text again, whatever its characters.
-    """
+    """Text written to a JSON file is the same text again, whatever its characters."""
     sent = pa.array([None if each is None else each.encode() for each in values], pa.binary())
     data = write(JsonFormat(), View.VALUE, [one_column("value", decoded(StringConverter(), sent))])
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data)]
@@ -157,9 +143,7 @@ def test_text_comes_back_from_json(values: list[str | None]) -> None:
     cuts,
 )
 def test_headers_come_back(pairs: list[Any], ends: list[int]) -> None:
-    """
-    Headers keep their order and repeated names.
-    """
+    """Headers keep their order and repeated names."""
     batch = one_column("headers", pa.array(pairs, HEADERS))
     data = write(JsonFormat(), View.HEADERS, cut_up(batch, ends))
 

@@ -204,9 +204,7 @@ def test_a_reader_sees_every_row_whose_append_returned(seed: int) -> None:
 def test_these_stories_show_what_happens_without_either_rule(
     rule: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Without the grace period, or without repeating a late write, some row is overlooked.
-    """
+    """Without the grace period, or without repeating a late write, some row is overlooked."""
     if rule == "no grace":
         monkeypatch.setattr(streams, "_watermark", lambda wall_ms, _: wall_ms)
     else:
@@ -249,9 +247,7 @@ ROWS = st.builds(
 def test_what_counts_does_not_depend_on_order_or_repetition(
     rows: list[Entry], random: Random
 ) -> None:
-    """
-    Merging parts in any order, some of them twice, or folding in between, gives the same.
-    """
+    """Merging parts in any order, some of them twice, or folding in between, gives the same."""
     once = set(entries(OBJECTS.merged(table(rows, OBJECTS))))
     shuffled = [*rows, *random.sample(rows, len(rows) // 2)]
     random.shuffle(shuffled)

@@ -24,9 +24,7 @@ object_keys = st.builds(
 
 @given(object_keys)
 def test_parse_inverts_str(key: ObjectKey) -> None:
-    """
-    Every key that is written can be parsed.
-    """
+    """Every key that is written can be parsed."""
     assert key == Layout().parse(str(key))
 
 
@@ -36,9 +34,7 @@ def test_parse_inverts_str(key: ObjectKey) -> None:
 def test_any_delimiters_and_width_either_parse_back_or_are_refused(
     topic: str, partition: int, offset: int, directory: str, file: str, width: int, folder: str
 ) -> None:
-    """
-    With delimiters that a topic may contain, a key that could be read two ways is refused.
-    """
+    """With delimiters that a topic may contain, a key that could be read two ways is refused."""
     layout = Layout(folder, directory, file, width)
     parts = ObjectKey(topic, partition, offset, f"partition={partition}", ".json", View.VALUE)
 
@@ -52,8 +48,6 @@ def test_any_delimiters_and_width_either_parse_back_or_are_refused(
 
 @given(st.text(max_size=80))
 def test_no_text_at_all_breaks_the_parser(text: str) -> None:
-    """
-    Any text in a listing is either a key of ours or an `ObjectKeyError`.
-    """
+    """Any text in a listing is either a key of ours or an `ObjectKeyError`."""
     with pytest.raises(ObjectKeyError):
         Layout().parse(text)

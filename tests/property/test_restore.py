@@ -48,9 +48,7 @@ def _sink(again: Restoring, begin: int, end: int, step: Step, folders: int) -> N
 def test_every_record_is_restored_once_and_in_order(
     steps: list[Step], folders: int, transaction: int
 ) -> None:
-    """
-    Whatever grows, overlaps or is killed in between, the copy is the topic at the end.
-    """
+    """Whatever grows, overlaps or is killed in between, the copy is the topic at the end."""
     again, end = Restoring(), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", transaction)
@@ -78,9 +76,7 @@ def test_every_record_is_restored_once_and_in_order(
 def test_rows_without_offsets_are_restored_once(
     objects: list[tuple[int, int]], transaction: int
 ) -> None:
-    """
-    The connectors' rows are counted: a kill between any two commits repeats and loses none.
-    """
+    """The connectors' rows are counted: a kill between any two commits repeats and loses none."""
     again, end = Restoring(), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", transaction)

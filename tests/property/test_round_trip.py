@@ -125,9 +125,7 @@ def test_full_records_come_back_as_they_were(
 def test_keys_and_values_of_the_connectors_layout_come_back(
     records: list[tuple[bytes, bytes]], size: int
 ) -> None:
-    """
-    The compatible layout keeps keys and values, row for row, across objects.
-    """
+    """The compatible layout keeps keys and values, row for row, across objects."""
     rows = [
         {"offset": at, "timestamp": 0, "timestamp_type": 1, "key": key, "value": value,
          "headers": []}
@@ -181,9 +179,7 @@ def test_tombstones_of_the_connectors_layout_come_back_in_the_order_of_their_key
 def test_a_longer_rerun_replaces_and_a_shorter_one_does_not(
     batch: pa.RecordBatch, length: int
 ) -> None:
-    """
-    Stored records are never lost, in whichever order two runs store a file.
-    """
+    """Stored records are never lost, in whichever order two runs store a file."""
     work = job(WHOLE, Rule())
     for first, second in ((batch.slice(0, length), batch), (batch, batch.slice(0, length))):
         store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))

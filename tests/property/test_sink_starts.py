@@ -92,9 +92,7 @@ class Turns:
 
 @pytest.mark.parametrize("first", range(0, 200, CHUNK))
 def test_wherever_a_sink_starts_no_value_is_stored_twice_and_nothing_left_out(first: int) -> None:
-    """
-    Below a position that a run leaves, everything is stored, and no row of values twice.
-    """
+    """Below a position that a run leaves, everything is stored, and no row of values twice."""
     broken = {seed: Turns(seed).play() for seed in range(first, first + CHUNK)}
 
     assert {} == {seed: how for seed, how in broken.items() if how}

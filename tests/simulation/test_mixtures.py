@@ -46,7 +46,5 @@ def test_mixtures_are_restored_or_named(first: int, pytestconfig: pytest.Config)
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
 def test_mixtures_are_restored_or_named_for_longer(first: int) -> None:
-    """
-    So it is for ten times as many.
-    """
+    """So it is for ten times as many."""
     play_all(range(first, first + CHUNK))

@@ -35,9 +35,7 @@ def finds(name: str, number: int) -> bool:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_defect_that_is_put_back_is_found(name: str) -> None:
-    """
-    Each known defect, put back on purpose, is found by the simulation.
-    """
+    """Each known defect, put back on purpose, is found by the simulation."""
     with PLANTED[name]():
         found = next((n for n in range(WITHIN[name]) if finds(name, n)), None)
 

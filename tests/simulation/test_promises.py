@@ -101,9 +101,7 @@ STANDBY, LATER = (StandsBy(until, {WHERE: COPY}) for until in (5, 9))
 
 
 def test_a_good_history_breaks_nothing() -> None:
-    """
-    A history without faults breaks no promise.
-    """
+    """A history without faults breaks no promise."""
     assert [] == check(GOOD)
 
 
@@ -169,9 +167,7 @@ def test_a_good_history_breaks_nothing() -> None:
     ],
 )  # fmt: skip
 def test_what_is_planted_is_found(promise: str, history: list[Event]) -> None:
-    """
-    Each promise is broken in each way that matters, and the checker says which one it was.
-    """
+    """Each promise is broken in each way that matters, and the checker says which one it was."""
     assert promise in {violation.promise for violation in check(history)}
 
 
@@ -204,9 +200,7 @@ def test_what_is_planted_is_found(promise: str, history: list[Event]) -> None:
     ],
 )  # fmt: skip
 def test_what_may_be_is_not_found_fault_with(history: list[Event]) -> None:
-    """
-    A reported gap, a hole from compaction and named damage are not violations.
-    """
+    """A reported gap, a hole from compaction and named damage are not violations."""
     history = [
         replace(event, records=0, done=0) if isinstance(event, Ended) else event
         for event in history
@@ -307,9 +301,7 @@ LETTER = row(1)
 def test_what_does_not_fit_is_a_dead_letter_before_it_is_passed(
     is_broken: bool, more: list[Event]
 ) -> None:
-    """
-    An offset is committed only once the records below it are stored, or are dead letters.
-    """
+    """An offset is committed only once the records below it are stored, or are dead letters."""
     history = [
         Produced("id", WHERE, rows(0)), Unfit("id", WHERE, (LETTER,)), Begun("id", WHERE, 0),
         Stored(FIRST, rows(0)), *more, Committed("id", WHERE, 2),
@@ -322,9 +314,7 @@ def test_what_does_not_fit_is_a_dead_letter_before_it_is_passed(
     ("is_broken", "partition"), [pytest.param(False, 2, id="one"), pytest.param(True, 1, id="two")]
 )
 def test_records_of_a_key_stand_in_one_partition(is_broken: bool, partition: int) -> None:
-    """
-    Where a restore goes by keys, each record is looked for in all partitions of its target.
-    """
+    """Where a restore goes by keys, each record is looked for in all partitions of its target."""
     first, second = (one._replace(key=b"k") for one in rows(0, 1))
     copies = [TopicPartition("copy-alpha", at) for at in (2, partition)]
     history: list[Event] = [

@@ -47,7 +47,5 @@ def test_the_promises_hold_where_they_once_broke(seed: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
 def test_the_promises_hold_for_longer(first: int) -> None:
-    """
-    The promises hold for twenty times as many seeds.
-    """
+    """The promises hold for twenty times as many seeds."""
     play_all(range(first, first + CHUNK))

@@ -11,9 +11,7 @@ EVERY = 100
 
 @pytest.mark.parametrize("seed", range(0, GATE, EVERY))
 def test_the_promises_hold_for_a_year(seed: int, pytestconfig: pytest.Config) -> None:
-    """
-    A thousand runs later everything is as true as after the first, at the same price.
-    """
+    """A thousand runs later everything is as true as after the first, at the same price."""
     if pytestconfig.getoption("--seed", None) in (None, seed):
         play_one(seed, *long_script_of(seed))
 
@@ -21,7 +19,5 @@ def test_the_promises_hold_for_a_year(seed: int, pytestconfig: pytest.Config) ->
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(GATE, NIGHT, EVERY))
 def test_the_promises_hold_for_more_years(seed: int) -> None:
-    """
-    The promises hold for twenty times as many seeds.
-    """
+    """The promises hold for twenty times as many seeds."""
     play_one(seed, *long_script_of(seed))

@@ -8,9 +8,7 @@ from kbackup import files
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    """
-    A file holds the new content with the mode asked for, and nothing is left beside it.
-    """
+    """A file holds the new content with the mode asked for, and nothing is left beside it."""
     path = tmp_path / "new" / "program"
     files.replace_file(path, b"old")
     files.replace_file(path, b"#!/bin/sh", mode=0o755)
@@ -20,9 +18,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    """
-    A write that fails leaves what was there, and no scrap beside it.
-    """
+    """A write that fails leaves what was there, and no scrap beside it."""
     folder = tmp_path / "folder"
     (folder / "full").mkdir(parents=True)
 

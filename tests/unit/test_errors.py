@@ -18,9 +18,7 @@ ALL = [
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
-    """
-    Fields and class survive pickling, and the way through a task's report.
-    """
+    """Fields and class survive pickling, and the way through a task's report."""
     error = kind("what", "why", "do", topic="orders")
     fields = (error.what, error.why, error.do, error.place)
 
@@ -32,9 +30,7 @@ def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
 
 
 def test_codes_are_unique() -> None:
-    """
-    A script can tell every condition by its code.
-    """
+    """A script can tell every condition by its code."""
     codes = [kind.code for kind in ALL]
 
     assert len(set(codes)) == len(codes)
@@ -42,30 +38,22 @@ def test_codes_are_unique() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.combinations((7, 4, 1, 6, 5, 9, 3), 2)])
 def test_of_two_reasons_the_graver_one_is_the_exit_code(first: int, second: int) -> None:
-    """
-    The order is 7, 4, 1, 6, 5, 9, 3.
-    """
+    """The order is 7, 4, 1, 6, 5, 9, 3."""
     assert first == worst([second, 0, first])
 
 
 def test_no_reason_is_success() -> None:
-    """
-    A run without any reason to fail exits with 0.
-    """
+    """A run without any reason to fail exits with 0."""
     assert (0, 0) == (worst([]), worst([0, 0]))
 
 
 def test_a_stop_has_the_code_of_its_signal() -> None:
-    """
-    A stopped process exits 128 plus the signal.
-    """
+    """A stopped process exits 128 plus the signal."""
     assert 143 == StoppedError("stopped", signal=15).exit_status
 
 
 def test_a_place_changes_nothing_of_the_error_itself() -> None:
-    """
-    A field of the place that is named like one of the error's own never replaces it.
-    """
+    """A field of the place that is named like one of the error's own never replaces it."""
     issue = Issue(
         "configuration", "a file", "it is missing", "", {"code": "file", "line": 3}, exit_code=2
     )

@@ -21,9 +21,7 @@ FACTS = Facts(10, 29, 15, 1_700_000_000_000, None, "ab" * 32)
 
 
 def test_facts_survive_as_metadata() -> None:
-    """
-    What is stored with an object can be read again, unknown values included.
-    """
+    """What is stored with an object can be read again, unknown values included."""
     assert FACTS == Facts.from_metadata(FACTS.to_metadata())
 
 
@@ -32,16 +30,12 @@ def test_facts_survive_as_metadata() -> None:
     ids=["none", "part of it", "not a number"],
 )  # fmt: skip
 def test_anybody_elses_metadata_is_not_ours(metadata: dict[str, str]) -> None:
-    """
-    The metadata of another tool's object is not read as kbackup's facts.
-    """
+    """The metadata of another tool's object is not read as kbackup's facts."""
     assert Facts.from_metadata(metadata) is None
 
 
 def test_a_record_counts_for_what_it_holds() -> None:
-    """
-    Key, value, header names and values, and a constant for the rest; null counts as nothing.
-    """
+    """Key, value, header names and values, and a constant for the rest; null counts as nothing."""
     batch = batch_of(
         [
             {"key": b"key", "value": b"value"},
@@ -55,9 +49,7 @@ def test_a_record_counts_for_what_it_holds() -> None:
 
 @given(record_batches(), st.integers(0, 3))
 def test_a_batch_counts_for_what_its_records_do(batch: pa.RecordBatch, start: int) -> None:
-    """
-    However it is cut: what is measured quickly is what is measured row by row.
-    """
+    """However it is cut: what is measured quickly is what is measured row by row."""
     part = batch.slice(start)
 
     assert sum(record_bytes(part).to_pylist()) == batch_bytes(part)
@@ -65,18 +57,14 @@ def test_a_batch_counts_for_what_its_records_do(batch: pa.RecordBatch, start: in
 
 @given(record_batches(), st.integers(0, 3))
 def test_no_record_is_larger_than_the_bound(batch: pa.RecordBatch, start: int) -> None:
-    """
-    A batch whose bound is within a limit needs no look at each of its records.
-    """
+    """A batch whose bound is within a limit needs no look at each of its records."""
     part = batch.slice(start)
 
     assert max(record_bytes(part).to_pylist(), default=0) <= record_bytes_bound(part)
 
 
 def test_the_bound_is_exact_where_the_largest_of_all_is_in_one_record() -> None:
-    """
-    Records of one shape are measured as they are, so a limit that fits them is believed.
-    """
+    """Records of one shape are measured as they are, so a limit that fits them is believed."""
     header = [{"key": "trace", "value": b"12345"}]
     batch = batch_of([{"key": b"key", "value": b"value", "headers": header}, {"key": None}])
 
@@ -85,9 +73,7 @@ def test_the_bound_is_exact_where_the_largest_of_all_is_in_one_record() -> None:
 
 @given(record_batches())
 def test_a_records_size_does_not_depend_on_its_neighbours(batch: object) -> None:
-    """
-    Slices measure the same, so cuts do not depend on how records arrive.
-    """
+    """Slices measure the same, so cuts do not depend on how records arrive."""
     sizes = record_bytes(batch)
 
     for at in range(len(sizes)):
@@ -111,9 +97,7 @@ def test_a_records_size_does_not_depend_on_its_neighbours(batch: object) -> None
 def test_an_object_covers_one_whose_records_it_may_all_have(
     first: int, last: int, records: int, *, covers: bool
 ) -> None:
-    """
-    One that ends elsewhere has a record more there, or lacks another.
-    """
+    """One that ends elsewhere has a record more there, or lacks another."""
     assert covers == Facts(first, last, records, None, None, "").covers(FACTS)
 
 
@@ -124,9 +108,7 @@ _SPANS = st.builds(
 
 @given(_SPANS, st.lists(_SPANS))
 def test_what_is_left_of_a_span_is_what_no_other_has(span: Span, others: list[Span]) -> None:
-    """
-    Each offset once, in order, and no empty span.
-    """
+    """Each offset once, in order, and no empty span."""
     offsets = [set(range(one.start_offset, one.end_offset)) for one in (span, *others)]
     found = without(span, others)
 

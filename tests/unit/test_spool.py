@@ -18,9 +18,7 @@ from kbackup.files import Section, Spool
 
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 100))
 def test_a_spool_gives_back_what_was_written(chunks: list[bytes], memory_bytes: int) -> None:
-    """
-    Content, size and checksum are the same in memory and on disk.
-    """
+    """Content, size and checksum are the same in memory and on disk."""
     whole = b"".join(chunks)
     with Spool(memory_bytes) as file:
         for chunk in chunks:
@@ -34,9 +32,7 @@ def test_a_spool_gives_back_what_was_written(chunks: list[bytes], memory_bytes: 
 
 @given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 60))
 def test_a_section_reads_as_a_file_of_its_own(data: bytes, start: int, end: int) -> None:
-    """
-    A part of a body is sent as if it were all there is.
-    """
+    """A part of a body is sent as if it were all there is."""
     end = max(start, min(end, len(data)))
     section = Section(io.BytesIO(data), start, end - start)
     twice = section.read() + section.read()
@@ -49,9 +45,7 @@ def test_a_section_reads_as_a_file_of_its_own(data: bytes, start: int, end: int)
     "memory_bytes", [pytest.param(1 << 20, id="memory"), pytest.param(0, id="disk")]
 )
 def test_parquet_is_written_to_a_spool_and_read_from_it(memory_bytes: int) -> None:
-    """
-    A spool is a file to the libraries that write formats.
-    """
+    """A spool is a file to the libraries that write formats."""
     table = pa.table({"offset": range(1000)})
     with Spool(memory_bytes) as file:
         with pq.ParquetWriter(file, table.schema) as writer:
@@ -62,9 +56,7 @@ def test_parquet_is_written_to_a_spool_and_read_from_it(memory_bytes: int) -> No
 
 
 def test_gzip_is_written_to_a_spool() -> None:
-    """
-    What a compressor flushes and closes stays open for its owner.
-    """
+    """What a compressor flushes and closes stays open for its owner."""
     with Spool(10) as file:
         with gzip.GzipFile(fileobj=file, mode="wb") as packed:
             packed.write(b"one\ntwo\n")
@@ -74,9 +66,7 @@ def test_gzip_is_written_to_a_spool() -> None:
 
 
 def test_a_spool_is_read_by_lines() -> None:
-    """
-    Readers of line formats need no wrapper.
-    """
+    """Readers of line formats need no wrapper."""
     with Spool(0) as file:
         file.write(b"one\ntwo\n\nlast")
         file.seek(0)
@@ -85,9 +75,7 @@ def test_a_spool_is_read_by_lines() -> None:
 
 
 def test_writing_elsewhere_than_at_the_end_is_refused() -> None:
-    """
-    A checksum that does not fit the content can never arise.
-    """
+    """A checksum that does not fit the content can never arise."""
     with Spool(100) as file:
         file.write(b"abc")
         file.seek(1)
@@ -97,9 +85,7 @@ def test_writing_elsewhere_than_at_the_end_is_refused() -> None:
 
 
 def test_a_spool_can_start_again() -> None:
-    """
-    Nothing of the first try is left in content, size or checksum.
-    """
+    """Nothing of the first try is left in content, size or checksum."""
     with Spool(2) as file:
         file.write(b"first try")
         file.restart()
@@ -126,9 +112,7 @@ def one_mib_files() -> Iterator[None]:
 
 
 def test_on_disk_a_spool_has_no_name(folder: Path) -> None:
-    """
-    Nothing to guess, to link to, or to be left behind by a kill.
-    """
+    """Nothing to guess, to link to, or to be left behind by a kill."""
     with Spool(0) as file:
         file.write(b"secret")
 
@@ -142,9 +126,7 @@ def test_on_disk_a_spool_has_no_name(folder: Path) -> None:
 def test_a_full_disk_says_what_is_needed(
     folder: Path, one_mib_files: None, expected_bytes: int, needed: str
 ) -> None:
-    """
-    E1: which folder, how much, and nothing is left there.
-    """
+    """E1: which folder, how much, and nothing is left there."""
     with Spool(0, expected_bytes=expected_bytes) as file:
         with pytest.raises(NoSpaceError, match=f"^no space in TMPDIR: about {needed} needed"):
             file.write(bytes(3 << 20))
@@ -169,7 +151,5 @@ def test_a_useless_tmpdir_is_refused_not_replaced(
 
 
 def test_the_spool_folder_is_tmpdir(folder: Path) -> None:
-    """
-    What is checked at the start is what is used later.
-    """
+    """What is checked at the start is what is used later."""
     assert folder == files.spool_folder()

@@ -38,9 +38,7 @@ def inner() -> MemoryStore:
 def test_a_refused_call_changes_nothing(
     inner: MemoryStore, work: str, word: str, error: type[Exception]
 ) -> None:
-    """
-    The second of three calls fails as the script says, and leaves all as it was.
-    """
+    """The second of three calls fails as the script says, and leaves all as it was."""
     store = FaultyStore(f"ok {word}", inner)
     store.head("b")
 
@@ -55,9 +53,7 @@ def test_a_refused_call_changes_nothing(
     [pytest.param("put", b"new", id="put"), pytest.param("delete", None, id="delete")],
 )
 def test_a_lost_call_is_carried_out(inner: MemoryStore, work: str, left: bytes | None) -> None:
-    """
-    The caller sees an error, the store what was asked for.
-    """
+    """The caller sees an error, the store what was asked for."""
     store = FaultyStore("lost", inner)
 
     with pytest.raises(StoreError):
@@ -67,9 +63,7 @@ def test_a_lost_call_is_carried_out(inner: MemoryStore, work: str, left: bytes |
 
 
 def test_half_a_listing_ends_in_an_error(inner: MemoryStore) -> None:
-    """
-    Some objects come, then it is said that there are more.
-    """
+    """Some objects come, then it is said that there are more."""
     found = FaultyStore("half", inner).list("")
     first = next(found)
 
@@ -79,9 +73,7 @@ def test_half_a_listing_ends_in_an_error(inner: MemoryStore) -> None:
 
 
 def test_only_chosen_methods_take_a_word(inner: MemoryStore) -> None:
-    """
-    A script for puts is not used up by looking.
-    """
+    """A script for puts is not used up by looking."""
     store = FaultyStore("ok 503", inner, methods=frozenset({"put"}))
     for work in ("head", "list", "put", "open"):
         WORK[work](store)
@@ -93,9 +85,7 @@ def test_only_chosen_methods_take_a_word(inner: MemoryStore) -> None:
 
 
 def test_every_faulty_store_starts_empty() -> None:
-    """
-    Without a store of its own, each has a new one in memory.
-    """
+    """Without a store of its own, each has a new one in memory."""
     put_bytes(FaultyStore(""), "a", b"x")
 
     assert [] == [*FaultyStore("").list("")]

@@ -11,18 +11,14 @@ from benchmarks.peer import VARIABLE, Peer, PeerMissingError
 def test_without_the_variable_there_is_no_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Where the environment names no other tool, none is measured.
-    """
+    """Where the environment names no other tool, none is measured."""
     monkeypatch.delenv(VARIABLE, raising=False)
 
     assert Peer.given(tmp_path) is None
 
 
 def test_what_cannot_be_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A variable that names no executable file is an error, not a run without the peer.
-    """
+    """A variable that names no executable file is an error, not a run without the peer."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "absent"))
 
     with pytest.raises(PeerMissingError, match="is no executable file"):
@@ -30,9 +26,7 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_backup_and_restore_share_one_folder(tmp_path: Path) -> None:
-    """
-    The configuration of the restore names the backup's folder and the topic's new name.
-    """
+    """The configuration of the restore names the backup's folder and the topic's new name."""
     peer = Peer(Path("/bin/peer"), tmp_path)
     folder = tmp_path / "backup"
 
@@ -47,9 +41,7 @@ def test_backup_and_restore_share_one_folder(tmp_path: Path) -> None:
 
 
 def test_records_are_counted_from_the_manifest(tmp_path: Path) -> None:
-    """
-    What a backup holds is the sum over all segments of all partitions.
-    """
+    """What a backup holds is the sum over all segments of all partitions."""
     partitions = [{"segments": [{"record_count": 2}, {"record_count": 3}]}, {"segments": []}]
     manifest = tmp_path / "bench" / "manifest.json"
     manifest.parent.mkdir()

@@ -40,9 +40,7 @@ def test_loads_are_named_by_records_and_size() -> None:
 
 @pytest.mark.parametrize("name", ["100B", "4M", "0M-100B", "4G-100B", "4M-100", "4M-100B-lz4"])
 def test_a_load_of_another_form_is_refused(name: str) -> None:
-    """
-    What is no number of records and their size is refused by name.
-    """
+    """What is no number of records and their size is refused by name."""
     with pytest.raises(ValueError, match=f"^{name}: expected records"):
         loads(1.0, [name])
 

@@ -95,9 +95,7 @@ ALL: Final = [(FIRST + at, b"%04d" % at) for at in range(RECORDS)]
 
 @given(st.integers(FIRST - 5, FIRST + 65), st.integers(0, 70), st.integers(1, 400))
 def test_a_window_has_the_records_of_a_whole_read(low: int, length: int, block_bytes: int) -> None:
-    """
-    For any blocks, a window misses none of its records and gives none a wrong offset.
-    """
+    """For any blocks, a window misses none of its records and gives none a wrong offset."""
     wanted = Interval(low, low + length)
     store = filled(block_bytes)
 
@@ -111,9 +109,7 @@ def test_a_window_has_the_records_of_a_whole_read(low: int, length: int, block_b
 
 
 def test_peek_reads_one_block_of_the_object() -> None:
-    """
-    Peeking costs the index and one ranged request, never the whole object.
-    """
+    """Peeking costs the index and one ranged request, never the whole object."""
     store = filled()
 
     (record,) = peek(store, LAYOUT, ReadOptions(), f"orders:0@{FIRST + 42}", count=1)
@@ -126,9 +122,7 @@ def test_peek_reads_one_block_of_the_object() -> None:
 
 
 def test_what_follows_the_first_block_is_fetched_together() -> None:
-    """
-    A window of many small blocks costs two requests, not one each.
-    """
+    """A window of many small blocks costs two requests, not one each."""
     store = filled()
 
     found, errors = rows(store, Interval(FIRST + 15, FIRST + 49))
@@ -142,9 +136,7 @@ def test_what_follows_the_first_block_is_fetched_together() -> None:
     "wanted", [EVERY_OFFSET, Interval(FIRST), Interval(0), Interval(FIRST, FIRST + 99)]
 )
 def test_a_window_of_everything_reads_the_object_whole(wanted: Interval) -> None:
-    """
-    A window of everything is read in one request, whose checksum can be compared.
-    """
+    """A window of everything is read in one request, whose checksum can be compared."""
     store = filled()
 
     assert (ALL, []) == rows(store, wanted)
@@ -157,9 +149,7 @@ def test_a_window_of_everything_reads_the_object_whole(wanted: Interval) -> None
     ids=["empty", "no blocks", "no index"],
 )
 def test_a_damaged_index_is_not_used(edit: bytes) -> None:
-    """
-    A damaged index is ignored: the object itself has all the records.
-    """
+    """A damaged index is ignored: the object itself has all the records."""
     store = filled(edit=edit)
 
     assert (ALL, []) == rows(store, Interval(FIRST + 15, FIRST + 49))
@@ -175,9 +165,7 @@ def chunk(records: int, length: int) -> bytes:
 
 
 def test_an_index_of_another_state_of_the_object_is_not_used() -> None:
-    """
-    An index that a crash left behind its grown object is ignored.
-    """
+    """An index that a crash left behind its grown object is ignored."""
     size = only_set(filled()).files[0].size
 
     for length in (size - 1, size + 1):
@@ -201,9 +189,7 @@ def test_an_object_that_holds_more_lines_than_its_index_says_is_bad() -> None:
 
 
 def test_blocks_that_hold_other_records_than_the_index_says_are_bad() -> None:
-    """
-    A part is compared with the index, as a whole object is with its facts.
-    """
+    """A part is compared with the index, as a whole object is with its facts."""
     store = filled()
     index = orjson.loads(super(Watched, store).open(str(only_set(store).index)).read())
     first, second = index["chunks"][:2]

@@ -19,14 +19,10 @@ PROBLEM = Issue("corrupt", "a", "it is cut short")
     ],
 )
 def test_it_crosses_processes_unchanged(checked: Checked) -> None:
-    """
-    A task's report of a set reaches the driver unchanged.
-    """
+    """A task's report of a set reaches the driver unchanged."""
     assert checked == pickle.loads(pickle.dumps(checked))
 
 
 def test_a_set_that_was_read_counts_as_no_failure() -> None:
-    """
-    A report without a failure is that of work that was done.
-    """
+    """A report without a failure is that of work that was done."""
     check_whole([Checked("a")], 1)

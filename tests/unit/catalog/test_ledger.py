@@ -104,9 +104,7 @@ def test_the_cost_does_not_grow_with_the_number_of_runs() -> None:
 
 
 def test_what_was_folded_is_not_opened_again() -> None:
-    """
-    Folded parts are not opened again, even within the grace period.
-    """
+    """Folded parts are not opened again, even within the grace period."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     for at in range(200):
@@ -125,9 +123,7 @@ def test_what_was_folded_is_not_opened_again() -> None:
 
 
 def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
-    """
-    A damaged part is reported until the ledger is rebuilt; later folds do not forget it.
-    """
+    """A damaged part is reported until the ledger is rebuilt; later folds do not forget it."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     for at in range(3):
@@ -159,9 +155,7 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
     ],
 )
 def test_a_damaged_snapshot_costs_nothing_but_time(body: bytes) -> None:
-    """
-    A damaged snapshot is replaced by the one before it and all parts since.
-    """
+    """A damaged snapshot is replaced by the one before it and all parts since."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     for at in range(6):
@@ -179,9 +173,7 @@ def test_a_damaged_snapshot_costs_nothing_but_time(body: bytes) -> None:
 
 
 def test_a_snapshot_of_the_future_is_not_believed() -> None:
-    """
-    A snapshot dated in the future is ignored, so it hides nothing written before then.
-    """
+    """A snapshot dated in the future is ignored, so it hides nothing written before then."""
     store, time = CountingStore(), HandClock(NOW)
     time.at_ms = NOW + 72 * 60 * MINUTE
     stream(store, time).append(table([row(0)], OBJECTS))
@@ -208,9 +200,7 @@ def test_no_row_is_written_behind_the_highest_name() -> None:
 
 
 def test_a_later_version_is_read_by_that_version_alone() -> None:
-    """
-    A file of a later version ends the command: its rows are neither guessed nor left out.
-    """
+    """A file of a later version ends the command: its rows are neither guessed nor left out."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     later = {b"kbackup.ledger": "2", b"kbackup.version": "7.1"}
@@ -230,9 +220,7 @@ def test_a_later_version_is_read_by_that_version_alone() -> None:
 
 
 def test_rows_of_unknown_kinds_say_nothing() -> None:
-    """
-    What a later version adds beside what there is, is counted, and stands for no object.
-    """
+    """What a later version adds beside what there is, is counted, and stands for no object."""
     rows = [row(0), replace(row(10), kind="digest"), replace(row(20), kind="capture", key=None)]
 
     found = TopicLedger.of(rows)
@@ -256,9 +244,7 @@ def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
 
 
 def test_what_is_appended_while_a_ledger_is_rewritten_still_counts() -> None:
-    """
-    Rows that a sink appends during a rewrite are kept, whatever it folds.
-    """
+    """Rows that a sink appends during a rewrite are kept, whatever it folds."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     ledger.append(table([row(0)], OBJECTS))
@@ -282,9 +268,7 @@ def test_what_is_appended_while_a_ledger_is_rewritten_still_counts() -> None:
 def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
     present: set[str], end: int | None
 ) -> None:
-    """
-    A backup continues after the last cut whose files are all there.
-    """
+    """A backup continues after the last cut whose files are all there."""
     rows = [
         Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
         Entry("object", 0, 1, 19, "b", cut_start=0, next_offset=20),
@@ -343,9 +327,7 @@ def test_the_backup_goes_on_after_a_gap() -> None:
 def test_what_was_backed_up_again_under_other_keys_is_not_missing(
     again: list[tuple[int, int]], present: set[str], expected: list[int]
 ) -> None:
-    """
-    An object counts as there where others hold each of its offsets.
-    """
+    """An object counts as there where others hold each of its offsets."""
     rows = [row(0), row(10), *(row(first, count) for first, count in again)]
 
     found = TopicLedger.of(rows).partition(0).missing(present)
@@ -366,9 +348,7 @@ def test_an_object_that_has_holes_stands_for_no_other() -> None:
 
 
 def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
-    """
-    What was removed on purpose is not missed, until it is stored again and lost again.
-    """
+    """What was removed on purpose is not missed, until it is stored again and lost again."""
     stored = [row(0, time=1), row(10, time=1), row(20, time=1)]
     agreed = [accepted(stored[0], "v", 5)]
     ledger = TopicLedger.of([*stored, *agreed, gap(WHERE, Span(40, 50), "r", 1)]).partition(0)
@@ -396,9 +376,7 @@ def test_of_as_many_records_the_row_that_ends_first_counts() -> None:
 
 
 def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
-    """
-    A partition of markers alone has no object; of its rows the one that ends last is kept.
-    """
+    """A partition of markers alone has no object; of its rows the one that ends last is kept."""
     store, time = CountingStore(), HandClock(NOW)
     for end in (4, 9, 6):
         one = passed(WHERE, Span(0, end), "run", NOW)
@@ -433,9 +411,7 @@ def test_a_host_whose_clock_is_ahead_decides_nothing() -> None:
 
 
 def test_a_host_whose_clock_is_behind_is_heard() -> None:
-    """
-    What is accepted by a host a day behind is accepted, and stays so once it is folded.
-    """
+    """What is accepted by a host a day behind is accepted, and stays so once it is folded."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     ledger.append(table([row(0, run="first", time=NOW)], OBJECTS))
@@ -485,9 +461,7 @@ def test_a_topic_has_the_partitions_of_the_latest_and_never_fewer() -> None:
 
 
 def test_rows_without_a_counter_come_before_those_with_one() -> None:
-    """
-    Files of earlier versions are read; their rows order by their times and come first.
-    """
+    """Files of earlier versions are read; their rows order by their times and come first."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     schema = pa.schema([f for f in OBJECTS.schema if f.name not in ("counter", "covers")])

@@ -99,9 +99,7 @@ class CountingStore:
 
 
 def test_only_objects_that_overlap_are_open() -> None:
-    """
-    A partition of a hundred objects in two directories takes the memory of two.
-    """
+    """A partition of a hundred objects in two directories takes the memory of two."""
     backup = Backup()
     for at in range(0, 200, 4):
         backup.put_in("odd=0", "orders", 0, [at, at + 2])
@@ -115,9 +113,7 @@ def test_only_objects_that_overlap_are_open() -> None:
 
 
 def test_leaving_early_lets_go_of_every_object() -> None:
-    """
-    A merge that is abandoned closes every object.
-    """
+    """A merge that is abandoned closes every object."""
     backup = Backup()
     backup.put_in("a=1", "orders", 0, range(0, 10, 2))
     backup.put_in("a=2", "orders", 0, range(1, 10, 2))
@@ -131,9 +127,7 @@ def test_leaving_early_lets_go_of_every_object() -> None:
 
 
 def test_the_same_record_in_two_objects_comes_once() -> None:
-    """
-    A rerun with another cut leaves such objects; each record that is held twice is counted.
-    """
+    """A rerun with another cut leaves such objects; each record that is held twice is counted."""
     backup = Backup()
     backup.put("orders", 0, range(10))
     backup.put("orders", 0, range(5, 15))
@@ -145,9 +139,7 @@ def test_the_same_record_in_two_objects_comes_once() -> None:
 
 
 def test_other_records_at_the_same_offsets_are_not_chosen_from() -> None:
-    """
-    Which of two objects is wrong cannot be known here: one is named, and the other stays.
-    """
+    """Which of two objects is wrong cannot be known here: one is named, and the other stays."""
     backup = Backup()
     backup.put("orders", 0, range(10))
     (bad,) = backup.put("orders", 0, batch(range(5, 8), value=b"{}"))
@@ -163,9 +155,7 @@ def test_other_records_at_the_same_offsets_are_not_chosen_from() -> None:
 
 
 def test_a_damaged_object_does_not_hide_those_beside_it() -> None:
-    """
-    A damaged object does not stop the others from being read in order.
-    """
+    """A damaged object does not stop the others from being read in order."""
     backup = Backup()
     for at in range(2):
         key = backup.put_in(f"a={at}", "orders", 0, range(at, 20, 2))

@@ -13,9 +13,7 @@ from kbackup.records import TopicPartition
 
 
 def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() -> None:
-    """
-    A bad record is named by its place in the whole file, however the file is read.
-    """
+    """A bad record is named by its place in the whole file, however the file is read."""
     backup = Backup()
     values = pa.array([b"%s1" % (b" " * 400_000)] * 8 + [b"true"], pa.binary())
     given = batch(range(100, 109)).set_column(4, "value", values)
@@ -39,9 +37,7 @@ def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() ->
 def test_a_separator_inside_a_value_is_named_as_the_likely_cause(
     name: str, rows: int, text: str
 ) -> None:
-    """
-    If a value contains the separator, the error says that rows may have been split.
-    """
+    """If a value contains the separator, the error says that rows may have been split."""
     views = (ViewSpec(View.KEY, "bytes", OPTIONS, "bytes"), *BYTES)
     backup = Backup()
     keys = backup.put("orders", 0, [0, 1], views=views)

@@ -47,18 +47,14 @@ def test_a_connectors_file_chooses_the_layout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["sink", "restore", "topics", "verify", "peek", "query"])
 def test_every_command_reads_the_same_layout_from_it(tmp_path: Path, command: Command) -> None:
-    """
-    Without s3.prefix the dates are the first part of each key.
-    """
+    """Without s3.prefix the dates are the first part of each key."""
     settings = loaded(tmp_path, CONNECTOR, command).settings
 
     assert DatedLayout("", "/", "-", 12) == wiring.layout(settings)
 
 
 def test_the_format_alone_chooses_the_layout(tmp_path: Path) -> None:
-    """
-    Files are cut as full records are, by number, bytes and time.
-    """
+    """Files are cut as full records are, by number, bytes and time."""
     text = "topics=orders\ns3.bucket.name=b\nformat.class=block_gzip\n"
     settings = loaded(tmp_path, text).settings
 
@@ -68,9 +64,7 @@ def test_the_format_alone_chooses_the_layout(tmp_path: Path) -> None:
 
 
 def test_limits_that_are_given_count(tmp_path: Path) -> None:
-    """
-    Limits that the operator sets win over the defaults.
-    """
+    """Limits that the operator sets win over the defaults."""
     text = CONNECTOR + "flush.size=7\nrotate.bytes=1000000000\nrotate.interval.ms=-1\n"
     rule = wiring.rule(loaded(tmp_path, text).settings)
 
@@ -91,9 +85,7 @@ def test_limits_that_are_given_count(tmp_path: Path) -> None:
 def test_what_does_not_go_with_it_is_refused_by_name(
     tmp_path: Path, text: str, name: str, why: str
 ) -> None:
-    """
-    A property that the block-gzip layout has no place for is refused by name.
-    """
+    """A property that the block-gzip layout has no place for is refused by name."""
     with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, f"{CONNECTOR}{text}\n")
 
@@ -102,9 +94,7 @@ def test_what_does_not_go_with_it_is_refused_by_name(
 
 
 def test_dates_of_upload_go_with_no_other_format(tmp_path: Path) -> None:
-    """
-    Dated directories are refused with other formats, whose names do not allow them.
-    """
+    """Dated directories are refused with other formats, whose names do not allow them."""
     text = "topics=t\ns3.bucket.name=b\nformat.class=json\nflush.size=3\n"
 
     with pytest.raises(ConfigurationError, match="block_gzip only"):
@@ -112,9 +102,7 @@ def test_dates_of_upload_go_with_no_other_format(tmp_path: Path) -> None:
 
 
 def test_another_connector_of_the_same_simple_name_needs_its_format(tmp_path: Path) -> None:
-    """
-    Only the full class name distinguishes the two connectors.
-    """
+    """Only the full class name distinguishes the two connectors."""
     text = CONNECTOR.replace("com.deviantart.kafka_connect_s3", "io.confluent.connect.s3")
 
     with pytest.raises(ConfigurationError, match=r"format\.class"):
@@ -122,9 +110,7 @@ def test_another_connector_of_the_same_simple_name_needs_its_format(tmp_path: Pa
 
 
 def test_names_may_follow_a_template(tmp_path: Path) -> None:
-    """
-    Every command that reads the backup takes it from the same file.
-    """
+    """Every command that reads the backup takes it from the same file."""
     template = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
     for command in ("sink", "restore", "verify"):
         settings = loaded(tmp_path, f"{CONNECTOR}object.name.template={template}", command).settings
@@ -144,8 +130,6 @@ def test_names_may_follow_a_template(tmp_path: Path) -> None:
     ],
 )
 def test_a_template_that_cannot_work_is_refused_by_name(tmp_path: Path, text: str) -> None:
-    """
-    Names that could not be read back, or a layout whose names are not its own.
-    """
+    """Names that could not be read back, or a layout whose names are not its own."""
     with pytest.raises(ConfigurationError, match=r"object\.name\.template"):
         loaded(tmp_path, text)

@@ -63,9 +63,7 @@ COPIES = "errors.deadletterqueue.topic.replication.factor"
 def test_what_is_probably_not_meant_is_said_once(
     write: Write, text: str, code: str, name: str
 ) -> None:
-    """
-    A value with a surprising effect causes a warning, and the run goes on.
-    """
+    """A value with a surprising effect causes a warning, and the run goes on."""
     loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
     found = [(issue.code, issue.name) for issue in loaded.warnings if issue.code != "no_effect"]
@@ -96,9 +94,7 @@ def test_a_name_that_a_shell_has_written_is_suspected(
 
 
 def test_what_has_no_effect_is_not_suspected_of_another(write: Write) -> None:
-    """
-    A surprising pattern that the partitioner does not use causes one warning, not two.
-    """
+    """A surprising pattern that the partitioner does not use causes one warning, not two."""
     loaded = load("sink", write(SINK + "path.format=YYYY/DD"), bootstrap_servers="h:1")
 
     assert [("no_effect", "path.format")] == [
@@ -107,9 +103,7 @@ def test_what_has_no_effect_is_not_suspected_of_another(write: Write) -> None:
 
 
 def test_a_bucket_that_is_not_used_is_said_once() -> None:
-    """
-    A bucket beside another store, as one left in the environment, causes one warning.
-    """
+    """A bucket beside another store, as one left in the environment, causes one warning."""
     loaded = load("sink", **WHOLE, store_url="file:///tmp/x")
 
     assert [("suspicious", "s3.bucket.name")] == [(one.code, one.name) for one in loaded.warnings]
@@ -130,9 +124,7 @@ def test_a_bucket_that_is_not_used_is_said_once() -> None:
     ],
 )
 def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
-    """
-    Correct settings cause no warning, so that warnings are rare enough to be read.
-    """
+    """Correct settings cause no warning, so that warnings are rare enough to be read."""
     loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
     assert [] == [issue for issue in loaded.warnings if issue.code != "no_effect"]
@@ -155,9 +147,7 @@ def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
 def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
     write: Write, text: str
 ) -> None:
-    """
-    Only the root error is reported, not its consequences.
-    """
+    """Only the root error is reported, not its consequences."""
     given = {line.partition("=")[0] for line in text.splitlines()}
     issues = config.check([write(SINK + text)], {})
 
@@ -183,18 +173,14 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
     ],
 )  # fmt: skip
 def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> None:
-    """
-    What is missing because of it is not missed, and an empty value is none.
-    """
+    """What is missing because of it is not missed, and an empty value is none."""
     found = [issue for issue in config.check([write(SINK + text)], {}) if issue.level == "error"]
 
     assert [name] == [issue.name for issue in found]
 
 
 def test_pad_width_zero_acts_as_one(write: Write) -> None:
-    """
-    A pad width of zero, which kills the connector, acts as one.
-    """
+    """A pad width of zero, which kills the connector, acts as one."""
     text = SINK + "filename.offset.zero.pad.width=0"
 
     settings = load("sink", write(text), bootstrap_servers="h:1").settings
@@ -216,17 +202,13 @@ def test_pad_width_zero_acts_as_one(write: Write) -> None:
     ],
 )
 def test_an_empty_option_never_stands_for_everything(option: str, text: object) -> None:
-    """
-    A restore whose shell variable was empty is refused, and does not restore all there is.
-    """
+    """A restore whose shell variable was empty is refused, and does not restore all there is."""
     with pytest.raises(ConfigurationError, match="it is empty"):
         load("restore", bootstrap_servers="h:1", s3_bucket_name="b", **{option: text})
 
 
 def test_nothing_in_a_file_stands_for_not_set(write: Write) -> None:
-    """
-    A file may name a property and leave it empty, as the connectors' files do.
-    """
+    """A file may name a property and leave it empty, as the connectors' files do."""
     loaded = load("restore", write("topics=\ns3.bucket.name=b\n"), bootstrap_servers="h:1")
 
     assert loaded.settings.topics == ()
@@ -248,9 +230,7 @@ def test_nothing_in_a_file_stands_for_not_set(write: Write) -> None:
 def test_a_topic_that_nothing_can_be_written_to_is_doubted(
     write: Write, text: str, expected: str | None
 ) -> None:
-    """
-    A topic for what cannot be read is checked before the restore, and not when it is needed.
-    """
+    """A topic for what cannot be read is checked before the restore, and not when it is needed."""
     issues = config.check([write(f"s3.bucket.name=b\ntopics=orders\n{text}")], {})
 
     found = [issue.code for issue in issues if issue.name == "parse.error.topic.prefix"]

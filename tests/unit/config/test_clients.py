@@ -52,9 +52,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 def test_a_java_property_is_said_in_librdkafkas_words(
     name: str, text: str, expected: dict[str, str]
 ) -> None:
-    """
-    A connector's client settings work unchanged.
-    """
+    """A connector's client settings work unchanged."""
     found = known.translate({name: Value(text, Origin("option"))})
 
     assert [] == found.issues
@@ -78,9 +76,7 @@ def test_a_java_property_is_said_in_librdkafkas_words(
     ],
 )
 def test_what_cannot_be_said_is_refused_with_a_way_out(name: str, text: str, says: str) -> None:
-    """
-    No client setting is dropped in silence.
-    """
+    """No client setting is dropped in silence."""
     [issue] = known.translate({name: Value(text, Origin("option"))}).issues
 
     assert "error" == issue.level
@@ -89,9 +85,7 @@ def test_what_cannot_be_said_is_refused_with_a_way_out(name: str, text: str, say
 
 
 def test_the_nearer_name_wins() -> None:
-    """
-    The more specific prefix wins: one client's, then kafka., then the plain name.
-    """
+    """The more specific prefix wins: one client's, then kafka., then the plain name."""
     found = known.translate(
         {
             name: Value(text, Origin("option"))
@@ -109,9 +103,7 @@ def test_the_nearer_name_wins() -> None:
 
 
 def test_user_and_password_stand_before_a_jaas_config() -> None:
-    """
-    An explicit user name and password win over a JAAS configuration.
-    """
+    """An explicit user name and password win over a JAAS configuration."""
     found = known.translate(
         {
             "sasl.username": Value("plain", Origin("option")),
@@ -123,9 +115,7 @@ def test_user_and_password_stand_before_a_jaas_config() -> None:
 
 
 def test_what_has_no_effect_is_named() -> None:
-    """
-    Settings that only Java knows are listed and not passed on.
-    """
+    """Settings that only Java knows are listed and not passed on."""
     name = "consumer.override.max.poll.records"
 
     assert [name] == known.translate({name: Value("5", Origin("option"))}).without_effect
@@ -141,7 +131,5 @@ def test_what_has_no_effect_is_named() -> None:
     ],
 )
 def test_only_kafkas_properties_go_to_its_clients(name: str, expected: bool) -> None:
-    """
-    kbackup's own properties are not passed to the client.
-    """
+    """kbackup's own properties are not passed to the client."""
     assert expected == known.is_client_property(name)

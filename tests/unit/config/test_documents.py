@@ -36,9 +36,7 @@ from kbackup.config.files import FileProperty
     ],
 )
 def test_json_becomes_flat_text(text: str, expected: list[FileProperty]) -> None:
-    """
-    Both JSON forms of a connector's configuration are read, with values as written.
-    """
+    """Both JSON forms of a connector's configuration are read, with values as written."""
     assert expected == list(files.parse_json(text))
 
 
@@ -68,18 +66,14 @@ def test_json_becomes_flat_text(text: str, expected: list[FileProperty]) -> None
     ],
 )
 def test_yaml_becomes_flat_text(text: str, expected: list[FileProperty]) -> None:
-    """
-    YAML values are taken as written, without YAML's type guessing.
-    """
+    """YAML values are taken as written, without YAML's type guessing."""
     found = list(files.parse_yaml(text))
 
     assert [(e.name, e.text) for e in expected] == [(e.name, e.text) for e in found]
 
 
 def test_yaml_lines_are_those_of_the_names() -> None:
-    """
-    An error can name the line of a value, nested or not.
-    """
+    """An error can name the line of a value, nested or not."""
     text = "a:\n  b: 1\n\nc: 2\n"
 
     assert [2, 4] == [entry.line for entry in files.parse_yaml(text)]
@@ -115,18 +109,14 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
     ],
 )
 def test_what_is_no_configuration_says_so(parse, text: str, says: str) -> None:  # type: ignore[no-untyped-def]
-    """
-    An ambiguous file is refused with the reason, quickly and in bounded memory.
-    """
+    """An ambiguous file is refused with the reason, quickly and in bounded memory."""
     with pytest.raises(ValueError, match=says):
         list(parse(text))
 
 
 @pytest.mark.parametrize("tag", ["!!python/object/apply:os.system [echo]", "!mine x"])
 def test_a_yaml_tag_is_refused(tag: str) -> None:
-    """
-    No file can execute code, and unknown tags are refused.
-    """
+    """No file can execute code, and unknown tags are refused."""
     with pytest.raises(ValueError, match="line 1: tags are not supported"):
         list(files.parse_yaml(f"a: {tag}"))
 
@@ -134,9 +124,7 @@ def test_a_yaml_tag_is_refused(tag: str) -> None:
 @given(st.text())
 @settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """
-    Any file yields entries or a ValueError.
-    """
+    """Any file yields entries or a ValueError."""
     for parse in (files.parse_json, files.parse_yaml):
         said = "entries"
         try:

@@ -22,9 +22,7 @@ from kbackup.errors import ConfigurationError
 def test_a_file_is_read_by_its_extension(
     tmp_path: Path, name: str, data: bytes, expected: str
 ) -> None:
-    """
-    A file's format is known by its extension.
-    """
+    """A file's format is known by its extension."""
     path = tmp_path / name
     path.write_bytes(data)
 
@@ -47,9 +45,7 @@ def test_a_file_is_read_by_its_extension(
 def test_what_cannot_be_read_is_refused_with_its_path(
     tmp_path: Path, name: str, data: bytes, says: str
 ) -> None:
-    """
-    A file that is not a configuration is named, with the reason.
-    """
+    """A file that is not a configuration is named, with the reason."""
     path = tmp_path / name
     path.write_bytes(data)
 
@@ -64,9 +60,7 @@ def test_what_cannot_be_read_is_refused_with_its_path(
     [("gone.json", "No such file"), (".", "Is a directory"), ("gone", "No such file")],
 )
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, name: str, why: str) -> None:
-    """
-    A missing file is reported as missing, whatever its extension.
-    """
+    """A missing file is reported as missing, whatever its extension."""
     folder = tmp_path / "folder.json"
     folder.mkdir()
 
@@ -83,9 +77,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, name: str, why: st
     ],
 )
 def test_open_to_others_means_any_user(tmp_path: Path, mode: int, expected: bool) -> None:
-    """
-    Only files that every user can read cause a warning.
-    """
+    """Only files that every user can read cause a warning."""
     path = tmp_path / "a.json"
     path.write_text("{}")
     path.chmod(mode)

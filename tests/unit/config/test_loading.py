@@ -21,9 +21,7 @@ from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 
 def test_full_records_need_no_setting() -> None:
-    """
-    Brokers, topics and a bucket are all that a backup of full records needs.
-    """
+    """Brokers, topics and a bucket are all that a backup of full records needs."""
     settings = load("sink", **WHOLE).settings
 
     assert ("record", "parquet", "zstd") == (
@@ -44,9 +42,7 @@ def test_full_records_need_no_setting() -> None:
 
 
 def test_a_connectors_file_is_a_configuration(write: Write) -> None:
-    """
-    A connector's file selects the connectors' layout, its cuts and its offsets.
-    """
+    """A connector's file selects the connectors' layout, its cuts and its offsets."""
     settings = load("sink", write(SINK), bootstrap_servers="h:1").settings
 
     assert ("value", "json", "connect-s3-sink") == (
@@ -66,9 +62,7 @@ def test_a_connectors_file_is_a_configuration(write: Write) -> None:
 
 
 def test_a_sinks_file_restores_as_it_is(write: Write) -> None:
-    """
-    A restore ignores what only a sink needs, and says so in one line.
-    """
+    """A restore ignores what only a sink needs, and says so in one line."""
     text = (
         SINK + "transforms=a\ntransforms.a.type=x.InsertField$Value\nrotate.schedule.interval.ms=1"
     )
@@ -84,9 +78,7 @@ def test_a_sinks_file_restores_as_it_is(write: Write) -> None:
 
 
 def test_a_source_connectors_file_renames(write: Write) -> None:
-    """
-    RegexRouter in a source connector's file renames topics as the connector does.
-    """
+    """RegexRouter in a source connector's file renames topics as the connector does."""
     text = """
         connector.class=io.confluent.connect.s3.source.S3SourceConnector
         format.class=json
@@ -119,17 +111,13 @@ def test_a_source_connectors_file_renames(write: Write) -> None:
 def test_what_a_command_needs_is_asked_for_at_once(
     command: config.Command, missing: set[str]
 ) -> None:
-    """
-    All missing settings are reported at once.
-    """
+    """All missing settings are reported at once."""
     assert missing == set(errors(command))
 
 
 @pytest.mark.parametrize("command", ["config", "doctor"])
 def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
-    """
-    Commands that show the configuration do not require a complete one.
-    """
+    """Commands that show the configuration do not require a complete one."""
     assert () == load(command).warnings or command == "config"
 
 
@@ -160,9 +148,7 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
     ],
 )
 def test_a_wrong_setting_is_named(options: dict[str, object], name: str) -> None:
-    """
-    Each error names its property, and nothing else is blamed for it.
-    """
+    """Each error names its property, and nothing else is blamed for it."""
     assert [name] == list(errors("sink", **WHOLE | options))
 
 
@@ -182,18 +168,14 @@ def test_a_wrong_setting_is_named(options: dict[str, object], name: str) -> None
 def test_the_store_is_a_bucket_or_a_folder(
     given: dict[str, object], url: str, endpoint: str | None
 ) -> None:
-    """
-    A URL selects a folder in place of a bucket, or another server.
-    """
+    """A URL selects a folder in place of a bucket, or another server."""
     settings = load("topics", **given).settings
 
     assert (url, endpoint) == (settings.url, settings.endpoint_url)
 
 
 def test_settings_are_frozen_and_cross_a_process() -> None:
-    """
-    A task in another process gets exactly what was checked.
-    """
+    """A task in another process gets exactly what was checked."""
     settings = load("restore", **WHOLE, rename="copy_of_$0", spark_conf=("a=b",)).settings
 
     assert settings == pickle.loads(pickle.dumps(settings))
@@ -202,9 +184,7 @@ def test_settings_are_frozen_and_cross_a_process() -> None:
 
 
 def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
-    """
-    Client properties reach the clients under librdkafka's names.
-    """
+    """Client properties reach the clients under librdkafka's names."""
     text = """
         security.protocol=SASL_SSL
         sasl.mechanism=PLAIN
@@ -229,9 +209,7 @@ def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
 
 
 def test_errors_are_named_together_with_their_origins(write: Write) -> None:
-    """
-    All errors are reported together, each with its source.
-    """
+    """All errors are reported together, each with its source."""
     path = write("flush.size=x\ntopics=<T>\nview=value\nformat.class=xml")
 
     with pytest.raises(ConfigurationError) as caught:
@@ -246,9 +224,7 @@ def test_errors_are_named_together_with_their_origins(write: Write) -> None:
 
 
 def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
-    """
-    If a file cannot be read, nothing else is reported as missing.
-    """
+    """If a file cannot be read, nothing else is reported as missing."""
     with pytest.raises(ConfigurationError, match=r"gone\.json") as caught:
         load("sink", tmp_path / "gone.json")
 
@@ -295,9 +271,7 @@ def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: lis
 def test_what_objects_of_any_name_cannot_be_read_with_is_found_at_the_start(
     options: dict[str, object], name: str
 ) -> None:
-    """
-    Not with the first object.
-    """
+    """Not with the first object."""
     given = {
         "bootstrap_servers": "h:1", "s3_bucket_name": "b", "mode": "GENERIC",
         "topic_regex_list": "t:.*", **options,
@@ -335,9 +309,7 @@ TEXTS = st.one_of(
 @given(st.dictionaries(st.one_of(st.sampled_from(NAMES), st.text()), TEXTS, max_size=8))
 @settings(deadline=None, max_examples=300)
 def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> None:
-    """
-    Any file yields settings, or errors that say why not.
-    """
+    """Any file yields settings, or errors that say why not."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_text(json.dumps(properties))
@@ -353,9 +325,7 @@ def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> Non
 
 
 def test_loading_is_light() -> None:
-    """
-    Configuration imports no client and no Spark, and ``kbackup --help`` not even that.
-    """
+    """Configuration imports no client and no Spark, and ``kbackup --help`` not even that."""
     heavy = ("boto3", "confluent_kafka", "pyspark", "yaml", "click", "rich")
 
     def imported(module: str, *names: str) -> str:
@@ -370,9 +340,7 @@ def test_loading_is_light() -> None:
 
 
 def test_no_plugin_imports_the_configuration_that_imports_it() -> None:
-    """
-    A plugin whose module is half imported when its options are asked for would have none.
-    """
+    """A plugin whose module is half imported when its options are asked for would have none."""
     points = {
         point.module
         for seam in plugins.SEAMS
@@ -387,9 +355,7 @@ def test_no_plugin_imports_the_configuration_that_imports_it() -> None:
 
 
 def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Path) -> None:
-    """
-    A restore accepts a sink's file and does not follow because the file does.
-    """
+    """A restore accepts a sink's file and does not follow because the file does."""
     path = tmp_path / "orders.properties"
     path.write_text("follow=true\ntopics=orders\ns3.bucket.name=b\nbootstrap.servers=k:9092\n")
 

@@ -51,9 +51,7 @@ FOLDER = "tombstone.encoded.partition"
     ],
 )
 def test_text_becomes_a_value(name: str, value: object, expected: object) -> None:
-    """
-    What is typed means what an operator would expect of it.
-    """
+    """What is typed means what an operator would expect of it."""
     assert expected == BY_NAME[name].read(value)
 
 
@@ -105,9 +103,7 @@ def test_text_becomes_a_value(name: str, value: object, expected: object) -> Non
     ],
 )
 def test_what_cannot_be_read_says_what_was_expected(name: str, value: object, says: str) -> None:
-    """
-    An error about a value says what was expected.
-    """
+    """An error about a value says what was expected."""
     with pytest.raises(ValueError, match=says):
         BY_NAME[name].read(value)
 
@@ -115,9 +111,7 @@ def test_what_cannot_be_read_says_what_was_expected(name: str, value: object, sa
 @given(st.sets(st.integers(0, 5000), min_size=1))
 @settings(deadline=None)
 def test_partitions_are_those_named(partitions: set[int]) -> None:
-    """
-    A list of partitions is a sorted set, however it is written.
-    """
+    """A list of partitions is a sorted set, however it is written."""
     text = ",".join(map(str, partitions))
 
     assert tuple(sorted(partitions)) == BY_NAME["partitions"].read(text)
@@ -135,9 +129,7 @@ def test_partitions_are_those_named(partitions: set[int]) -> None:
     ],
 )
 def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
-    """
-    A time may be a date, which is its midnight in UTC, a date and time, or milliseconds.
-    """
+    """A time may be a date, which is its midnight in UTC, a date and time, or milliseconds."""
     assert ms == moment(text)
 
 
@@ -159,17 +151,13 @@ def test_a_time_without_a_zone_is_refused_with_both_spellings(
 
 @pytest.mark.parametrize("text", ["1795226400", "179522640", "-1795226400"])
 def test_seconds_are_refused(text: str) -> None:
-    """
-    A number that looks like seconds is refused: as milliseconds it would mean January 1970.
-    """
+    """A number that looks like seconds is refused: as milliseconds it would mean January 1970."""
     with pytest.raises(ValueError, match="looks like seconds"):
         moment(text)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "12", "2026-13-01"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    """
-    Text that is not a time is refused with an example.
-    """
+    """Text that is not a time is refused with an example."""
     with pytest.raises(ValueError, match="2026-11-21T02:00:00Z"):
         moment(text)

@@ -12,9 +12,7 @@ ZONE = "timezone=UTC\nlocale=en\n"
 
 
 def test_a_connectors_partitioner_goes_by_its_clock(write: Write) -> None:
-    """
-    The connector's defaults apply where its file is silent, and a surprising one is reported.
-    """
+    """The connector's defaults apply where its file is silent, and a surprising one is reported."""
     loaded = load(
         "sink", write(SINK + DAILY + ZONE + "rotate.interval.ms=60000"), bootstrap_servers="h:1"
     )
@@ -31,9 +29,7 @@ def test_a_connectors_partitioner_goes_by_its_clock(write: Write) -> None:
 
 
 def test_full_records_go_by_their_own_time() -> None:
-    """
-    Directories by time say when a record was made, and late ones close no files.
-    """
+    """Directories by time say when a record was made, and late ones close no files."""
     options = {
         "bootstrap_servers": "h:1", "topics": ("t",), "s3_bucket_name": "b",
         "partitioner_class": "daily", "timezone": "UTC", "locale": "en",
@@ -45,9 +41,7 @@ def test_full_records_go_by_their_own_time() -> None:
 
 
 def test_a_zone_that_there_is_not_is_one_error(write: Write) -> None:
-    """
-    A value that a partitioner refuses too is reported once, with where it was given.
-    """
+    """A value that a partitioner refuses too is reported once, with where it was given."""
     path = write(SINK + DAILY + "locale=en\ntimezone=PST")
 
     with pytest.raises(ConfigurationError) as caught:
@@ -104,9 +98,7 @@ def test_a_zone_that_there_is_not_is_one_error(write: Write) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_refused_by_name(write: Write, text: str, name: str) -> None:
-    """
-    A missing or wrong property is reported by name before anything is read.
-    """
+    """A missing or wrong property is reported by name before anything is read."""
     with pytest.raises(ConfigurationError) as caught:
         load("sink", write(SINK + text), bootstrap_servers="h:1")
 
@@ -122,9 +114,7 @@ def test_what_cannot_be_used_is_refused_by_name(write: Write, text: str, name: s
     ],
 )
 def test_a_property_of_rotation_is_part_of_the_rule(write: Write, text: str, found: str) -> None:
-    """
-    Each property of rotation in a file reaches the rule by which files are cut.
-    """
+    """Each property of rotation in a file reaches the rule by which files are cut."""
     rules = [
         wiring.rule(load("sink", write(SINK + more), bootstrap_servers="h:1").settings)
         for more in ("", text)

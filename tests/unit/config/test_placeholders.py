@@ -19,9 +19,7 @@ from kbackup.errors import ConfigurationError
     ],
 )
 def test_references_are_replaced(tmp_path: Path, text: str, expected: str) -> None:
-    """
-    Variables and keys of other files can stand in a value; what comes out is taken as it is.
-    """
+    """Variables and keys of other files can stand in a value; what comes out is taken as it is."""
     (tmp_path / "s.properties").write_text("key=secret")
 
     assert expected == sources.resolve_references(text, {"A": "x", "B": "$HOME"}, tmp_path)
@@ -39,9 +37,7 @@ def test_references_are_replaced(tmp_path: Path, text: str, expected: str) -> No
     ],
 )
 def test_a_reference_to_nothing_is_an_error(tmp_path: Path, text: str) -> None:
-    """
-    A reference that leads nowhere never becomes part of a name.
-    """
+    """A reference that leads nowhere never becomes part of a name."""
     (tmp_path / "s.properties").write_text("key=secret")
 
     with pytest.raises(ConfigurationError):
@@ -49,9 +45,7 @@ def test_a_reference_to_nothing_is_an_error(tmp_path: Path, text: str) -> None:
 
 
 def test_a_variable_that_is_no_text_is_named() -> None:
-    """
-    Bytes that are not UTF-8 are the variable's fault, not the property's.
-    """
+    """Bytes that are not UTF-8 are the variable's fault, not the property's."""
     with pytest.raises(ConfigurationError, match="variable X holds bytes that are not UTF-8"):
         sources.resolve_references("${env:X}", {"X": "\udcff"}, Path())
 
@@ -76,9 +70,7 @@ def test_a_variable_that_is_no_text_is_named() -> None:
     ],
 )
 def test_what_nobody_filled_in_is_found(name: str, text: str, expected: str | None) -> None:
-    """
-    An unfilled template is detected, and a pattern is not mistaken for one.
-    """
+    """An unfilled template is detected, and a pattern is not mistaken for one."""
     assert expected == sources.unfilled(name, text, is_secret=False)
 
 
@@ -92,9 +84,7 @@ def test_what_nobody_filled_in_is_found(name: str, text: str, expected: str | No
     ],
 )
 def test_a_password_may_hold_any_character(text: str, expected: bool) -> None:
-    """
-    Only a secret that is a placeholder as a whole counts as one.
-    """
+    """Only a secret that is a placeholder as a whole counts as one."""
     found = sources.unfilled("sasl.password", text, is_secret=True)
 
     assert expected == (found is not None)
@@ -113,9 +103,7 @@ def test_a_password_may_hold_any_character(text: str, expected: bool) -> None:
 def test_kafkas_providers_are_known_under_any_alias(
     tmp_path: Path, class_name: str, text: str, expected: str
 ) -> None:
-    """
-    Configuration providers have the aliases that config.providers gives them.
-    """
+    """Configuration providers have the aliases that config.providers gives them."""
     (tmp_path / "s.properties").write_text("key=secret")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "key").write_text("of a file\n")
@@ -125,9 +113,7 @@ def test_kafkas_providers_are_known_under_any_alias(
 
 
 def test_a_file_names_its_providers(tmp_path: Path) -> None:
-    """
-    Aliases count for the whole file; a provider in Java alone is refused by name.
-    """
+    """Aliases count for the whole file; a provider in Java alone is refused by name."""
     path = tmp_path / "c.properties"
     path.write_text(
         "config.providers=vars, vault\n"

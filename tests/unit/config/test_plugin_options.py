@@ -29,9 +29,7 @@ def directories(partitioner: Partitioner) -> set[str]:
 
 
 def test_the_options_of_a_chosen_plugin_reach_it() -> None:
-    """
-    A plugin receives given options with their types, and defaults for the others.
-    """
+    """A plugin receives given options with their types, and defaults for the others."""
     chosen = {**WHOLE, "partitioner_class": "modulo"}
     loaded = config.load(
         "sink", options=chosen, files=(), environ={}, extra=["modulo.directories=2"]
@@ -47,9 +45,7 @@ def test_the_options_of_a_chosen_plugin_reach_it() -> None:
 
 
 def test_an_option_is_checked_where_it_was_given(write: Write) -> None:
-    """
-    The plugin's own check refuses a value, by the name of the property.
-    """
+    """The plugin's own check refuses a value, by the name of the property."""
     file = SINK + "partitioner.class=Modulo\nmodulo.directories=none\n"
 
     found = errors("sink", write(file), bootstrap_servers="h:1")
@@ -58,9 +54,7 @@ def test_an_option_is_checked_where_it_was_given(write: Write) -> None:
 
 
 def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
-    """
-    An option of a plugin that is not chosen is accepted with a warning.
-    """
+    """An option of a plugin that is not chosen is accepted with a warning."""
     loaded = config.load(
         "sink", options=WHOLE, files=(), environ={}, extra=["modulo.directories=2"]
     )
@@ -121,9 +115,7 @@ def test_what_an_option_needs_is_demanded_by_the_configuration_and_by_the_store_
 
 @pytest.mark.parametrize("blank", ["aws.access.key.id", "aws.secret.access.key"])
 def test_a_pair_that_is_blank_is_not_given(write: Write, blank: str) -> None:
-    """
-    Credentials that a template leaves empty, one or both, mean the credential chain.
-    """
+    """Credentials that a template leaves empty, one or both, mean the credential chain."""
     loaded = load("sink", write(f"{SINK}{blank}=\n"), bootstrap_servers="h:1")
 
     assert [] == [issue for issue in loaded.warnings if issue.code != "no_effect"]
@@ -182,9 +174,7 @@ def test_an_option_may_have_another_default_in_the_connectors_layout(write: Writ
 def test_one_declaration_gives_option_and_variable(
     options: dict[str, str], environ: dict[str, str], extra: list[str]
 ) -> None:
-    """
-    A third party's option is given like any other.
-    """
+    """A third party's option is given like any other."""
     chosen = {**WHOLE, "partitioner_class": "modulo", **options}
 
     loaded = config.load("sink", options=chosen, files=(), environ=environ, extra=extra)
@@ -194,9 +184,7 @@ def test_one_declaration_gives_option_and_variable(
 
 
 def test_options_of_a_converter_are_given_for_keys_and_values(write: Write) -> None:
-    """
-    One declaration gives ``key.converter.schemas.enable`` and that of the value.
-    """
+    """One declaration gives ``key.converter.schemas.enable`` and that of the value."""
     file = SINK.replace("value.converter=", "#").replace("value.converter.", "#") + (
         "store.kafka.keys=true\nkeys.format.class=json\nkey.converter=json\n"
         "key.converter.schemas.enable=false\nvalue.converter=string\n"
@@ -227,9 +215,7 @@ def test_options_of_a_converter_are_given_for_keys_and_values(write: Write) -> N
     ],
 )
 def test_an_option_has_a_type(option: Option[object], given: str, value: object) -> None:
-    """
-    Text becomes a value of the type, which stays what it is when it is read again.
-    """
+    """Text becomes a value of the type, which stays what it is when it is read again."""
     assert value == option.of({option.name: given})
     assert value == option.of({option.name: value})
     assert option.default == option.of({})
@@ -246,8 +232,6 @@ def test_an_option_has_a_type(option: Option[object], given: str, value: object)
     ],
 )
 def test_what_is_not_of_the_type_is_refused(option: Option[object], given: str) -> None:
-    """
-    The error says which option, and what was expected.
-    """
+    """The error says which option, and what was expected."""
     with pytest.raises(ConfigurationError, match=rf"^{option.name}={given} .*: expected"):
         option.of({option.name: given})

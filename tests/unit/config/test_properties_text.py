@@ -55,9 +55,7 @@ from kbackup.config.files import FileProperty
     ],
 )
 def test_text_reads_as_java_reads_it(text: str, expected: list[FileProperty]) -> None:
-    """
-    A connector's file means here what it meant to the connector.
-    """
+    """A connector's file means here what it meant to the connector."""
     assert expected == list(files.parse_properties(text))
 
 
@@ -70,9 +68,7 @@ def test_text_reads_as_java_reads_it(text: str, expected: list[FileProperty]) ->
     ],
 )
 def test_a_bad_escape_is_an_error_with_its_line(text: str) -> None:
-    """
-    What Java cannot read is named, with the line it stands on.
-    """
+    """What Java cannot read is named, with the line it stands on."""
     with pytest.raises(ValueError, match="line 2"):
         list(files.parse_properties(text))
 
@@ -85,9 +81,7 @@ def _units(text: str) -> list[int]:
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 @settings(deadline=None)
 def test_what_is_escaped_comes_back(pairs: dict[str, str]) -> None:
-    """
-    Any name and value can be written to a properties file and read back.
-    """
+    """Any name and value can be written to a properties file and read back."""
     lines = [
         "=".join("".join(f"\\u{unit:04x}" for unit in _units(part)) for part in pair)
         for pair in pairs.items()
@@ -99,9 +93,7 @@ def test_what_is_escaped_comes_back(pairs: dict[str, str]) -> None:
 @given(st.text())
 @settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """
-    No text, however odd, ends in anything but entries or an error that says why.
-    """
+    """No text, however odd, ends in anything but entries or an error that says why."""
     said = "line"
     lines = [1]
     try:

@@ -14,9 +14,7 @@ EACH = pytest.mark.parametrize("found", config.PROPERTIES, ids=lambda found: fou
 
 
 def test_every_field_of_a_group_is_declared_once() -> None:
-    """
-    A setting that is not declared would have no option, no variable and no documentation.
-    """
+    """A setting that is not declared would have no option, no variable and no documentation."""
     attributes = [
         name for group in GROUPS for name, value in vars(group).items() if isinstance(value, Option)
     ]
@@ -26,9 +24,7 @@ def test_every_field_of_a_group_is_declared_once() -> None:
 
 
 def test_no_two_properties_share_an_option_or_a_variable() -> None:
-    """
-    An option or variable sets one property and no other.
-    """
+    """An option or variable sets one property and no other."""
     options = Counter(
         option
         for found in config.PROPERTIES
@@ -41,17 +37,13 @@ def test_no_two_properties_share_an_option_or_a_variable() -> None:
 
 
 def test_no_alias_is_a_name_of_its_own() -> None:
-    """
-    An alias leads to one property and is not a property itself.
-    """
+    """An alias leads to one property and is not a property itself."""
     assert set() == ALIASES.keys() & BY_NAME.keys()
 
 
 @EACH
 def test_a_property_says_what_it_is(found: Property) -> None:
-    """
-    Help, group and commands are there for every property.
-    """
+    """Help, group and commands are there for every property."""
     assert found.help.endswith(".")
     assert found.group
     assert found.commands
@@ -60,9 +52,7 @@ def test_a_property_says_what_it_is(found: Property) -> None:
 
 @EACH
 def test_the_option_is_the_name_with_dashes(found: Property) -> None:
-    """
-    ``a.b.c`` is ``--a-b-c``; a credential has no option, for it would show in ``ps``.
-    """
+    """``a.b.c`` is ``--a-b-c``; a credential has no option, for it would show in ``ps``."""
     option = "--" + found.name.replace(".", "-")
     options = [option for names in found.option_names for option in names.split("/")]
 
@@ -72,17 +62,13 @@ def test_the_option_is_the_name_with_dashes(found: Property) -> None:
 
 @EACH
 def test_a_secret_is_known_by_its_name(found: Property) -> None:
-    """
-    What is declared secret is masked wherever its name turns up.
-    """
+    """What is declared secret is masked wherever its name turns up."""
     assert found.is_secret == is_secret(found.name)
 
 
 @EACH
 def test_a_default_is_a_value_it_may_have(found: Property) -> None:
-    """
-    Writing a default into a file changes nothing.
-    """
+    """Writing a default into a file changes nothing."""
     if found.choices:
         assert found.default in found.choices
     assert found.default == found.of({found.name: found.default})
@@ -91,9 +77,7 @@ def test_a_default_is_a_value_it_may_have(found: Property) -> None:
 
 
 def test_flags_can_be_switched_off_where_they_are_on() -> None:
-    """
-    Whatever is on by default has an option that switches it off.
-    """
+    """Whatever is on by default has an option that switches it off."""
     on = [found for found in config.PROPERTIES if found.is_flag and found.default is True]
 
     assert [] == [found.name for found in on if "/" not in found.option_names[-1]]

@@ -53,9 +53,7 @@ NAMES = pytest.mark.parametrize("name", [refusal.name for refusal in REFUSALS])
 
 @NAMES
 def test_a_value_that_changes_something_is_refused(name: str) -> None:
-    """
-    What this version cannot do is not done halfway.
-    """
+    """What this version cannot do is not done halfway."""
     (row,) = refusals_of(name)
 
     assert row.applies(REFUSED[name])
@@ -65,9 +63,7 @@ def test_a_value_that_changes_something_is_refused(name: str) -> None:
 
 @NAMES
 def test_a_harmless_value_is_accepted(name: str) -> None:
-    """
-    A file that merely spells out a default is as good as one that does not.
-    """
+    """A file that merely spells out a default is as good as one that does not."""
     (row,) = refusals_of(name)
 
     assert not row.applies(HARMLESS[name])
@@ -95,9 +91,7 @@ PROTOBUF = AVRO.replace("avro.AvroConverter", "protobuf.ProtobufConverter")
 def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
     write: Write, text: str, line: str, expected: bool
 ) -> None:
-    """
-    A connector's file never runs with other contents than the connector would write.
-    """
+    """A connector's file never runs with other contents than the connector would write."""
     more = "value.converter.schema.registry.url=http://registry:8081\n"
     given = write(f"{text}{more}value.converter.{line}\n")
     name = f"value.converter.{line.partition('=')[0]}"

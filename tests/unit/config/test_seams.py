@@ -81,9 +81,7 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
 def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
     write: Write, text: str, name: str
 ) -> None:
-    """
-    A file that asks for more than there is does not run, and says which line asks.
-    """
+    """A file that asks for more than there is does not run, and says which line asks."""
     base = SINK if "value.converter" not in text else SINK.partition("value.converter")[0]
 
     found = errors("sink", write(base + text), bootstrap_servers="h:1")
@@ -110,9 +108,7 @@ _ALL = {"bytes", "string", "json"} | _NUMBERS | _REGISTERED
 def test_each_format_takes_the_converters_that_give_what_it_holds(
     form: str, accepted: set[str]
 ) -> None:
-    """
-    What both declare decides which built-in converter goes with which built-in format.
-    """
+    """What both declare decides which built-in converter goes with which built-in format."""
     takes = plugins.load("formats", form).traits.takes
 
     assert accepted == {
@@ -121,9 +117,7 @@ def test_each_format_takes_the_converters_that_give_what_it_holds(
 
 
 def test_a_wrong_pair_names_the_converters_that_would_do(write: Write) -> None:
-    """
-    The usual converter comes first, and is the one to set.
-    """
+    """The usual converter comes first, and is the one to set."""
     base = SINK.partition("value.converter")[0]
     issues = config.check([write(f"{base}value.converter=bytes\n")], {})
 
@@ -148,9 +142,7 @@ def test_a_wrong_pair_names_the_converters_that_would_do(write: Write) -> None:
 def test_the_keys_converter_counts_where_keys_are_stored(
     write: Write, text: str, expected: tuple[str, dict[str, str]] | None
 ) -> None:
-    """
-    A key converter that cannot be used stops a run only if keys are stored.
-    """
+    """A key converter that cannot be used stops a run only if keys are stored."""
     settings = load("sink", write(SINK + text), bootstrap_servers="h:1").settings
 
     found = settings.key_converter, settings.key_converter_properties
@@ -165,9 +157,7 @@ def test_the_keys_converter_counts_where_keys_are_stored(
     ],
 )
 def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write, converter: str) -> None:
-    """
-    The file of a sink that ran can be restored from.
-    """
+    """The file of a sink that ran can be restored from."""
     text = f"{SINK}key.converter={converter}"
 
     settings = load("restore", write(text), bootstrap_servers="h:1").settings
@@ -176,9 +166,7 @@ def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write, convert
 
 
 def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
-    """
-    If a file relied on its worker's converter, a warning names the one that is assumed.
-    """
+    """If a file relied on its worker's converter, a warning names the one that is assumed."""
     path = write(SINK.partition("value.converter")[0])
 
     found = [issue for issue in config.check([path], {}) if issue.code == "assumed"]
@@ -195,9 +183,7 @@ def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
     ],
 )  # fmt: skip
 def test_an_empty_name_of_a_plugin_stands_for_the_default(write: Write, name: str) -> None:
-    """
-    A configuration with an empty name is the one without it.
-    """
+    """A configuration with an empty name is the one without it."""
     lines = SINK.strip().splitlines()
     rest = "\n".join([line for line in lines if not line.startswith(name + "=")])
     text = f"{rest}\nstore.kafka.keys=true\n"
@@ -211,9 +197,7 @@ def test_an_empty_name_of_a_plugin_stands_for_the_default(write: Write, name: st
 
 
 def test_the_separator_is_taken_as_it_is(write: Write) -> None:
-    """
-    A separator is taken as it is written, even if it consists of blanks.
-    """
+    """A separator is taken as it is written, even if it consists of blanks."""
     text = SINK.replace(JSON, BYTES).partition("value.converter")[0]
 
     settings = load(

@@ -38,9 +38,7 @@ ssl.truststore.password={CANARY}
 
 
 def test_no_secret_is_shown(write: Write) -> None:
-    """
-    Settings can be printed, listed and doubted without giving a credential away.
-    """
+    """Settings can be printed, listed and doubted without giving a credential away."""
     loaded = load("sink", write(SECRETS), **WHOLE)
 
     printed = f"{loaded!r}{loaded.shown()}{loaded.shown(True)}{loaded.warnings}"
@@ -49,9 +47,7 @@ def test_no_secret_is_shown(write: Write) -> None:
 
 
 def test_no_secret_is_in_an_error(write: Write) -> None:
-    """
-    A wrong setting is named without its secret.
-    """
+    """A wrong setting is named without its secret."""
     path = write(SECRETS + WRONG)
 
     with pytest.raises(ConfigurationError) as caught:
@@ -75,9 +71,7 @@ def test_no_secret_is_in_an_error(write: Write) -> None:
 def test_each_value_is_shown_with_its_origin(
     write: Write, name: str, expected: tuple[str, str]
 ) -> None:
-    """
-    ``config show`` names the right one of the four sources.
-    """
+    """``config show`` names the right one of the four sources."""
     path = write(SINK)
     loaded = config.load(
         "sink",
@@ -91,9 +85,7 @@ def test_each_value_is_shown_with_its_origin(
 
 
 def test_all_properties_are_shown() -> None:
-    """
-    ``config show --all`` leaves none out.
-    """
+    """``config show --all`` leaves none out."""
     rows = load("config").shown(all=True)
 
     assert [found.name for found in config.PROPERTIES] == [row[0] for row in rows]

@@ -31,9 +31,7 @@ SOURCES = ("option", "env", "file 2", "file 1")
 
 @pytest.mark.parametrize(("higher", "lower"), list(itertools.combinations(SOURCES, 2)))
 def test_the_nearer_source_wins(tmp_path: Path, higher: str, lower: str) -> None:
-    """
-    Option before variable before the later file before the earlier one.
-    """
+    """Option before variable before the later file before the earlier one."""
     pair = (higher, lower)
 
     merged = _merge(
@@ -57,9 +55,7 @@ def test_the_nearer_source_wins(tmp_path: Path, higher: str, lower: str) -> None
     ],
 )
 def test_a_value_knows_where_it_came_from(tmp_path: Path, name: str, expected: str) -> None:
-    """
-    Each value is reported with its origin.
-    """
+    """Each value is reported with its origin."""
     merged = _merge(
         tmp_path,
         "# comment\n\nflush.size=3",
@@ -90,9 +86,7 @@ def test_a_value_knows_where_it_came_from(tmp_path: Path, name: str, expected: s
     ],
 )
 def test_a_variable_sets_its_property(tmp_path: Path, variable: str, name: str) -> None:
-    """
-    ``KBACKUP_A_B_C`` is ``a.b.c``, for every name a file may have.
-    """
+    """``KBACKUP_A_B_C`` is ``a.b.c``, for every name a file may have."""
     merged = _merge(tmp_path, environ={variable: "x", "KBACKUP_CONFIG": "f", "OTHER": "y"})
 
     assert {name: "x"} == {name: value.text for name, value in merged.values.items()}
@@ -100,9 +94,7 @@ def test_a_variable_sets_its_property(tmp_path: Path, variable: str, name: str) 
 
 
 def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
-    """
-    A misspelled variable is reported with the nearest name.
-    """
+    """A misspelled variable is reported with the nearest name."""
     [issue] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).issues
 
     assert ("warning", "unknown_name") == (issue.level, issue.code)
@@ -110,18 +102,14 @@ def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_an_alias_stands_behind_the_name(tmp_path: Path) -> None:
-    """
-    Where a file has both spellings, the proper one counts.
-    """
+    """Where a file has both spellings, the proper one counts."""
     merged = _merge(tmp_path, "s3.path.style.access.enabled=true\ns3.path.style.access=false")
 
     assert "true" == merged.values["s3.path.style.access.enabled"].text
 
 
 def test_a_name_twice_is_said(tmp_path: Path) -> None:
-    """
-    A property that is set twice causes a warning; Java silently takes the last one.
-    """
+    """A property that is set twice causes a warning; Java silently takes the last one."""
     merged = _merge(tmp_path, "topics=a\ntopics=b")
 
     assert "b" == merged.values["topics"].text
@@ -129,9 +117,7 @@ def test_a_name_twice_is_said(tmp_path: Path) -> None:
 
 
 def test_only_a_value_that_counts_is_resolved(tmp_path: Path) -> None:
-    """
-    An option in place of an unresolved placeholder is enough.
-    """
+    """An option in place of an unresolved placeholder is enough."""
     text = "s3.bucket.name=${env:GONE}\ntopics=$TOPICS\ns3.region=${env:REGION}"
 
     merged = _merge(
@@ -147,9 +133,7 @@ def test_only_a_value_that_counts_is_resolved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["aws.secret.access.key", "consumer.override.sasl.jaas.config"])
 def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> None:
-    """
-    Everybody on the machine can read it there; the refusal does not repeat it.
-    """
+    """Everybody on the machine can read it there; the refusal does not repeat it."""
     merged = _merge(tmp_path, extra=(f"{name}=CANARY",))
 
     assert [("error", "secret")] == [(issue.level, issue.code) for issue in merged.issues]
@@ -157,9 +141,7 @@ def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> N
 
 
 def test_an_option_is_not_resolved(tmp_path: Path) -> None:
-    """
-    References in options are errors: the shell expands options.
-    """
+    """References in options are errors: the shell expands options."""
     merged = _merge(tmp_path, options={"s3_region": "${env:HOME}"}, environ={"HOME": "x"})
 
     assert ["placeholder"] == [issue.code for issue in merged.issues]
@@ -184,9 +166,7 @@ def test_an_option_is_not_resolved(tmp_path: Path) -> None:
 def test_credentials_that_any_user_can_read_are_said(
     tmp_path: Path, text: str, mode: int, expected: list[str]
 ) -> None:
-    """
-    A file with credentials that others can read gets one warning.
-    """
+    """A file with credentials that others can read gets one warning."""
     path = tmp_path / "a.properties"
     path.write_text(text)
     path.chmod(mode)
@@ -197,9 +177,7 @@ def test_credentials_that_any_user_can_read_are_said(
 
 
 def test_minus_x_wants_a_pair(tmp_path: Path) -> None:
-    """
-    A slip at -X is named, and its text, which may be a secret, is not repeated.
-    """
+    """A slip at -X is named, and its text, which may be a secret, is not repeated."""
     [issue] = _merge(tmp_path, extra=("hunter2",)).issues
 
     assert "error" == issue.level
@@ -207,9 +185,7 @@ def test_minus_x_wants_a_pair(tmp_path: Path) -> None:
 
 
 def test_a_value_does_not_show_in_its_repr() -> None:
-    """
-    A value's repr never shows what may be a secret.
-    """
+    """A value's repr never shows what may be a secret."""
     [value] = sources.merge({"sasl.password": "hunter2"}, [], {}, ()).values.values()
 
     assert isinstance(value, Value)
@@ -221,9 +197,7 @@ def test_a_value_does_not_show_in_its_repr() -> None:
     [{"bootstrap_servers": "\udcff:1"}, {"ssl_ca_location": "/ca\udcff"}, {"group": "\ud800"}],
 )
 def test_what_is_not_text_is_refused_by_name(given: dict[str, str]) -> None:
-    """
-    Bytes that are not UTF-8, on the command line or in the environment, are exit 2.
-    """
+    """Bytes that are not UTF-8, on the command line or in the environment, are exit 2."""
     (name,) = given
     found = errors("sink", **(WHOLE | given))
 

@@ -41,18 +41,14 @@ ROUTER = {
     ],
 )
 def test_a_topic_gets_the_name_the_file_says(properties: dict[str, str], expected: str) -> None:
-    """
-    Every way of configuring a rename yields the same steps.
-    """
+    """Every way of configuring a rename yields the same steps."""
     steps = transforms.renaming_of(_given(properties)).steps
 
     assert expected == rename("orders", steps)
 
 
 def test_a_replaced_chain_is_said() -> None:
-    """
-    A file's transforms do not vanish in silence behind an option.
-    """
+    """A file's transforms do not vanish in silence behind an option."""
     issues = transforms.renaming_of(_given(ROUTER | {"rename": "z"})).issues
 
     assert [("warning", "transforms.a.type"), ("warning", "transforms.b.type")] == [
@@ -76,9 +72,7 @@ def test_a_replaced_chain_is_said() -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(properties: dict[str, str], name: str) -> None:
-    """
-    A transform that cannot be applied to names is refused by name.
-    """
+    """A transform that cannot be applied to names is refused by name."""
     found = transforms.renaming_of(_given(properties))
 
     assert [("error", name)] == [(issue.level, issue.name) for issue in found.issues]
@@ -97,9 +91,7 @@ VALUES = FilesWritten("value", has_keys=False)
 
 
 def test_a_sinks_transforms_are_steps_in_their_order() -> None:
-    """
-    A chain is what the file says: class, side and options of each.
-    """
+    """A chain is what the file says: class, side and options of each."""
     found = steps(_given(INSERT), VALUES)
 
     assert [] == found.issues
@@ -160,9 +152,7 @@ def test_a_sinks_transforms_are_steps_in_their_order() -> None:
 def test_what_a_sink_cannot_do_is_refused_by_name(
     more: dict[str, str], name: str, why: str
 ) -> None:
-    """
-    A record is never stored otherwise than its configuration says.
-    """
+    """A record is never stored otherwise than its configuration says."""
     found = steps(_given(INSERT | more), VALUES)
     errors = [issue for issue in found.issues if issue.level == "error"]
 
@@ -171,9 +161,7 @@ def test_what_a_sink_cannot_do_is_refused_by_name(
 
 
 def test_full_records_refuse_what_changes_a_value() -> None:
-    """
-    Their bytes are kept as they are, and are not converted.
-    """
+    """Their bytes are kept as they are, and are not converted."""
     found = steps(_given(INSERT), FilesWritten("record", has_keys=True))
 
     assert ["transforms.at.type", "transforms.text.type"] == [d.name for d in found.issues]
@@ -181,9 +169,7 @@ def test_full_records_refuse_what_changes_a_value() -> None:
 
 
 def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
-    """
-    A transform of keys that are not stored is left out, with a warning.
-    """
+    """A transform of keys that are not stored is left out, with a warning."""
     kind = "org.apache.kafka.connect.transforms.InsertField$Key"
     found = steps(_given(INSERT | {"transforms.at.type": kind}), VALUES)
 
@@ -192,9 +178,7 @@ def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
 
 
 def test_a_transform_that_is_not_listed_is_said() -> None:
-    """
-    A transform that is described, and missing from the list, is reported.
-    """
+    """A transform that is described, and missing from the list, is reported."""
     found = steps(_given({"transforms.at.type": TYPE}), VALUES)
 
     assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.issues]
@@ -202,9 +186,7 @@ def test_a_transform_that_is_not_listed_is_said() -> None:
 
 
 def test_an_option_that_a_transform_does_not_have_is_said() -> None:
-    """
-    An option that a transform does not have is reported; Kafka ignores it silently.
-    """
+    """An option that a transform does not have is reported; Kafka ignores it silently."""
     found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), VALUES)
 
     assert [("warning", "transforms.at.timestamp.feild")] == [
@@ -225,9 +207,7 @@ BOTH = frozenset({"key", "value"})
 
 
 def test_a_restore_has_the_whole_chain_and_its_renaming() -> None:
-    """
-    Names are known before a record is read; the chain sees them as they become.
-    """
+    """Names are known before a record is read; the chain sees them as they become."""
     given = _given(MASK)
     found = transforms.restore_steps(given, BOTH)
 
@@ -237,16 +217,12 @@ def test_a_restore_has_the_whole_chain_and_its_renaming() -> None:
 
 
 def test_a_restore_that_only_renames_changes_no_record() -> None:
-    """
-    A restore that only renames topics does not convert records.
-    """
+    """A restore that only renames topics does not convert records."""
     assert () == transforms.restore_steps(_given(ROUTER), frozenset()).steps
 
 
 def test_rename_takes_the_place_of_routers_alone() -> None:
-    """
-    A restore that is to hide something hides it under every name.
-    """
+    """A restore that is to hide something hides it under every name."""
     found = transforms.restore_steps(_given(MASK | {"rename": "x"}), BOTH)
 
     assert ["mask"] == [step.alias for step in found.steps]
@@ -273,9 +249,7 @@ def test_rename_takes_the_place_of_routers_alone() -> None:
 def test_what_a_restore_cannot_do_is_refused_by_name(
     more: dict[str, str], converters: frozenset[str], name: str, why: str
 ) -> None:
-    """
-    A transform that a restore cannot do is refused, since it may be meant to hide data.
-    """
+    """A transform that a restore cannot do is refused, since it may be meant to hide data."""
     found = transforms.restore_steps(_given(MASK | more), converters)
 
     assert [name] == [issue.name for issue in found.issues if issue.level == "error"]
@@ -299,9 +273,7 @@ transforms.copy.replacement=copy_of_$0
 
 
 def test_a_sinks_router_names_what_it_stores(write: Write) -> None:
-    """
-    RegexRouter in a sink changes the name that a topic is stored under, and no record.
-    """
+    """RegexRouter in a sink changes the name that a topic is stored under, and no record."""
     settings = load("sink", write(ROUTED_SINK), bootstrap_servers="h:1").settings
 
     assert ("copy_of_orders", ()) == (rename("orders", settings.renames), settings.transforms)
@@ -311,9 +283,7 @@ def test_a_sinks_router_names_what_it_stores(write: Write) -> None:
 def test_who_reads_by_a_sinks_file_asks_for_what_it_has_stored(
     write: Write, command: Command
 ) -> None:
-    """
-    A file names the cluster's topics; the command line names the backup's.
-    """
+    """A file names the cluster's topics; the command line names the backup's."""
     path, more = write(ROUTED_SINK), {"bootstrap_servers": "h:1"}
     by_file = load(command, path, **more).settings
     by_hand = load(command, path, topics="orders", **more).settings
@@ -333,9 +303,7 @@ def test_who_reads_by_a_sinks_file_asks_for_what_it_has_stored(
 def test_a_router_that_a_sink_cannot_follow_is_refused_once(
     write: Write, more: str, name: str
 ) -> None:
-    """
-    A record is never stored under a name nobody asked for.
-    """
+    """A record is never stored under a name nobody asked for."""
     text = ROUTED_SINK
     if "regex" in more:
         text = text.replace("transforms.copy.regex=o.*\n", "")
@@ -350,9 +318,7 @@ BY_DAY = {
 
 
 def test_a_topic_for_each_record_is_chosen_by_a_restore_alone() -> None:
-    """
-    A sink stores the offsets of a partition under one name, and says where to choose another.
-    """
+    """A sink stores the offsets of a partition under one name, and says where to choose another."""
     found = steps(_given(BY_DAY), FilesWritten("value", has_keys=True))
 
     assert ((), ["transforms.day.type"]) == (found.steps, [each.name for each in found.issues])

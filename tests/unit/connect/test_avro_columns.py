@@ -52,9 +52,7 @@ def decode(request: pytest.FixtureRequest) -> Decode:
     ],
 )
 def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read: bool) -> None:
-    """
-    What is not exactly one value a row is left to the reader that names the row.
-    """
+    """What is not exactly one value a row is left to the reader that names the row."""
     column = pa.array(datums, pa.binary())
 
     found = avro_columns.decode(column, json.dumps(ORDER))
@@ -93,9 +91,7 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
 def test_plain_values_are_read_by_both_ways(
     decode: Decode, datums: list[bytes], is_read: bool
 ) -> None:
-    """
-    Records of plain values are read in C and by Arrow, and damaged ones by neither.
-    """
+    """Records of plain values are read in C and by Arrow, and damaged ones by neither."""
     column = pa.array(datums, pa.binary())
 
     found = decode(column, json.dumps(PLAIN))
@@ -108,9 +104,7 @@ def test_plain_values_are_read_by_both_ways(
 
 @pytest.mark.parametrize("kind", ["string", "bytes", "double", "long", "boolean"])
 def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
-    """
-    Values and nulls stay in their rows, whatever the type and wherever the column begins.
-    """
+    """Values and nulls stay in their rows, whatever the type and wherever the column begins."""
     some = {
         "string": b"\x04\xc3\xa9",
         "bytes": b"\x02\xff",
@@ -140,9 +134,7 @@ def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
     ],
 )
 def test_text_is_valid_in_each_row(decode: Decode, texts: list[bytes], is_read: bool) -> None:
-    """
-    Bytes that are not UTF-8 are never passed on as text, whatever stands beside them.
-    """
+    """Bytes that are not UTF-8 are never passed on as text, whatever stands beside them."""
     column = pa.array([bytes([2 * len(text)]) + text for text in texts], pa.binary())
 
     found = decode(column, '"string"')
@@ -154,9 +146,7 @@ def test_text_is_valid_in_each_row(decode: Decode, texts: list[bytes], is_read: 
 
 
 def test_a_number_too_large_for_its_type_is_one_bad_row(decode: Decode) -> None:
-    """
-    A number too large for its type makes one bad record; its neighbours are read.
-    """
+    """A number too large for its type makes one bad record; its neighbours are read."""
     column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
 
     assert decode(column, '"int"') is None
@@ -165,9 +155,7 @@ def test_a_number_too_large_for_its_type_is_one_bad_row(decode: Decode) -> None:
 
 
 def test_an_int_of_more_than_five_bytes_is_one_bad_row(decode: Decode) -> None:
-    """
-    An int that Java's reader does not take, for its length, is one bad record.
-    """
+    """An int that Java's reader does not take, for its length, is one bad record."""
     column = pa.array([b"\x02", b"\x82\x80\x80\x80\x00", b"\x82\x80\x80\x80\x80\x00"], pa.binary())
 
     assert decode(column, '"int"') is None
@@ -177,9 +165,7 @@ def test_an_int_of_more_than_five_bytes_is_one_bad_row(decode: Decode) -> None:
 
 @pytest.mark.parametrize("size", ["2", 2.0, -1, True])
 def test_a_fixed_without_a_size_is_no_schema(size: object) -> None:
-    """
-    A schema whose size is no number of bytes is refused as a schema, however it is read.
-    """
+    """A schema whose size is no number of bytes is refused as a schema, however it is read."""
     text = json.dumps({"type": "fixed", "name": "F", "size": size})
     column = pa.array([b"ab"], pa.binary())
 
@@ -189,9 +175,7 @@ def test_a_fixed_without_a_size_is_no_schema(size: object) -> None:
 
 
 def test_only_an_int_is_a_smaller_one(decode: Decode) -> None:
-    """
-    ``connect.type`` says which integer an int stands for, and nothing about other types.
-    """
+    """``connect.type`` says which integer an int stands for, and nothing about other types."""
     text = json.dumps({"type": "enum", "name": "E", "symbols": ["a"], "connect.type": "int8"})
 
     found = decode(pa.array([b"\0"], pa.binary()), text)
@@ -214,7 +198,5 @@ def test_only_an_int_is_a_smaller_one(decode: Decode) -> None:
     ],
 )
 def test_bytes_are_kept_only_where_they_mean_the_same(one: str, other: str, is_same: bool) -> None:
-    """
-    Bytes are passed on undecoded only if the file's schema gives them the same meaning.
-    """
+    """Bytes are passed on undecoded only if the file's schema gives them the same meaning."""
     assert is_same == avro_walk.is_same_on_the_wire(one, other)

@@ -95,9 +95,7 @@ def stored(name: str, schema: dict[str, Any], datums: list[bytes]) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["avro", "json", "parquet"])
 def test_null_stays_null_where_only_the_field_has_a_default(name: str) -> None:
-    """
-    The default of a field in Avro stands for a field that is not there, not for null.
-    """
+    """The default of a field in Avro stands for a field that is not there, not for null."""
     schema = field(["string", "null"], "dd")
     datums = [datum(schema, {"a": None}), datum(schema, {"a": "x"})]
 
@@ -108,9 +106,7 @@ def test_null_stays_null_where_only_the_field_has_a_default(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["avro", "json", "parquet"])
 def test_null_becomes_the_default_that_connect_gave_the_type(name: str) -> None:
-    """
-    ``connect.default`` is a default of Kafka Connect's, which the connector writes for null.
-    """
+    """``connect.default`` is a default of Kafka Connect's, which the connector writes for null."""
     kind = [{"type": "string", "connect.default": "dd"}, "null"]
     schema = field(kind, "dd")
     datums = [datum(schema, {"a": None}), datum(schema, {"a": "x"})]
@@ -122,9 +118,7 @@ def test_null_becomes_the_default_that_connect_gave_the_type(name: str) -> None:
 
 @pytest.mark.parametrize("meta", [True, False])
 def test_a_schema_keeps_what_its_consumers_read(meta: bool) -> None:
-    """
-    Documentation, defaults, enums, fixed types and Java's hints are what they were.
-    """
+    """Documentation, defaults, enums, fixed types and Java's hints are what they were."""
     made = to_avro(from_avro(DOCUMENTED), AvroStyle(connect_meta=meta))
 
     assert with_full_names(DOCUMENTED) == with_full_names(without(made, "connect."))
@@ -155,9 +149,7 @@ def test_what_avro_documents_has_the_names_of_the_connector() -> None:
 
 
 def test_values_of_fixed_types_are_the_bytes_that_came() -> None:
-    """
-    Datums that are decoded and encoded again, decimals in fixed types too, are the same.
-    """
+    """Datums that are decoded and encoded again, decimals in fixed types too, are the same."""
     text = json.dumps(DOCUMENTED)
     schema, body = avro_reading.connect_schema(text), datum(DOCUMENTED, ROW)
 
@@ -168,9 +160,7 @@ def test_values_of_fixed_types_are_the_bytes_that_came() -> None:
 
 
 def test_parquet_has_fixed_types_of_their_length() -> None:
-    """
-    ``fixed`` is FIXED_LEN_BYTE_ARRAY in Parquet, and comes back.
-    """
+    """``fixed`` is FIXED_LEN_BYTE_ARRAY in Parquet, and comes back."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "h", "type": HASH}]}
     under = avro_reading.connect_schema(json.dumps(schema))
     file, parquet = io.BytesIO(), formats.by_name("parquet")
@@ -236,9 +226,7 @@ def test_a_union_of_several_types_is_a_struct_of_which_one_field_is_set() -> Non
 
 @pytest.mark.parametrize("name", ["avro", "json", "parquet"])
 def test_unions_of_several_types_are_stored_and_come_back(name: str) -> None:
-    """
-    Avro files hold the producers' datums; others a field for each type.
-    """
+    """Avro files hold the producers' datums; others a field for each type."""
     text = json.dumps(SEVERAL)
     datums = [datum(SEVERAL, {"a": value, "b": "x"}) for value in BRANCHES]
     values, _ = avro_reading.decode_each_avro(pa.array(datums, pa.binary()), text)
@@ -256,9 +244,7 @@ def test_unions_of_several_types_are_stored_and_come_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["avro", "parquet"])
 def test_a_fixed_type_in_a_struct_that_is_null_is_nothing(name: str) -> None:
-    """
-    A struct that is null needs no bytes of the size of its fields.
-    """
+    """A struct that is null needs no bytes of the size of its fields."""
     inner = {"type": "record", "name": "I", "fields": [{"name": "h", "type": HASH}]}
     schema = field(["null", inner], None)
     datums = [datum(schema, {"a": None}), datum(schema, {"a": {"h": b"abcd"}})]

@@ -42,9 +42,7 @@ def lists(item: Any) -> str:
 
 @pytest.mark.parametrize("item", WITHOUT_BYTES)
 def test_a_short_value_with_endless_items_is_one_bad_value(item: Any) -> None:
-    """
-    A value of ten bytes that claims 2^62 items is bad, and its neighbours are read.
-    """
+    """A value of ten bytes that claims 2^62 items is bad, and its neighbours are read."""
     endless = [long(2**62) + b"\0", long(-(2**62)) + b"\0\0", (long(999) * 2) + b"\0"]
     datums = pa.array([long(3) + b"\0", *endless, None, b"\0"], pa.binary())
 
@@ -59,9 +57,7 @@ def test_a_short_value_with_endless_items_is_one_bad_value(item: Any) -> None:
 
 
 def test_items_are_counted_in_all_lists_of_a_value() -> None:
-    """
-    Lists within lists do not multiply what one value may claim.
-    """
+    """Lists within lists do not multiply what one value may claim."""
     inner = long(600) + b"\0"
     datums = pa.array([long(count) + inner * count + b"\0" for count in (1, 2)], pa.binary())
 
@@ -71,9 +67,7 @@ def test_items_are_counted_in_all_lists_of_a_value() -> None:
 
 
 def test_items_without_bytes_are_counted_beside_values_of_any_kind() -> None:
-    """
-    Lists in lists that claim too many items are bad where all rows are read at once, too.
-    """
+    """Lists in lists that claim too many items are bad where all rows are read at once, too."""
     text = lists({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}})
     datums = pa.array([long(40) + (long(40) + b"\0") * 40 + b"\0"], pa.binary())
 
@@ -84,9 +78,7 @@ def test_items_without_bytes_are_counted_beside_values_of_any_kind() -> None:
 
 
 def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
-    """
-    A value of every type is passed over to the byte where fastavro stops.
-    """
+    """A value of every type is passed over to the byte where fastavro stops."""
     parsed, file = fastavro.parse_schema(SCHEMA), io.BytesIO()
     rows = [
         {"n": -(2**60), "text": None, "kind": "b", "hash": b"abc", "at": {}, "is": [],
@@ -106,9 +98,7 @@ def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
 
 
 def test_only_lists_of_items_without_bytes_are_counted() -> None:
-    """
-    An optional item takes a byte, and a value is no list.
-    """
+    """An optional item takes a byte, and a value is no list."""
     schemas = [lists(["null", NOTHING]), json.dumps(NOTHING), lists(NOTHING), json.dumps(SCHEMA)]
 
     assert [False, False, True, True] == [avro_walk.empty_items(text) for text in schemas]
@@ -139,9 +129,7 @@ def test_only_lists_of_items_without_bytes_are_counted() -> None:
 def test_what_fastavro_takes_and_others_do_not_is_bad(
     schema: Any, good: bytes, damaged: bytes, why: str
 ) -> None:
-    """
-    A value that would damage an Avro file for its other readers is bad, with the reason.
-    """
+    """A value that would damage an Avro file for its other readers is bad, with the reason."""
     text = json.dumps(schema)
     datums = pa.array([good, damaged, None, damaged, good], pa.binary())
 

@@ -100,16 +100,12 @@ def value(schema: ConnectSchema, found: Any) -> Any:
     ],
 )  # fmt: skip
 def test_a_schema_of_connect_stands_for_it(found: Any, expected: ConnectSchema) -> None:
-    """
-    Types, logical types, names and parameters are those that the connector takes.
-    """
+    """Types, logical types, names and parameters are those that the connector takes."""
     assert expected == read(found)
 
 
 def test_fields_stand_by_their_index_and_then_as_written() -> None:
-    """
-    ``connect.index`` says where a field was before the schema became JSON.
-    """
+    """``connect.index`` says where a field was before the schema became JSON."""
     kind = {"type": "string"}
     found = read({"properties": {"c": {**kind, "connect.index": 1}, "z": kind,
                                  "a": {**kind, "connect.index": 0}}})  # fmt: skip
@@ -129,9 +125,7 @@ def test_what_is_not_required_is_optional_only_where_asked_for() -> None:
 
 
 def test_a_choice_is_a_struct_of_which_one_field_is_there() -> None:
-    """
-    The first alternative that takes a value has it, and it goes back as what it was.
-    """
+    """The first alternative that takes a value has it, and it goes back as what it was."""
     schema = read(
         {
             "oneOf": [
@@ -176,9 +170,7 @@ def test_maps_with_other_keys_than_text_are_lists_of_entries() -> None:
     ["address.json", "https://x.org/address.json", "#/definitions/Home", "#/properties/own"],
 )
 def test_references_are_followed(reference: str) -> None:
-    """
-    References within a schema are followed, by path, by name and by ``$id``.
-    """
+    """References within a schema are followed, by path, by name and by ``$id``."""
     address = {"$id": "https://x.org/address.json", "type": "object", "title": "Address",
                "properties": {"street": {"$ref": "#/$defs/text"}},
                "$defs": {"text": {"type": "string"}}}  # fmt: skip
@@ -231,17 +223,13 @@ _WIDE = {
     ],
 )  # fmt: skip
 def test_what_has_no_column_says_why(text: str, why: str) -> None:
-    """
-    A schema from a registry that cannot be used is refused with a reason, never a traceback.
-    """
+    """A schema from a registry that cannot be used is refused with a reason, never a traceback."""
     with pytest.raises(ValueError, match=why):
         from_json_schema(text)
 
 
 def test_what_is_written_is_read_as_the_same() -> None:
-    """
-    A restore registers a schema under which the next backup has the same columns.
-    """
+    """A restore registers a schema under which the next backup has the same columns."""
     number = ConnectSchema(Type.INT16, optional=True, default="7")
     fields = (
         ("number", number),

@@ -69,9 +69,7 @@ def mapping(value: ConnectSchema) -> ConnectSchema:
 def test_values_are_brought_under_the_files_schema(
     record: ConnectSchema, file: ConnectSchema, values: list[Any], expected: list[Any]
 ) -> None:
-    """
-    Row for row, without a loss but for fields that the file does not have.
-    """
+    """Row for row, without a loss but for fields that the file does not have."""
     column = pa.array([values[0], *values], record.arrow()).slice(1)
 
     found = projected(column, record, file)
@@ -95,7 +93,5 @@ def test_values_are_brought_under_the_files_schema(
 def test_what_would_lose_something_closes_the_file(
     record: ConnectSchema, file: ConnectSchema
 ) -> None:
-    """
-    A record that projection would damage goes into a file under its own schema.
-    """
+    """A record that projection would damage goes into a file under its own schema."""
     assert not is_projectable(record, file)

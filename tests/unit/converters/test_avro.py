@@ -41,9 +41,7 @@ def column(*values: bytes | None) -> pa.Array:
 
 
 def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
-    """
-    Values are typed, and their schema has its name and its version in the registry.
-    """
+    """Values are typed, and their schema has its name and its version in the registry."""
     registry.add("orders-value", '"string"')
     schema_id = registry.add("orders-value", ORDER)
     rows = [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
@@ -56,9 +54,7 @@ def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
 
 
 def test_each_run_of_a_schema_is_a_column(registry: FakeRegistry) -> None:
-    """
-    Schemas that alternate keep the order of records; null stays where it is.
-    """
+    """Schemas that alternate keep the order of records; null stays where it is."""
     first, second = registry.add("orders-value", '"int"'), registry.add("orders-value", '"string"')
     one, two, text = framed(first, "int", 1), framed(first, "int", 2), framed(second, "string", "a")
 
@@ -83,9 +79,7 @@ def test_each_run_of_a_schema_is_a_column(registry: FakeRegistry) -> None:
 def test_one_bad_record_is_one_bad_record(
     registry: FakeRegistry, value: bytes, what: str, why: str
 ) -> None:
-    """
-    One bad record is reported with its reason, and its neighbours are read.
-    """
+    """One bad record is reported with its reason, and its neighbours are read."""
     registry.add("orders-value", '"string"')
     registry.add("others-value", "{}", "JSON")
     itself = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
@@ -100,9 +94,7 @@ def test_one_bad_record_is_one_bad_record(
 
 
 def test_only_bad_records_are_a_column_too(registry: FakeRegistry) -> None:
-    """
-    A batch without a single usable record still has its rows.
-    """
+    """A batch without a single usable record still has its rows."""
     [found] = made(registry).decode(column(b"x", None, b"y"))
 
     assert ([0, 2], [None] * 3) == ([bad.row for bad in found.bad], found.values.to_pylist())
@@ -122,9 +114,7 @@ def test_a_registry_that_is_away_names_the_row(registry: FakeRegistry) -> None:
 
 
 def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
-    """
-    A schema may refer to types that are registered under other subjects.
-    """
+    """A schema may refer to types that are registered under other subjects."""
     registry.add("x.Order", ORDER)
     refers: dict[str, Any] = {
         "references": [{"name": "x.Order", "subject": "x.Order", "version": 1}]
@@ -179,9 +169,7 @@ def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
 
 
 def test_without_a_registry_it_says_what_to_set() -> None:
-    """
-    Avro without a registry is an error that names the property to set.
-    """
+    """Avro without a registry is an error that names the property to set."""
     converter = converters.by_name("avro", {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
         converter.decode(column(b"\0\0\0\0\1"))
@@ -190,9 +178,7 @@ def test_without_a_registry_it_says_what_to_set() -> None:
 
 
 def test_a_configuration_is_checked_without_asking(registry: FakeRegistry) -> None:
-    """
-    ``config check`` accepts an Avro configuration without asking the registry.
-    """
+    """``config check`` accepts an Avro configuration without asking the registry."""
     converters.by_name("avro", {"schema.registry.url": registry.url})
 
     assert json.loads("[]") == registry.asked

@@ -6,9 +6,7 @@ from kbackup.testing import decoded, encoded
 
 
 def test_bytes_are_bytes() -> None:
-    """
-    Bytes pass through unchanged.
-    """
+    """Bytes pass through unchanged."""
     column = pa.array([b"\x00\xff", b"", None], pa.binary())
 
     assert column.equals(decoded(ByteArrayConverter(), column))
@@ -16,9 +14,7 @@ def test_bytes_are_bytes() -> None:
 
 
 def test_a_json_file_has_them_as_base64() -> None:
-    """
-    Base64 that the JSON format wrote is decoded to the original bytes.
-    """
+    """Base64 that the JSON format wrote is decoded to the original bytes."""
     column = pa.array(['"AP8K"', '""', "null", None, '"+\\/8="'], pa.json_())
 
     assert [b"\x00\xff\n", b"", None, None, b"\xfb\xff"] == encoded(
@@ -39,9 +35,7 @@ def test_a_json_file_has_them_as_base64() -> None:
     ],
 )
 def test_what_is_not_base64_is_named(text: str) -> None:
-    """
-    A backup of another converter is not turned into bytes by guess.
-    """
+    """A backup of another converter is not turned into bytes by guess."""
     made = ByteArrayConverter().encode(pa.array([text, '"AP8K"', None, text], pa.json_()))
 
     assert [None, b"\x00\xff\n", None, None] == made.values.to_pylist()

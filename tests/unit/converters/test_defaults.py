@@ -17,9 +17,7 @@ SCHEMA = ConnectSchema(Type.STRUCT, name="R", fields=(("a", TEXT),))
 def test_null_is_its_default_unless_nullables_ignore_theirs(
     registry: FakeRegistry, name: str, ignores: str, expected: str | None
 ) -> None:
-    """
-    ``ignore.default.for.nullables`` keeps null in a field whose schema has a default.
-    """
+    """``ignore.default.for.nullables`` keeps null in a field whose schema has a default."""
     properties = {"schema.registry.url": registry.url, "ignore.default.for.nullables": ignores}
     converter = converters.by_name(name, properties, topic="t")
     values = pa.array([{"a": None}, {"a": "x"}], SCHEMA.arrow())

@@ -88,9 +88,7 @@ def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
 def test_one_bad_record_is_one_bad_record(
     registry: FakeRegistry, value: bytes, what: str, why: str
 ) -> None:
-    """
-    One bad record is reported with its reason, and its neighbours are read.
-    """
+    """One bad record is reported with its reason, and its neighbours are read."""
     registry.add("orders-value", ORDER, "JSON")
     registry.add("others-value", '"string"')
     itself = {"title": "Node", "properties": {"next": {"$ref": "#"}}}
@@ -123,9 +121,7 @@ def test_properties_that_are_not_required_may_be_absent_where_asked_for(
 
 
 def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
-    """
-    A schema may refer to others, which are registered under subjects of their own.
-    """
+    """A schema may refer to others, which are registered under subjects of their own."""
     registry.add("order", ORDER, "JSON")
     refers = {"references": [{"name": "order.json", "subject": "order", "version": 1}]}
     schema = {"type": "array", "items": {"$ref": "order.json"}}
@@ -138,9 +134,7 @@ def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
 
 @pytest.mark.parametrize(("form", "text"), [("BASE64", b'"fQ=="'), ("NUMERIC", b"1.25")])
 def test_values_go_back_under_their_schema(registry: FakeRegistry, form: str, text: bytes) -> None:
-    """
-    A restore registers the schema with the target's registry; null stays a tombstone.
-    """
+    """A restore registers the schema with the target's registry; null stays a tombstone."""
     price = ConnectSchema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
     schema = ConnectSchema(Type.STRUCT, name="x.Order", fields=(("price", price),))
     values = pa.array([{"price": b"\x7d"}, None], schema.arrow())
@@ -159,9 +153,7 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry, form: str, te
 
 
 def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
-    """
-    JSON without a schema is refused row by row, and nothing is registered.
-    """
+    """JSON without a schema is refused row by row, and nothing is registered."""
     found = made(registry).encode(pa.array(["null", '{"a":1}', None, "2"], pa.json_()))
 
     what = "JSON without a schema cannot be written as JSON Schema"
@@ -170,9 +162,7 @@ def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
 
 
 def test_without_a_registry_it_says_what_to_set() -> None:
-    """
-    JSON Schema without a registry is an error that names the property to set.
-    """
+    """JSON Schema without a registry is an error that names the property to set."""
     converter = converters.by_name("json_schema", {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
         converter.decode(column(b"\0\0\0\0\1"))

@@ -11,16 +11,12 @@ from kbackup.testing import decoded, encoded
 
 @pytest.mark.parametrize("text", ["false", "False", " false "])
 def test_without_schemas(text: str) -> None:
-    """
-    Booleans are accepted in any case, as in Java.
-    """
+    """Booleans are accepted in any case, as in Java."""
     JsonConverter().configure({"schemas.enable": text})
 
 
 def test_json_is_kept_in_the_connectors_spelling() -> None:
-    """
-    JSON keeps the order of its keys and all digits of its integers.
-    """
+    """JSON keeps the order of its keys and all digits of its integers."""
     column = pa.array([b'{ "z":1, "a":12345678901234567890123 }', b"1e10"], pa.binary())
 
     typed = decoded(JsonConverter(), column)
@@ -29,9 +25,7 @@ def test_json_is_kept_in_the_connectors_spelling() -> None:
 
 
 def test_the_json_null_is_null() -> None:
-    """
-    The JSON value null is read as null, as in Kafka Connect.
-    """
+    """The JSON value null is read as null, as in Kafka Connect."""
     typed = decoded(JsonConverter(), pa.array([b" null ", None, b'"null"'], pa.binary()))
 
     assert [None, None, '"null"'] == typed.storage.to_pylist()
@@ -42,9 +36,7 @@ def test_the_json_null_is_null() -> None:
     [pytest.param(b"", id="empty"), pytest.param(b"{", id="half"), b"\x00\x00\x00\x00\x01a"],
 )
 def test_what_is_not_json_is_named(value: bytes) -> None:
-    """
-    An empty value is reported as not JSON: it is not null.
-    """
+    """An empty value is reported as not JSON: it is not null."""
     [column] = JsonConverter().decode(pa.array([b"1", value, b"2", value], pa.binary()))
 
     assert [(1, "a value is not JSON"), (3, "a value is not JSON")] == [
@@ -54,9 +46,7 @@ def test_what_is_not_json_is_named(value: bytes) -> None:
 
 
 def test_other_columns_go_out_as_their_bytes() -> None:
-    """
-    JSON that is stored as raw bytes is restored unchanged.
-    """
+    """JSON that is stored as raw bytes is restored unchanged."""
     column = pa.array([b" {} ", None], pa.binary())
 
     assert column.equals(encoded(JsonConverter(), column))
@@ -74,9 +64,7 @@ def with_schemas() -> JsonConverter:
 
 
 def test_each_run_of_a_schema_is_a_column() -> None:
-    """
-    A record without a value stays with the schema before it, and null of any kind is null.
-    """
+    """A record without a value stays with the schema before it, and null of any kind is null."""
     text = '{"type":"string","optional":true}'
     values = [
         None, envelope("1"), b"null", envelope("2"), envelope('"a"', text), envelope("null", text),
@@ -113,9 +101,7 @@ def test_each_run_of_a_schema_is_a_column() -> None:
     ],
 )  # fmt: skip
 def test_what_its_schema_does_not_say_is_bad(value: bytes, why: str) -> None:
-    """
-    A Connect worker reads text as 0 and truncates large numbers; here both are bad records.
-    """
+    """A Connect worker reads text as 0 and truncates large numbers; here both are bad records."""
     column = pa.array([envelope("1"), value, envelope("2")], pa.binary())
 
     [found] = with_schemas().decode(column)
@@ -132,9 +118,7 @@ def map_of(optional: bool) -> str:
 
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_map_with_text_for_keys_is_an_object(optional: bool) -> None:
-    """
-    Also where its keys may be null, as in Protobuf; an array is no such map, as for a worker.
-    """
+    """Also where its keys may be null, as in Protobuf; an array is no such map, as for a worker."""
     rows = [envelope(text, map_of(optional)) for text in ('{"k":1}', '[["k",1]]')]
 
     [found] = with_schemas().decode(pa.array(rows, pa.binary()))
@@ -154,9 +138,7 @@ IN_STRUCT = f'{{"type":"struct","optional":false,"fields":[{{"field":"a",{WITH_D
 def test_null_is_its_default_unless_the_configuration_says_otherwise(
     text: str, expected: str | None
 ) -> None:
-    """
-    ``replace.null.with.default`` applies to a value and to a field, on both ways.
-    """
+    """``replace.null.with.default`` applies to a value and to a field, on both ways."""
     converter = JsonConverter()
     converter.configure({"schemas.enable": True, "replace.null.with.default": text == "true"})
     [alone] = converter.decode(pa.array([envelope("null", WITH_DEFAULT)], pa.binary()))

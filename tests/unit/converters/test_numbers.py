@@ -18,9 +18,7 @@ from kbackup.testing import decoded, encoded
     ],
 )
 def test_the_first_byte_of_a_number_is_its_highest(name: str, data: bytes, number: float) -> None:
-    """
-    Numbers have the byte order of Kafka's own serializers.
-    """
+    """Numbers have the byte order of Kafka's own serializers."""
     converter = converters.by_name(name)
     column = pa.array([data, None], pa.binary())
 
@@ -31,9 +29,7 @@ def test_the_first_byte_of_a_number_is_its_highest(name: str, data: bytes, numbe
 
 
 def test_bytes_of_another_length_are_no_number() -> None:
-    """
-    A value of a byte too many is named, and the others are read.
-    """
+    """A value of a byte too many is named, and the others are read."""
     column = pa.array([bytes(4), bytes(5), bytes(3)], pa.binary())
 
     [found] = converters.by_name("integer").decode(column)

@@ -155,9 +155,7 @@ def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
 
 
 def test_options_change_what_columns_there_are(registry: FakeRegistry) -> None:
-    """
-    Each option has the connector's name and effect.
-    """
+    """Each option has the connector's name and effect."""
     schema_id = registry.add("orders-value", ORDER, "PROTOBUF")
     value = column(head_of(schema_id) + b"\x02\x02" + order())
 
@@ -184,9 +182,7 @@ def test_options_change_what_columns_there_are(registry: FakeRegistry) -> None:
 
 
 def test_messages_of_one_schema_are_columns_of_their_own(registry: FakeRegistry) -> None:
-    """
-    A schema may have several messages, one in the other, and records say which they are.
-    """
+    """A schema may have several messages, one in the other, and records say which they are."""
     schema_id = registry.add("orders-value", ORDER, "PROTOBUF")
     head = head_of(schema_id)
     outer, inner = head + b"\0\x0a\x01a", head + b"\x04\0\0\x08\x05"
@@ -220,9 +216,7 @@ def test_messages_of_one_schema_are_columns_of_their_own(registry: FakeRegistry)
 def test_one_bad_record_is_one_bad_record(
     registry: FakeRegistry, value: bytes, what: str, why: str
 ) -> None:
-    """
-    One bad record is reported with its reason, and its neighbours are read.
-    """
+    """One bad record is reported with its reason, and its neighbours are read."""
     registry.add("orders-value", ORDER, "PROTOBUF")
     registry.add("others-value", '"string"')
     registry.add("nodes", 'syntax = "proto3"; message Node { Node next = 1; }', "PROTOBUF")
@@ -262,9 +256,7 @@ def test_files_are_found_that_a_schema_imports(registry: FakeRegistry, is_packed
 
 
 def test_no_file_is_written_outside(registry: FakeRegistry) -> None:
-    """
-    The name of an import cannot make a file be written elsewhere.
-    """
+    """The name of an import cannot make a file be written elsewhere."""
     registry.add("item", 'syntax = "proto3";', "PROTOBUF")
     refers = {"references": [{"name": "../../item.proto", "subject": "item", "version": 1}]}
     schema_id = registry.add("orders-value", ORDER, "PROTOBUF", **refers)
@@ -275,9 +267,7 @@ def test_no_file_is_written_outside(registry: FakeRegistry) -> None:
 
 
 def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
-    """
-    A restore registers a message with the same numbers, which reads as the same columns.
-    """
+    """A restore registers a message with the same numbers, which reads as the same columns."""
     schema_id = registry.add("orders-value", ORDER, "PROTOBUF")
     head = head_of(schema_id) + b"\x02\x02"
     converter = made(registry, **{"enhanced.protobuf.schema.support": "true"})
@@ -294,9 +284,7 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
 
 
 def test_null_is_not_zero_when_it_is_read_again(registry: FakeRegistry) -> None:
-    """
-    A field that may be null is declared optional, where the connector writes 0 for null.
-    """
+    """A field that may be null is declared optional, where the connector writes 0 for null."""
     number = ConnectSchema(Type.INT32, optional=True)
     schema = ConnectSchema(Type.STRUCT, name="x.Order", fields=(("n", number),))
     values = pa.array([{"n": None}, {"n": 0}, {"n": 1}], schema.arrow())
@@ -330,9 +318,7 @@ LIST = ConnectSchema(Type.ARRAY, optional=True, value=TEXT)
 def test_what_no_message_holds_is_named(
     registry: FakeRegistry, kind: ConnectSchema, value: Any, why: str
 ) -> None:
-    """
-    A value that no message can hold is reported, and nothing is registered.
-    """
+    """A value that no message can hold is reported, and nothing is registered."""
     schema = ConnectSchema(Type.STRUCT, name="x.Order", fields=(("n", kind),))
     found = made(registry).encode(
         pa.array([{"n": value}, None], schema.arrow()), schema.of_column()
@@ -343,9 +329,7 @@ def test_what_no_message_holds_is_named(
 
 
 def test_without_a_registry_it_says_what_to_set() -> None:
-    """
-    Protobuf without a registry is an error that names the property to set.
-    """
+    """Protobuf without a registry is an error that names the property to set."""
     converter = converters.by_name("protobuf", {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
         converter.decode(column(b"\0\0\0\0\1"))

@@ -7,9 +7,7 @@ from kbackup.testing import decoded, encoded
 
 
 def test_what_is_not_utf8_is_refused_not_replaced() -> None:
-    """
-    Bytes that are not text are reported as bad, where a worker would write U+FFFD.
-    """
+    """Bytes that are not text are reported as bad, where a worker would write U+FFFD."""
     column = pa.array([b"a", None, b"ab\xff", b"\xfe"], pa.binary())
 
     [found] = StringConverter().decode(column)
@@ -21,9 +19,7 @@ def test_what_is_not_utf8_is_refused_not_replaced() -> None:
 
 
 def test_a_slice_is_judged_by_its_own_rows() -> None:
-    """
-    Bytes of another batch do not spoil this one, and rows are counted from its start.
-    """
+    """Bytes of another batch do not spoil this one, and rows are counted from its start."""
     column = pa.array([b"\xff", b"a", b"\xff"], pa.binary())
 
     [rest] = StringConverter().decode(column.slice(1))
@@ -45,9 +41,7 @@ def test_a_slice_is_judged_by_its_own_rows() -> None:
     ],
 )
 def test_json_becomes_text(text: str, expected: bytes | None) -> None:
-    """
-    A string of a JSON file is what it says; other JSON is its text, as toString in Connect.
-    """
+    """A string of a JSON file is what it says; other JSON is its text, as toString in Connect."""
     alone = encoded(StringConverter(), pa.array([text], pa.json_()))
     beside = encoded(StringConverter(), pa.array([text, '"\\n"'], pa.json_()))
 
@@ -55,9 +49,7 @@ def test_json_becomes_text(text: str, expected: bytes | None) -> None:
 
 
 def test_half_a_surrogate_pair_is_bad() -> None:
-    """
-    Half a surrogate pair is reported as bad, where Java would write a question mark.
-    """
+    """Half a surrogate pair is reported as bad, where Java would write a question mark."""
     made = StringConverter().encode(pa.array(['"\\uD800"', '"a"', '"\\uDC00"'], pa.json_()))
 
     assert [None, b"a", None] == made.values.to_pylist()
@@ -68,15 +60,11 @@ def test_half_a_surrogate_pair_is_bad() -> None:
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "utf-8", "UTF8"])
 def test_utf8_can_be_named(encoding: str) -> None:
-    """
-    A worker's property that says what we do is accepted.
-    """
+    """A worker's property that says what we do is accepted."""
     StringConverter().configure({"converter.encoding": encoding})
 
 
 def test_another_encoding_is_refused_by_name() -> None:
-    """
-    An encoding other than UTF-8 is refused by name.
-    """
+    """An encoding other than UTF-8 is refused by name."""
     with pytest.raises(ConfigurationError, match=r"converter\.encoding=ISO"):
         StringConverter().configure({"converter.encoding": "ISO-8859-1"})

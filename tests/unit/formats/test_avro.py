@@ -55,9 +55,7 @@ def read(data: bytes, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("codec", COMPRESS)
 def test_every_codec_is_read_by_others(codec: str) -> None:
-    """
-    What is written in any codec is read by another library, in several blocks, and by ours.
-    """
+    """What is written in any codec is read by another library, in several blocks, and by ours."""
     data = written(ROWS, LONG, codec)
 
     assert ROWS == [*fastavro.reader(io.BytesIO(data))]
@@ -93,9 +91,7 @@ def test_blocks_end_where_they_are_full_however_datums_come(size: int) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESS)
 def test_what_others_write_is_read(codec: str) -> None:
-    """
-    A container of another library is read in any codec, maps, enums and defaults too.
-    """
+    """A container of another library is read in any codec, maps, enums and defaults too."""
     schema = {
         "type": "record",
         "name": "R",
@@ -115,9 +111,7 @@ def test_what_others_write_is_read(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz"])
 def test_a_file_cut_within_a_block_is_no_shorter_backup(codec: str) -> None:
-    """
-    An Avro container that is cut anywhere but after a block is damaged, not short.
-    """
+    """An Avro container that is cut anywhere but after a block is damaged, not short."""
     data = written(ROWS[:70], LONG, codec)
     whole = len(written([], LONG, codec))
 
@@ -129,9 +123,7 @@ def test_a_file_cut_within_a_block_is_no_shorter_backup(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "bzip2", "xz", "null"])
 def test_altered_bytes_are_an_error_or_other_values(codec: str) -> None:
-    """
-    No damage causes a library's exception, or more or fewer rows.
-    """
+    """No damage causes a library's exception, or more or fewer rows."""
     data = written([{"n": at, "text": "two\nlines"} for at in range(20)], LONG, codec)
 
     for at in range(len(data)):
@@ -144,9 +136,7 @@ def test_altered_bytes_are_an_error_or_other_values(codec: str) -> None:
 
 
 def test_a_block_that_grows_without_end_is_refused() -> None:
-    """
-    A container of another program cannot fill the memory.
-    """
+    """A container of another program cannot fill the memory."""
     data = written([{"n": 1, "text": "x" * 5_000_000}], LONG, "deflate")
 
     with pytest.raises(CorruptObjectError, match="more than 1000000 bytes") as caught:
@@ -156,9 +146,7 @@ def test_a_block_that_grows_without_end_is_refused() -> None:
 
 
 def test_a_type_that_contains_itself_is_named() -> None:
-    """
-    A column is as deep as its type, and such values are of any depth.
-    """
+    """A column is as deep as its type, and such values are of any depth."""
     schema = {
         "type": "record",
         "name": "Node",
@@ -174,9 +162,7 @@ def test_a_type_that_contains_itself_is_named() -> None:
 
 
 def test_json_without_a_schema_is_refused() -> None:
-    """
-    JSON without a schema is refused: an Avro file needs a schema, and none is made up.
-    """
+    """JSON without a schema is refused: an Avro file needs a schema, and none is made up."""
     values = pa.array(['{"a":1}'], pa.json_())
     form = AvroFormat()
 
@@ -194,9 +180,7 @@ def test_json_without_a_schema_is_refused() -> None:
     [(0, "3 bytes are left"), (1, "2 bytes are left"), (2, "1 byte is left")],
 )
 def test_a_block_with_more_than_it_claims_is_damage(count: int, left: str) -> None:
-    """
-    No value is left out because a block claims fewer than it holds.
-    """
+    """No value is left out because a block claims fewer than it holds."""
     whole = written([], ConnectSchema(Type.INT64))
     data = bytes(2) + long(5)
 
@@ -211,9 +195,7 @@ LISTS = ConnectSchema(
 
 
 def test_lists_of_empty_structs_come_back_up_to_the_length_that_is_written() -> None:
-    """
-    A list of empty structs is refused while it is written, or can be read back.
-    """
+    """A list of empty structs is refused while it is written, or can be read back."""
     rows: list[Any] = [{"all": [{}] * count} for count in (0, 1, 1000, 1001)]
 
     refused = AvroFormat().refuses(View.VALUE, pa.array(rows, LISTS.arrow()), FormatOptions())
@@ -223,9 +205,7 @@ def test_lists_of_empty_structs_come_back_up_to_the_length_that_is_written() -> 
 
 
 def test_values_without_bytes_come_back_however_many() -> None:
-    """
-    Values that take no bytes are written in blocks that a reader accepts.
-    """
+    """Values that take no bytes are written in blocks that a reader accepts."""
     data = written([{}] * 150_000, EMPTY)
 
     assert [64_000, 64_000, 22_000] == [each.count for each in BlockReader(io.BytesIO(data), 2**20)]
@@ -242,9 +222,7 @@ def test_values_without_bytes_come_back_however_many() -> None:
 def test_a_block_that_claims_any_number_without_bytes_is_refused(
     schema: ConnectSchema, count: int, datums: bytes
 ) -> None:
-    """
-    A short block that claims 2^62 values or items is damage, and keeps nobody busy.
-    """
+    """A short block that claims 2^62 values or items is damage, and keeps nobody busy."""
     whole = written([], schema)
     marker = whole[-16:]
 
@@ -302,9 +280,7 @@ def test_what_a_file_asks_of_a_reader_is_bounded_by_its_size(data: Callable[[], 
 @pytest.mark.parametrize("codec", sorted(COMPRESS))
 @pytest.mark.parametrize("value", [{}, 7])
 def test_no_file_of_our_own_asks_too_much(codec: str, value: Any) -> None:
-    """
-    Values that compress best, in any number, are read back.
-    """
+    """Values that compress best, in any number, are read back."""
     schema = EMPTY if value == {} else ConnectSchema(Type.INT32)
     rows = 128_000
 
@@ -315,9 +291,7 @@ def test_no_file_of_our_own_asks_too_much(codec: str, value: Any) -> None:
 
 
 def test_a_schema_that_grows_without_end_is_refused() -> None:
-    """
-    Named types that each hold the one before twice are no more than the file says.
-    """
+    """Named types that each hold the one before twice are no more than the file says."""
     kind: Any = {"type": "record", "name": "T0", "fields": [{"name": "a", "type": "int"}]}
     for at in range(1, 27):
         both = [{"name": "a", "type": kind}, {"name": "b", "type": f"T{at - 1}"}]
@@ -328,9 +302,7 @@ def test_a_schema_that_grows_without_end_is_refused() -> None:
 
 
 def test_a_decimal_of_any_scale_is_refused() -> None:
-    """
-    One byte does not become a gigabyte of digits.
-    """
+    """One byte does not become a gigabyte of digits."""
     kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2**30}
 
     with pytest.raises(CorruptObjectError, match="scale of 1073741824"):
@@ -339,9 +311,7 @@ def test_a_decimal_of_any_scale_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["avro", "parquet"])
 def test_advice_names_the_property_that_is_meant(name: str) -> None:
-    """
-    What is wrong with a key is mended by the format of keys, not by that of values.
-    """
+    """What is wrong with a key is mended by the format of keys, not by that of values."""
     keys = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1"]))
 
     [bad] = formats.by_name(name).refuses(View.KEY, keys, FormatOptions())
@@ -367,9 +337,7 @@ def test_what_its_schema_does_not_take_damages_no_file(schema: ConnectSchema, va
 
 
 def test_a_damaged_block_of_zstd_keeps_no_memory() -> None:
-    """
-    A reader that meets many damaged files holds none of what it set aside for them.
-    """
+    """A reader that meets many damaged files holds none of what it set aside for them."""
     data = written(ROWS, LONG, "zstandard")
     at = data.index(b"\x28\xb5\x2f\xfd")
     bad = data[:at] + b"\0" + data[at + 1 :]

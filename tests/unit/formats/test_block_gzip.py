@@ -52,9 +52,7 @@ def read(data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("path", ORIGINALS, ids=lambda path: path.name)
 def test_a_file_and_its_index_are_the_originals_byte_for_byte(path: Path) -> None:
-    """
-    The same records, under the original's own level of gzip, make the same two objects.
-    """
+    """The same records, under the original's own level of gzip, make the same two objects."""
     parts = LAYOUT.parse(f"systest/2016-02-24/{path.name}")
     original = path.read_bytes()
 
@@ -111,9 +109,7 @@ def test_a_block_ends_before_the_record_that_would_make_it_too_large() -> None:
 def test_what_a_line_loses(
     value: bytes, stored: bytes, restored: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A line feed at a value's end is dropped, one within splits it; a warning says so.
-    """
+    """A line feed at a value's end is dropped, one within splits it; a warning says so."""
     data, index = written([value])
 
     assert len(stored) == index.blocks[0].byte_length_uncompressed
@@ -129,9 +125,7 @@ SOUND: Final = {
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"chunks":[]}', '{"chunks":[{}]}', "\xff"])
 def test_what_is_no_index_is_refused(text: str) -> None:
-    """
-    Text that is not an index is refused, and no request is based on it.
-    """
+    """Text that is not an index is refused, and no request is based on it."""
     with pytest.raises(CorruptObjectError):
         BlockIndex.from_bytes(text.encode("latin-1"), 7)
 
@@ -148,9 +142,7 @@ def test_what_is_no_index_is_refused(text: str) -> None:
     ],
 )
 def test_an_index_whose_blocks_do_not_add_up_is_refused(name: str, value: object) -> None:
-    """
-    The blocks follow each other, from the offset in the name of the object on.
-    """
+    """The blocks follow each other, from the offset in the name of the object on."""
     sound = json.dumps({"chunks": [SOUND]}).encode()
     unsound = json.dumps({"chunks": [SOUND | {name: value}]}).encode()
 
@@ -161,9 +153,7 @@ def test_an_index_whose_blocks_do_not_add_up_is_refused(name: str, value: object
 
 @pytest.mark.parametrize("view", [view for view in View if view is not View.VALUE])
 def test_it_holds_values_alone(view: View) -> None:
-    """
-    Keys and headers are not stored, and this is stated.
-    """
+    """Keys and headers are not stored, and this is stated."""
     with pytest.raises(ConfigurationError, match="block_gzip"):
         FORM.writer(io.BytesIO(), view, FormatOptions())
 
@@ -190,9 +180,7 @@ def test_a_dated_key_is_read_back(
 
 
 def test_dated_keys_are_the_originals() -> None:
-    """
-    Five digits for the partition, twelve for the offset, and one pointer a partition.
-    """
+    """Five digits for the partition, twelve for the offset, and one pointer a partition."""
     parts = ObjectKey("system-test", 0, 100, "2016-02-24", ".gz", View.VALUE)
 
     assert "systest/2016-02-24/system-test-00000-000000000100.gz" == LAYOUT.key(parts)
@@ -210,8 +198,6 @@ def test_dated_keys_are_the_originals() -> None:
     ],
 )  # fmt: skip
 def test_other_names_are_no_dated_keys(key: str) -> None:
-    """
-    A key that only resembles a dated one is foreign.
-    """
+    """A key that only resembles a dated one is foreign."""
     with pytest.raises(ObjectKeyError):
         LAYOUT.parse(key)

@@ -20,9 +20,7 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("separator", ["\n", "\r\n", "\x00", "--", "\u00ff\u00fe"])
 def test_values_stand_between_separators(separator: str) -> None:
-    """
-    Each value is followed by the separator, and comes back, empty ones too.
-    """
+    """Each value is followed by the separator, and comes back, empty ones too."""
     options = FormatOptions({"format.bytearray.separator": separator})
     values = [b"", b"a", b"", b"\x01\x80", b""]
 
@@ -33,9 +31,7 @@ def test_values_stand_between_separators(separator: str) -> None:
 
 
 def test_a_separator_of_many_bytes_is_found_wherever_reading_stops() -> None:
-    """
-    A separator that spans two reads still ends its value.
-    """
+    """A separator that spans two reads still ends its value."""
     options = FormatOptions({"format.bytearray.separator": "<end of the value>"})
     values = [bytes([65 + at % 26]) * (at * 37 % 5000) for at in range(500)]
 
@@ -47,9 +43,7 @@ def test_a_separator_of_many_bytes_is_found_wherever_reading_stops() -> None:
 def test_a_value_that_holds_the_separator_is_written_and_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    The connector's bytes are kept, with one warning a file that this is no safe backup.
-    """
+    """The connector's bytes are kept, with one warning a file that this is no safe backup."""
     with caplog.at_level(logging.WARNING):
         data = write(BYTES, View.VALUE, [batch(b"x"), batch(b"a\nb"), batch(b"\n")])
 
@@ -62,9 +56,7 @@ def test_a_value_that_holds_the_separator_is_written_and_said(
 def test_what_holds_the_separator_is_refused_where_asked(
     asked: dict[str, bool], expected: list[int]
 ) -> None:
-    """
-    Each value that contains the separator is refused, beside null; two together contain none.
-    """
+    """Each value that contains the separator is refused, beside null; two together contain none."""
     options = FormatOptions({"format.bytearray.separator": "--", **asked})
     values = pa.array([b"a-", b"-b--", None, b"--", b"-"], pa.binary())
 
@@ -76,9 +68,7 @@ def test_what_holds_the_separator_is_refused_where_asked(
 def test_values_that_only_meet_like_a_separator_are_not_blamed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    Two values that only together look like a separator cause no warning.
-    """
+    """Two values that only together look like a separator cause no warning."""
     with caplog.at_level(logging.WARNING):
         write(
             BYTES,
@@ -91,9 +81,7 @@ def test_values_that_only_meet_like_a_separator_are_not_blamed(
 
 
 def test_null_is_not_written_as_empty() -> None:
-    """
-    A tombstone must not come back as an empty value.
-    """
+    """A tombstone must not come back as an empty value."""
     [bad] = BYTES.refuses(View.VALUE, pa.array([b"", None], pa.binary()), OPTIONS)
 
     assert 1 == bad.row
@@ -102,9 +90,7 @@ def test_null_is_not_written_as_empty() -> None:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.json_()], ids=str)
 def test_text_is_for_another_format(kind: pa.DataType) -> None:
-    """
-    As with the connector, only what a converter leaves as bytes can be written.
-    """
+    """As with the connector, only what a converter leaves as bytes can be written."""
     column = pa.array(["1"], kind)
 
     with pytest.raises(ConfigurationError, match="value"):
@@ -112,9 +98,7 @@ def test_text_is_for_another_format(kind: pa.DataType) -> None:
 
 
 def test_without_a_separator_nothing_is_written_or_read() -> None:
-    """
-    Without a separator nothing is written, since values could never be told apart again.
-    """
+    """Without a separator nothing is written, since values could never be told apart again."""
     options = FormatOptions({"format.bytearray.separator": ""})
 
     with pytest.raises(ConfigurationError, match="separator"):
@@ -124,9 +108,7 @@ def test_without_a_separator_nothing_is_written_or_read() -> None:
 
 
 def test_the_extension_is_the_configured_one() -> None:
-    """
-    Files of bytes are written and found under format.bytearray.extension.
-    """
+    """Files of bytes are written and found under format.bytearray.extension."""
     options = FormatOptions({"format.bytearray.extension": ".raw", "s3.compression.type": "gzip"})
 
     assert ".raw.gz" == BYTES.extension(options)
@@ -136,9 +118,7 @@ def test_the_extension_is_the_configured_one() -> None:
 
 
 def test_another_compression_is_refused() -> None:
-    """
-    A compression that the connectors cannot write for bytes is refused.
-    """
+    """A compression that the connectors cannot write for bytes is refused."""
     with pytest.raises(ConfigurationError, match=r"s3\.compression\.type=zip"):
         BYTES.extension(FormatOptions({"s3.compression.type": "zip"}))
 
@@ -147,17 +127,13 @@ def test_another_compression_is_refused() -> None:
     "data", [pytest.param(b"", id="empty"), pytest.param(b"a\nb", id="no separator at the end")]
 )
 def test_a_file_that_was_cut_short_is_noticed(data: bytes) -> None:
-    """
-    A file whose last value lacks its separator is reported as damaged.
-    """
+    """A file whose last value lacks its separator is reported as damaged."""
     with pytest.raises(CorruptObjectError, match="cut short"):
         read(BYTES, View.VALUE, data)
 
 
 def test_keys_are_kept_too() -> None:
-    """
-    Keys can be stored as bytes with keys.format.class.
-    """
+    """Keys can be stored as bytes with keys.format.class."""
     keys = pa.record_batch([pa.array([b"k"], pa.binary())], ["key"])
 
     assert [{"key": b"k"}] == read(BYTES, View.KEY, write(BYTES, View.KEY, [keys], OPTIONS))

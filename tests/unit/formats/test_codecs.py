@@ -40,9 +40,7 @@ def inflated(codec: Codec, data: bytes) -> bytes:
 def test_streams_in_a_row_are_read_and_calls_leave_no_trace(
     codec: Codec, level: int, pieces: list[bytes]
 ) -> None:
-    """
-    A retry gets its rows in other pieces, and must write the same bytes.
-    """
+    """A retry gets its rows in other pieces, and must write the same bytes."""
     whole = b"".join(pieces)
     data = compressed(codec, pieces, level)
 
@@ -54,9 +52,7 @@ def test_streams_in_a_row_are_read_and_calls_leave_no_trace(
     ("codec", "size"), [(ZSTD, 9 * 2**20 + 5), (BZIP2, 1_000_005)], ids=["zstd", "bzip2"]
 )
 def test_more_than_a_frame_is_written_the_same_in_any_pieces(codec: Codec, size: int) -> None:
-    """
-    Compressed frames have the same lengths, however rows arrive.
-    """
+    """Compressed frames have the same lengths, however rows arrive."""
     whole = b"".join(b"%d," % at for at in range(1_400_000))[:size]
     pieces = [whole[at : at + 300_003] for at in range(0, len(whole), 300_003)]
 
@@ -68,9 +64,7 @@ def test_more_than_a_frame_is_written_the_same_in_any_pieces(codec: Codec, size:
 
 @every_codec
 def test_a_file_that_is_cut_anywhere_is_an_error(codec: Codec) -> None:
-    """
-    A compressed file that was cut short is damaged: it never reads as fewer rows.
-    """
+    """A compressed file that was cut short is damaged: it never reads as fewer rows."""
     data = compressed(codec, [bytes(range(256)) * 3])
 
     for end in range(len(data)):
@@ -83,9 +77,7 @@ def test_a_file_that_is_cut_anywhere_is_an_error(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [ZSTD, BZIP2], ids=lambda codec: codec.name)
 def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Reading stops at a compression ratio that no real lines have.
-    """
+    """Reading stops at a compression ratio that no real lines have."""
     monkeypatch.setattr(codecs, "RATIO_FLOOR_BYTES", 2**18)
     monkeypatch.setattr(codecs, "RATIO_MAX", 100)
 
@@ -94,9 +86,7 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_other_tools_read_them() -> None:
-    """
-    Compressed files can be read by other tools.
-    """
+    """Compressed files can be read by other tools."""
     text = b"a\nb\n" * 1000
 
     assert text == bz2.decompress(compressed(BZIP2, [text]))
@@ -109,9 +99,7 @@ def test_other_tools_read_them() -> None:
 @every_codec
 @pytest.mark.parametrize("name", ["json", "bytes", "block_gzip"])
 def test_each_format_of_rows_writes_and_reads_it(codec: Codec, name: str) -> None:
-    """
-    The extension says which codec it is, whatever is configured when it is read.
-    """
+    """The extension says which codec it is, whatever is configured when it is read."""
     options = FormatOptions(
         {
             "s3.compression.type": codec.name,

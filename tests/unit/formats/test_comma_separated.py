@@ -68,25 +68,19 @@ def values(data: bytes, extension: str = ".csv", **options: Any) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_row_becomes_an_object(data: bytes, options: dict[str, Any], expected: list[str]) -> None:
-    """
-    Fields are text, named as in the first row; each property does what it says.
-    """
+    """Fields are text, named as in the first row; each property does what it says."""
     assert expected == values(data, **options)
 
 
 def test_a_compressed_file_is_read() -> None:
-    """
-    A compressed file is read, as exports deliver it.
-    """
+    """A compressed file is read, as exports deliver it."""
     data = gzip.compress(b"a\n" + b"1\n" * 100_000)
 
     assert ['{"a":"1"}'] * 100_000 == values(data, ".csv.gz")
 
 
 def test_a_store_may_deliver_a_file_in_small_pieces() -> None:
-    """
-    How many bytes a read returns has no effect, even within a name or a character.
-    """
+    """How many bytes a read returns has no effect, even within a name or a character."""
 
     class Slow(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -113,17 +107,13 @@ def test_a_store_may_deliver_a_file_in_small_pieces() -> None:
     ],
 )
 def test_a_file_that_is_no_table_is_refused(data: bytes) -> None:
-    """
-    No field is put under another's name by guess.
-    """
+    """No field is put under another's name by guess."""
     with pytest.raises(CorruptObjectError):
         values(data)
 
 
 def test_a_sink_cannot_write_it() -> None:
-    """
-    A sink with this format is refused before a run.
-    """
+    """A sink with this format is refused before a run."""
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
 
     with pytest.raises(ConfigurationError, match="it is only read"):

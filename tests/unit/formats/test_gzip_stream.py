@@ -41,9 +41,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("level", range(-1, 10))
 def test_a_member_does_not_show_how_it_was_written(library: str, level: int) -> None:
-    """
-    The same bytes give the same member, in whatever pieces they came.
-    """
+    """The same bytes give the same member, in whatever pieces they came."""
     data = 12 * LINES + random.Random(level).randbytes(200_000)
     whole = member(data, level)
 
@@ -53,18 +51,14 @@ def test_a_member_does_not_show_how_it_was_written(library: str, level: int) -> 
 
 @pytest.mark.parametrize("level", range(1, 10))
 def test_a_level_that_is_named_is_zlibs(level: int) -> None:
-    """
-    A compression level that a connector's configuration names yields the connector's bytes.
-    """
+    """A compression level that a connector's configuration names yields the connector's bytes."""
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
 
     assert deflate.compress(LINES) + deflate.flush() == member(LINES, level)[10:-8]
 
 
 def test_the_header_is_javas() -> None:
-    """
-    A gzip header has no time, name or system, as GZIPOutputStream writes it.
-    """
+    """A gzip header has no time, name or system, as GZIPOutputStream writes it."""
     assert bytes.fromhex("1f8b08000000000000ff") == member(b"", 9)[:10]
 
 
@@ -81,9 +75,7 @@ def test_the_header_is_javas() -> None:
     ],
 )
 def test_what_gzip_reads_is_read(library: str, data: bytes, expected: bytes) -> None:
-    """
-    Any gzip file is read, not only our own.
-    """
+    """Any gzip file is read, not only our own."""
     assert expected == content(data)
 
 
@@ -105,17 +97,13 @@ def test_what_gzip_reads_is_read(library: str, data: bytes, expected: bytes) -> 
     ],
 )
 def test_damage_is_noticed(library: str, data: bytes, reason: str) -> None:
-    """
-    A damaged gzip file is never taken for a whole one.
-    """
+    """A damaged gzip file is never taken for a whole one."""
     with pytest.raises(CorruptObjectError, match=reason):
         content(data)
 
 
 def test_a_bomb_is_not_unpacked(library: str) -> None:
-    """
-    A small file cannot fill memory or time.
-    """
+    """A small file cannot fill memory or time."""
     pieces = inflate_gzip(io.BytesIO(gzip.compress(bytes(100 * 2**20), 9)))
     sizes: list[int] = []
 
@@ -126,9 +114,7 @@ def test_a_bomb_is_not_unpacked(library: str) -> None:
 
 
 def test_pieces_are_small(library: str) -> None:
-    """
-    Memory does not grow with what a file holds.
-    """
+    """Memory does not grow with what a file holds."""
     data = gzip.compress(bytes(8 * 2**20), 1)
 
     assert max(map(len, inflate_gzip(io.BytesIO(data)))) <= codecs.PIECE_BYTES

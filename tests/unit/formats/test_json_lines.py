@@ -33,16 +33,12 @@ def written(view: View, name: str, column: pa.Array) -> bytes:
     ],
 )
 def test_a_line_for_each_record(column: pa.Array, expected: bytes) -> None:
-    """
-    JSON goes out as it is, text quoted, bytes as base64, null as null.
-    """
+    """JSON goes out as it is, text quoted, bytes as base64, null as null."""
     assert expected == written(View.VALUE, "value", column)
 
 
 def test_headers_stand_in_one_line() -> None:
-    """
-    Order and repeated names of headers are kept; a record may have none.
-    """
+    """Order and repeated names of headers are kept; a record may have none."""
     column = pa.array(
         [[{"key": "b", "value": "1"}, {"key": "b", "value": 'é"'}], [], [{"key": "", "value": ""}]],
         HEADERS,
@@ -62,9 +58,7 @@ def test_headers_stand_in_one_line() -> None:
 
 
 def test_the_header_without_a_value_is_named() -> None:
-    """
-    Which header of which record cannot be stored is said.
-    """
+    """Which header of which record cannot be stored is said."""
     pairs = [[], [{"key": "a", "value": "1"}, {"key": "b", "value": None}]]
 
     [bad] = JSON.refuses(View.HEADERS, pa.array(pairs, HEADERS), OPTIONS)
@@ -74,9 +68,7 @@ def test_the_header_without_a_value_is_named() -> None:
 
 
 def test_a_line_break_within_json_is_refused() -> None:
-    """
-    A line break inside JSON from another converter is refused.
-    """
+    """A line break inside JSON from another converter is refused."""
     [bad] = JSON.refuses(View.VALUE, pa.array(["1", "[\n]"], pa.json_()), OPTIONS)
 
     assert 1 == bad.row
@@ -84,9 +76,7 @@ def test_a_line_break_within_json_is_refused() -> None:
 
 
 def test_text_of_a_line_is_kept_as_it_stands() -> None:
-    """
-    Spaces, repeated keys and long numbers of another writer survive.
-    """
+    """Spaces, repeated keys and long numbers of another writer survive."""
     lines = [' {"a" : 1, "a": 2}', "123456789012345678901234567890", "1e400", '"\\ud800"']
 
     found = read(JSON, View.VALUE, "".join(line + "\n" for line in lines).encode())
@@ -95,9 +85,7 @@ def test_text_of_a_line_is_kept_as_it_stands() -> None:
 
 
 def test_null_is_null() -> None:
-    """
-    A line that says null stands for no value.
-    """
+    """A line that says null stands for no value."""
     assert [{"value": None}, {"value": '"null"'}] == read(JSON, View.VALUE, b'null\n"null"\n')
 
 
@@ -124,17 +112,13 @@ def test_null_is_null() -> None:
     ],
 )
 def test_a_damaged_line_is_named(view: View, data: bytes, reason: str) -> None:
-    """
-    What is wrong with a file is said, with the line.
-    """
+    """What is wrong with a file is said, with the line."""
     with pytest.raises(CorruptObjectError, match=reason):
         read(JSON, view, data)
 
 
 def test_lines_are_counted_over_the_whole_file() -> None:
-    """
-    The number of a damaged line does not depend on how the file was read.
-    """
+    """The number of a damaged line does not depend on how the file was read."""
     data = b'"%s"\n' % (b"x" * 96) * 20_000 + b"{\n"
 
     with pytest.raises(CorruptObjectError, match="line 20001 "):
@@ -142,9 +126,7 @@ def test_lines_are_counted_over_the_whole_file() -> None:
 
 
 def test_a_line_longer_than_allowed_is_refused() -> None:
-    """
-    A file without newlines does not fill the memory.
-    """
+    """A file without newlines does not fill the memory."""
     options = FormatOptions(max_record_bytes=10**6)
 
     with pytest.raises(CorruptObjectError, match="longer than 1000000 bytes") as caught:
@@ -154,9 +136,7 @@ def test_a_line_longer_than_allowed_is_refused() -> None:
 
 
 def test_a_long_line_is_read_whole() -> None:
-    """
-    A record may be larger than what is read at a time.
-    """
+    """A record may be larger than what is read at a time."""
     long = '"' + "x" * 3 * 10**6 + '"'
 
     found = read(JSON, View.VALUE, f"1\n{long}\n2\n".encode())
@@ -165,9 +145,7 @@ def test_a_long_line_is_read_whole() -> None:
 
 
 def test_compressed_or_not_is_said_by_the_extension() -> None:
-    """
-    A file named .json.gz is gzip, one named .json is not.
-    """
+    """A file named .json.gz is gzip, one named .json is not."""
     options = FormatOptions({"s3.compression.type": "gzip", "s3.compression.level": 9})
     data = write(
         JSON, View.VALUE, [pa.record_batch([pa.array(["1"], pa.json_())], ["value"])], options
@@ -193,9 +171,7 @@ def test_compressed_or_not_is_said_by_the_extension() -> None:
 def test_a_damaged_line_is_left_out_only_where_the_rest_is_sure(
     extension: str, is_read_on: bool
 ) -> None:
-    """
-    In a compressed file without a checksum one damaged line makes what precedes it doubtful.
-    """
+    """In a compressed file without a checksum one damaged line makes what precedes it doubtful."""
     lines = b"1\n{\n3\n"
     compress = {".json.gz": gzip.compress, ".json.zst": zstd}.get(extension, bytes)
     file = io.BytesIO(compress(lines))

@@ -29,9 +29,7 @@ def read(data: bytes, **options: Any) -> list[pa.RecordBatch]:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_every_part_of_a_record_comes_back(compression: str) -> None:
-    """
-    Null and empty stay two things, in keys, values and headers; offsets may be missing.
-    """
+    """Null and empty stay two things, in keys, values and headers; offsets may be missing."""
     found = rows(Segment(RECORDS, compression).to_bytes())
 
     assert found == [record.row() for record in RECORDS]
@@ -63,9 +61,7 @@ def test_the_bytes_are_those_of_the_published_layout() -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_a_segment_is_read_in_batches(compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Memory is bounded by a batch, and a record that is larger than a batch comes alone.
-    """
+    """Memory is bounded by a batch, and a record that is larger than a batch comes alone."""
     monkeypatch.setattr(kafka_backup, "READ_BYTES", 2**17)
     monkeypatch.setattr(kafka_backup, "_PIECE_BYTES", 2**16)
     records = tuple(
@@ -112,9 +108,7 @@ SEGMENT = Segment(RECORDS, "none")
 def test_what_the_tool_keeps_otherwise_is_refused_and_not_called_damaged(
     data: bytes, why: str
 ) -> None:
-    """
-    The exit code is that of a refusal, and the message says what to do.
-    """
+    """The exit code is that of a refusal, and the message says what to do."""
     with pytest.raises(UnsupportedObjectError, match=why) as refused:
         next(KafkaBackupFormat().read(io.BytesIO(data), View.RECORD, "", FormatOptions()))
 
@@ -174,9 +168,7 @@ TWO = RECORDS[:2]
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_segment_is_named(data: bytes, why: str) -> None:
-    """
-    A segment whose checksum fits is not believed for that, whoever wrote it.
-    """
+    """A segment whose checksum fits is not believed for that, whoever wrote it."""
     with pytest.raises(CorruptObjectError) as caught:
         read(data)
 
@@ -194,9 +186,7 @@ def test_what_is_wrong_with_a_segment_is_named(data: bytes, why: str) -> None:
     ],
 )
 def test_a_header_says_what_a_segment_holds(wrong: dict[str, int], expected: Facts | None) -> None:
-    """
-    A restore that continues asks headers, and believes none that contradicts itself.
-    """
+    """A restore that continues asks headers, and believes none that contradicts itself."""
     form = KafkaBackupFormat()
 
     assert expected == form.extent(SEGMENT.to_bytes(**wrong)[: form.extent_bytes])
@@ -204,9 +194,7 @@ def test_a_header_says_what_a_segment_holds(wrong: dict[str, int], expected: Fac
 
 
 def test_a_record_may_be_as_large_as_it_is_allowed_to_be() -> None:
-    """
-    A length beyond --max-record-bytes is refused before that much is read.
-    """
+    """A length beyond --max-record-bytes is refused before that much is read."""
     data = Segment((SegmentRecord(0, 0, None, bytes(100)),), "zstd").to_bytes()
 
     assert len(rows(data, max_record_bytes=100)) == 1
@@ -216,9 +204,7 @@ def test_a_record_may_be_as_large_as_it_is_allowed_to_be() -> None:
 
 
 def test_a_body_of_lz4_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    LZ4 blocks are read as a whole, so there is a limit to them.
-    """
+    """LZ4 blocks are read as a whole, so there is a limit to them."""
     monkeypatch.setattr(kafka_backup, "LZ4_BYTES", 10)
 
     with pytest.raises(UnsupportedObjectError, match="too large"):
@@ -226,9 +212,7 @@ def test_a_body_of_lz4_that_memory_cannot_hold_is_refused(monkeypatch: pytest.Mo
 
 
 def test_files_of_bytes_stay_bytes_unless_segments_are_asked_for() -> None:
-    """
-    The tool's segments are named .bin, as files of bytes are.
-    """
+    """The tool's segments are named .bin, as files of bytes are."""
     found = [
         formats.of_any_name(extension, FormatOptions(), only)[1]
         for extension in (".bin", ".bin.zst", ".bin.lz4")
@@ -257,9 +241,7 @@ BASE = [
     ],
 )  # fmt: skip
 def test_what_segments_have_no_use_for_is_refused(given: list[str], name: str) -> None:
-    """
-    Properties that would have no effect on full records are refused by name.
-    """
+    """Properties that would have no effect on full records are refused by name."""
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 
     with pytest.raises(ConfigurationError) as caught:
@@ -270,9 +252,7 @@ def test_what_segments_have_no_use_for_is_refused(given: list[str], name: str) -
 
 @pytest.mark.parametrize("view", [[], ["view=record"], ["view=value"]])
 def test_a_sink_cannot_write_segments(view: list[str]) -> None:
-    """
-    A sink that is asked for segments is refused in every layout, with the reason.
-    """
+    """A sink that is asked for segments is refused in every layout, with the reason."""
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
     extra = ["format.class=kafka_backup", "flush.size=1", *view]
 

@@ -55,9 +55,7 @@ def why(data: bytes) -> str:
 
 
 def test_columns_are_those_of_the_specification() -> None:
-    """
-    Another tool sees these columns, types and nullability.
-    """
+    """Another tool sees these columns, types and nullability."""
     schema = pq.ParquetFile(io.BytesIO(write(PARQUET, View.RECORD, [RECORDS]))).schema
     columns = [schema.column(at) for at in range(len(schema.names))]
 
@@ -76,9 +74,7 @@ def test_columns_are_those_of_the_specification() -> None:
 
 
 def test_metadata_is_that_of_the_specification() -> None:
-    """
-    A file says which records it holds, in text, sorted, whatever order it was told in.
-    """
+    """A file says which records it holds, in text, sorted, whatever order it was told in."""
     data = write(PARQUET, View.RECORD, [RECORDS], metadata=METADATA)
     backwards = write(PARQUET, View.RECORD, [RECORDS], metadata=dict(reversed(METADATA.items())))
 
@@ -96,9 +92,7 @@ def test_metadata_is_that_of_the_specification() -> None:
 
 
 def test_layout_is_that_of_the_specification() -> None:
-    """
-    zstd, no dictionary, delta-coded numbers, statistics of offset and timestamp alone.
-    """
+    """zstd, no dictionary, delta-coded numbers, statistics of offset and timestamp alone."""
     group = footer(write(PARQUET, View.RECORD, [RECORDS])).row_group(0)
     columns = [group.column(at) for at in range(group.num_columns)]
 
@@ -112,9 +106,7 @@ def test_layout_is_that_of_the_specification() -> None:
 
 
 def test_row_groups_are_those_of_the_specification() -> None:
-    """
-    A row group ends after 16,384 records or 4 MiB, whichever comes first.
-    """
+    """A row group ends after 16,384 records or 4 MiB, whichever comes first."""
     small = footer(write(PARQUET, View.RECORD, [batch_of([{}] * 40_000)]))
     large = footer(write(PARQUET, View.RECORD, [batch_of([{"value": bytes(2**20)}] * 9)]))
 
@@ -123,17 +115,13 @@ def test_row_groups_are_those_of_the_specification() -> None:
 
 
 def test_a_file_without_records_is_a_file() -> None:
-    """
-    A file without records reads as no records.
-    """
+    """A file without records reads as no records."""
     assert [] == read(PARQUET, View.RECORD, write(PARQUET, View.RECORD, []))
 
 
 @pytest.mark.parametrize("codec", [codec for codec in EXTENSIONS if codec not in ("lz4", "lzo")])
 def test_each_codec_comes_back(codec: str) -> None:
-    """
-    The connectors' codecs are written under the connectors' extensions.
-    """
+    """The connectors' codecs are written under the connectors' extensions."""
     options = FormatOptions({"parquet.codec": codec})
     data = write(PARQUET, View.RECORD, [RECORDS], options)
 
@@ -143,17 +131,13 @@ def test_each_codec_comes_back(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", ["lz4", "lzo", "zip"])
 def test_a_codec_that_cannot_be_written_is_refused(codec: str) -> None:
-    """
-    Another codec is not put in the place of the one that was asked for.
-    """
+    """Another codec is not put in the place of the one that was asked for."""
     with pytest.raises(ConfigurationError, match=f"parquet.codec={codec}"):
         PARQUET.writer(io.BytesIO(), View.RECORD, FormatOptions({"parquet.codec": codec}))
 
 
 def test_a_column_of_the_future_is_ignored() -> None:
-    """
-    A column that a later version adds is ignored.
-    """
+    """A column that a later version adds is ignored."""
     table = pa.table(RECORDS)
     more = table.add_column(2, "leader_epoch", pa.array([7] * 100))
 
@@ -161,9 +145,7 @@ def test_a_column_of_the_future_is_ignored() -> None:
 
 
 def test_columns_may_stand_in_any_order() -> None:
-    """
-    A Parquet file is read by the names of its columns, whatever their order.
-    """
+    """A Parquet file is read by the names of its columns, whatever their order."""
     turned = pa.table(RECORDS).select(SCHEMA.names[::-1])
 
     assert RECORDS.to_pylist() == read(PARQUET, View.RECORD, foreign(turned))
@@ -240,9 +222,7 @@ def test_columns_may_stand_in_any_order() -> None:
 def test_a_file_that_is_not_as_specified_is_refused_in_words(
     table: pa.Table, metadata: dict[str, str] | None, reason: str
 ) -> None:
-    """
-    A file that could be misread is refused, and the reason named.
-    """
+    """A file that could be misread is refused, and the reason named."""
     data = foreign(table, metadata)
 
     if reason:
@@ -252,18 +232,14 @@ def test_a_file_that_is_not_as_specified_is_refused_in_words(
 
 
 def test_an_offset_that_two_row_groups_hold_is_noticed() -> None:
-    """
-    Offsets rise from one row group to the next, too.
-    """
+    """Offsets rise from one row group to the next, too."""
     twice = pa.concat_tables([pa.table(RECORDS)] * 2)
 
     assert "offset 0 follows offset 99" in why(foreign(twice, group_rows=100))
 
 
 def test_a_row_group_with_fewer_rows_than_it_says_is_noticed() -> None:
-    """
-    Each row group holds as many rows as its own entry says, whatever the footer's total is.
-    """
+    """Each row group holds as many rows as its own entry says, whatever the footer's total is."""
     data = foreign(pa.table(RECORDS))
     rows, more = b"\x16\xc8\x01", b"\x16\xca\x01"  # 100 and 101, as Thrift writes them
     at = data.rindex(rows)
@@ -274,9 +250,7 @@ def test_a_row_group_with_fewer_rows_than_it_says_is_noticed() -> None:
 
 
 def test_a_header_name_that_is_not_text_is_noticed() -> None:
-    """
-    Bytes under a name's type do not reach Kafka as text.
-    """
+    """Bytes under a name's type do not reach Kafka as text."""
     broken = pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())
     headers = pa.ListArray.from_arrays(
         pa.array([0, 1], pa.int32()),
@@ -291,9 +265,7 @@ def test_a_header_name_that_is_not_text_is_noticed() -> None:
 
 
 def test_a_group_larger_than_any_of_ours_is_refused() -> None:
-    """
-    A file cannot ask for more memory than its records may take.
-    """
+    """A file cannot ask for more memory than its records may take."""
     options = FormatOptions(max_record_bytes=1000)
     data = foreign(pa.table(batch_of([{"value": bytes([row]) * 10**6} for row in range(120)])))
 
@@ -325,9 +297,7 @@ class Failing(io.BytesIO):
     ],
 )
 def test_a_failing_disk_is_not_a_damaged_file(error: Exception) -> None:
-    """
-    A failing disk is not reported as a damaged file.
-    """
+    """A failing disk is not reported as a damaged file."""
     file = Failing(write(PARQUET, View.RECORD, [batch_of([{}] * 20_000)]), error)
     rows = PARQUET.read(file, View.RECORD, ".zstd.parquet", OPTIONS)
     next(rows)
@@ -340,9 +310,7 @@ def test_a_failing_disk_is_not_a_damaged_file(error: Exception) -> None:
 
 
 def test_a_full_disk_reaches_the_writer() -> None:
-    """
-    A full disk's error reaches the writer unchanged.
-    """
+    """A full disk's error reaches the writer unchanged."""
 
     class Full(io.BytesIO):
         def write(self, _: Any, /) -> int:
@@ -387,9 +355,7 @@ def extended(kind: pa.DataType, stored: list[Any]) -> pa.Array:
 def test_types_of_other_tools_come_back_without_loss(
     column: pa.Array, expected: list[object]
 ) -> None:
-    """
-    A type that Kafka Connect lacks is read as one that holds all its values.
-    """
+    """A type that Kafka Connect lacks is read as one that holds all its values."""
     rows = read(PARQUET, View.VALUE, foreign(pa.table({"a": column})))
 
     assert expected == [row["value"]["a"] for row in rows]
@@ -397,9 +363,7 @@ def test_types_of_other_tools_come_back_without_loss(
 
 @pytest.mark.parametrize("kind", [pa.uint64(), pa.list_(pa.uint64())])
 def test_a_number_that_connect_cannot_hold_is_refused_by_its_column(kind: pa.DataType) -> None:
-    """
-    The file is not called damaged, and the exit code is that of a refusal.
-    """
+    """The file is not called damaged, and the exit code is that of a refusal."""
     value: object = 2**63 if pa.types.is_uint64(kind) else [2**63]
 
     with pytest.raises(UnsupportedObjectError, match="column much") as refused:
@@ -409,9 +373,7 @@ def test_a_number_that_connect_cannot_hold_is_refused_by_its_column(kind: pa.Dat
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    """
-    One of them would take the other's place.
-    """
+    """One of them would take the other's place."""
     table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
 
     with pytest.raises(UnsupportedObjectError, match="two columns a"):
@@ -431,9 +393,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 def test_a_struct_without_fields_is_refused(
     view: View, kind: pa.StructType, is_refused: bool
 ) -> None:
-    """
-    Parquet has no column for it, so the file would have fewer rows than records.
-    """
+    """Parquet has no column for it, so the file would have fewer rows than records."""
     values = pa.array([{"a": []} if kind.num_fields else {}] * 2, kind)
 
     found = ParquetFormat().refuses(view, values, OPTIONS)

@@ -26,9 +26,7 @@ def record(*fields: tuple[str, Any]) -> dict[str, Any]:
 
 
 def test_each_type_of_parquet_has_its_word() -> None:
-    """
-    Columns get the engine's types, nested ones too, and backquotes where a name needs them.
-    """
+    """Columns get the engine's types, nested ones too, and backquotes where a name needs them."""
     schema = pa.schema(
         {
             "b": pa.bool_(),
@@ -61,9 +59,7 @@ def test_each_type_of_parquet_has_its_word() -> None:
 
 
 def test_each_type_of_avro_has_its_word() -> None:
-    """
-    A named type that is used again is the type it was the first time.
-    """
+    """A named type that is used again is the type it was the first time."""
     address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "int"}]}
     schema = record(
         ("id", {"type": "long", "connect.type": "int64"}),
@@ -102,9 +98,7 @@ def test_each_type_of_avro_has_its_word() -> None:
     ],
 )
 def test_avro_that_is_no_table_is_refused(schema: Any) -> None:
-    """
-    What has no columns, or columns that no engine knows, is said before anything is declared.
-    """
+    """What has no columns, or columns that no engine knows, is said before anything is declared."""
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
         avro.table_columns(schema)
 
@@ -132,8 +126,6 @@ def test_the_fields_of_json_are_those_of_all_lines() -> None:
 
 @pytest.mark.parametrize("lines", [["1"], [], ["{}"], ['{"a":1}', '"text"']])
 def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
-    """
-    JSON that is not an object is refused: a table has columns.
-    """
+    """JSON that is not an object is refused: a table has columns."""
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
         json_lines.table_columns(lines)

@@ -16,9 +16,7 @@ def bad_rows(*texts: bytes | None) -> list[int]:
 
 
 def test_an_empty_value_is_called_empty() -> None:
-    """
-    The reason is not a parser's word for a missing character.
-    """
+    """The reason is not a parser's word for a missing character."""
     [bad] = jackson.canonical(pa.array([b"1", b""], pa.binary()))[1]
 
     assert (1, "it is empty") == (bad.row, bad.why)
@@ -42,9 +40,7 @@ def test_an_empty_value_is_called_empty() -> None:
     ],
 )
 def test_a_double_is_written_as_java_does(number: float, text: str) -> None:
-    """
-    Floating-point numbers are written as in the connectors' files.
-    """
+    """Floating-point numbers are written as in the connectors' files."""
     assert text == jackson.java_double(number)
 
 
@@ -77,9 +73,7 @@ def test_a_double_is_written_as_java_does(number: float, text: str) -> None:
     ],
 )
 def test_json_is_written_as_jackson_does(text: bytes, expected: str | None) -> None:
-    """
-    A record keeps its meaning, in the connectors' spelling; anything but JSON is refused.
-    """
+    """A record keeps its meaning, in the connectors' spelling; anything but JSON is refused."""
     assert [expected] == canonical(text)
     assert (expected is None) == bool(bad_rows(text))
 
@@ -88,9 +82,7 @@ def test_json_is_written_as_jackson_does(text: bytes, expected: str | None) -> N
     "bad", [pytest.param(b"{", id="not JSON"), pytest.param(b"[1e999]", id="no double")]
 )
 def test_every_bad_value_is_named_and_null(bad: bytes) -> None:
-    """
-    Of many records those that failed can be found, and the others are what they are.
-    """
+    """Of many records those that failed can be found, and the others are what they are."""
     texts = b"1", None, b'"\xf0\x9f\x98\x80"', bad, b"1e9", bad
 
     assert ["1", None, '"\\uD83D\\uDE00"', None, "1.0E9", None] == canonical(*texts)
@@ -98,9 +90,7 @@ def test_every_bad_value_is_named_and_null(bad: bytes) -> None:
 
 
 def test_null_stays_null_and_is_not_the_word() -> None:
-    """
-    A record without a value and one whose value is the JSON null are two things.
-    """
+    """A record without a value and one whose value is the JSON null are two things."""
     assert [None, "null"] == canonical(None, b"null")
 
 
@@ -114,9 +104,7 @@ def test_null_stays_null_and_is_not_the_word() -> None:
     ],
 )
 def test_a_line_is_checked_as_json_of_any_size(text: bytes) -> None:
-    """
-    Another writer's numbers are not judged by what we could write.
-    """
+    """Another writer's numbers are not judged by what we could write."""
     jackson.check(text)
 
 
@@ -124,17 +112,13 @@ def test_a_line_is_checked_as_json_of_any_size(text: bytes) -> None:
     "text", [pytest.param(t, id=repr(t)) for t in (b"", b"NaN", b"1 2", b"{'a':1}", b'"\xff"')]
 )
 def test_a_line_that_is_not_json_is_noticed(text: bytes) -> None:
-    """
-    A damaged line is not passed on as text.
-    """
+    """A damaged line is not passed on as text."""
     with pytest.raises(ValueError, match=r"."):
         jackson.check(text)
 
 
 def test_text_is_quoted_as_jackson_does() -> None:
-    """
-    Any text becomes the JSON string that Jackson writes.
-    """
+    """Any text becomes the JSON string that Jackson writes."""
     texts = pa.array(["a", None, "", '"\\\n', "é😀", "\x01\x7f\u2028/", "\\u001f"])
     expected = ['"a"', None, '""', '"\\"\\\\\\n"', '"é\\uD83D\\uDE00"', '"\\u0001\x7f\u2028/"']
 
@@ -155,24 +139,18 @@ def test_text_is_quoted_as_jackson_does() -> None:
     ],
 )
 def test_what_a_json_string_says(text: str, value: str | None) -> None:
-    """
-    A JSON string is read as its text, and other JSON is not taken for one.
-    """
+    """A JSON string is read as its text, and other JSON is not taken for one."""
     assert value == jackson.string_value(text)
 
 
 def test_half_a_surrogate_pair_is_no_text() -> None:
-    """
-    Nothing is put in the place of what UTF-8 cannot hold.
-    """
+    """Nothing is put in the place of what UTF-8 cannot hold."""
     with pytest.raises(ValueError, match="half of a surrogate pair"):
         jackson.string_value('"\\uD800"')
 
 
 def test_what_was_parsed_is_written_as_what_was_read() -> None:
-    """
-    A value that passed through Python has the text that it would have had without that.
-    """
+    """A value that passed through Python has the text that it would have had without that."""
     texts = [
         b'{"a":1.0,"b":[1e16,0.0001,12345678.5],"c":null}', b'{"big":123456789012345678901234567}',
         '{"text":"\U0001f600 \u00e9 \\u0001 \\" \\\\"}'.encode(), b"[]", b"true", b'"x"', b"-0.0",

@@ -35,17 +35,13 @@ ENGLISH = joda.names_of_locale("en")
     ],
 )
 def test_each_letter_prints_what_joda_prints(pattern: str, expected: str) -> None:
-    """
-    Patterns are read as Joda-Time reads them: letters are counted, and quotes are respected.
-    """
+    """Patterns are read as Joda-Time reads them: letters are counted, and quotes are respected."""
     assert expected == Pattern(pattern, ENGLISH).printed(MOMENT, NEW_YORK)
 
 
 @pytest.mark.parametrize("pattern", ["", "yyyy-b", "A", "yyyy-Q", "yyyy-L", "zzzz"])
 def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
-    """
-    A pattern without a meaning is refused.
-    """
+    """A pattern without a meaning is refused."""
     with pytest.raises(ValueError, match=r"illegal pattern|expected a pattern|names of time zones"):
         Pattern(pattern, ENGLISH)
 
@@ -62,9 +58,7 @@ def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
     ],
 )
 def test_only_a_bare_language_has_names(locale: str, expected: str) -> None:
-    """
-    With a region the connectors print the root locale's names, and so does kbackup.
-    """
+    """With a region the connectors print the root locale's names, and so does kbackup."""
     assert expected == Pattern("MMM/EEEE", joda.names_of_locale(locale)).printed(MOMENT, NEW_YORK)
 
 
@@ -84,9 +78,7 @@ def test_only_a_bare_language_has_names(locale: str, expected: str) -> None:
     ],
 )
 def test_zones_have_jodas_names(name: str, id_: str, offset_s: int) -> None:
-    """
-    Names of the tz database and offsets, with the id that Joda prints.
-    """
+    """Names of the tz database and offsets, with the id that Joda prints."""
     zone = joda.zone_by_id(name)
 
     assert (id_, offset_s * 1000) == (zone.id, zone.offset(MOMENT))
@@ -97,9 +89,7 @@ def test_zones_have_jodas_names(name: str, id_: str, offset_s: int) -> None:
     ["", "utc", "PST", "+2", "+24:00", "GMT+2", "UTC-3", "posixrules", "../UTC", "europe/berlin"],
 )
 def test_what_joda_does_not_know_is_no_zone(name: str) -> None:
-    """
-    A zone that Joda-Time does not know is refused, even if the file system has such a file.
-    """
+    """A zone that Joda-Time does not know is refused, even if the file system has such a file."""
     with pytest.raises(ValueError, match="expected a time zone"):
         joda.zone_by_id(name)
 
@@ -128,32 +118,24 @@ def test_what_joda_does_not_know_is_no_zone(name: str) -> None:
     ],
 )
 def test_texts_are_read_as_iso_8601(text: str, expected: int | None) -> None:
-    """
-    Digits alone are milliseconds; text that is not a time has no time.
-    """
+    """Digits alone are milliseconds; text that is not a time has no time."""
     assert expected == joda.parse_iso(text, joda.zone_by_id("UTC"))
 
 
 def test_a_text_without_offset_is_local_time() -> None:
-    """
-    A text without an offset is local time in the configured zone.
-    """
+    """A text without an offset is local time in the configured zone."""
     assert 1427950800000 == joda.parse_iso("2015-04-02T01:00:00", NEW_YORK)
 
 
 @given(st.integers(-(10**8), 10**8))
 def test_dates_and_days_are_inverse(days: int) -> None:
-    """
-    Every day has exactly one date, in every year.
-    """
+    """Every day has exactly one date, in every year."""
     assert days == joda.days(*joda.date(days))
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=20))
 def test_a_column_prints_what_each_moment_does(times: list[int | None]) -> None:
-    """
-    Whatever moments are in a batch, each has the directory that it has alone; null has none.
-    """
+    """Whatever moments are in a batch, each has the directory that it has alone; null has none."""
     pattern = Pattern("yyyy-MM-dd'T'HH", ENGLISH)
     buckets = Buckets(3_600_000, pattern, NEW_YORK)
 
@@ -163,9 +145,7 @@ def test_a_column_prints_what_each_moment_does(times: list[int | None]) -> None:
 
 
 def test_a_batch_across_the_change_of_clocks() -> None:
-    """
-    The hours before, in and after the night on which clocks go back.
-    """
+    """The hours before, in and after the night on which clocks go back."""
     pattern = Pattern("HH Z", ENGLISH)
     start = 1_730_610_000_000  # 01:00 in New York, the first of two
     times = pa.array(

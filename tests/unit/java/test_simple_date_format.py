@@ -24,9 +24,7 @@ T = 1_700_000_000_123  # Tuesday, 14 November 2023, 22:13:20.123 UTC
     ],
 )
 def test_a_time_becomes_text(pattern: str, expected: str) -> None:
-    """
-    As Java writes it in UTC; null stays null.
-    """
+    """As Java writes it in UTC; null stays null."""
     found = SimpleDateFormat(pattern).texts(pa.array([T, None], pa.int64()))
 
     assert [expected, None] == found.to_pylist()
@@ -42,9 +40,7 @@ def test_a_time_becomes_text(pattern: str, expected: str) -> None:
     ],
 )
 def test_the_ends_of_days_and_of_times(ms: int, expected: str) -> None:
-    """
-    Midnight is hour 0, 24 or 12, as the pattern's letter has it in Java.
-    """
+    """Midnight is hour 0, 24 or 12, as the pattern's letter has it in Java."""
     found = SimpleDateFormat("yyyy-MM-dd HH kk hh a").texts(pa.array([ms], pa.int64()))
 
     assert [expected] == found.to_pylist()
@@ -59,9 +55,7 @@ def test_the_ends_of_days_and_of_times(ms: int, expected: str) -> None:
     ],
 )
 def test_weeks_begin_on_sunday(day: str, expected: str) -> None:
-    """
-    The first week has the first of January in it, as in the US locale.
-    """
+    """The first week has the first of January in it, as in the US locale."""
     ms = SimpleDateFormat("yyyy-MM-dd").ms(day)
 
     assert [expected] == SimpleDateFormat("YYYY w W").texts(pa.array([ms])).to_pylist()
@@ -82,9 +76,7 @@ def test_weeks_begin_on_sunday(day: str, expected: str) -> None:
     ],
 )
 def test_text_becomes_a_time(pattern: str, text: str, expected: int) -> None:
-    """
-    Text is read as a time as leniently as Java reads it.
-    """
+    """Text is read as a time as leniently as Java reads it."""
     assert expected == SimpleDateFormat(pattern).ms(text)
 
 
@@ -99,17 +91,13 @@ def test_text_becomes_a_time(pattern: str, text: str, expected: int) -> None:
     ],
 )
 def test_text_that_is_no_time_is_refused(pattern: str, text: str) -> None:
-    """
-    Text that is no time is refused; nothing is guessed.
-    """
+    """Text that is no time is refused; nothing is guessed."""
     with pytest.raises(ValueError, match=r"."):
         SimpleDateFormat(pattern).ms(text)
 
 
 @pytest.mark.parametrize("pattern", ["yyyy-bb", "'open", "XXXX", "T"])
 def test_what_java_refuses_is_refused(pattern: str) -> None:
-    """
-    A pattern that Java refuses is refused before a record is read.
-    """
+    """A pattern that Java refuses is refused before a record is read."""
     with pytest.raises(ValueError, match=r"."):
         SimpleDateFormat(pattern)

@@ -10,9 +10,7 @@ from kbackup.naming.generic import Expression
 
 
 def test_a_comma_in_a_pattern_does_not_end_an_entry() -> None:
-    """
-    Entries are told apart by the topic that begins the next one.
-    """
+    """Entries are told apart by the topic that begins the next one."""
     found = expressions.read(r"clicks:a{1,3}/x,y, $1:raw/([a-z]+)/.* ,")
 
     assert (Expression("clicks", "a{1,3}/x,y"), Expression("$1", "raw/([a-z]+)/.*")) == found
@@ -20,9 +18,7 @@ def test_a_comma_in_a_pattern_does_not_end_an_entry() -> None:
 
 @pytest.mark.parametrize("text", ["clicks", ":x", "clicks:", "clicks:(", "$1:x", "a:x,b:(?<=a*)"])
 def test_what_is_no_entry_is_refused(text: str) -> None:
-    """
-    A pattern that Java would refuse, and a group that does not exist, are known before a run.
-    """
+    """A pattern that Java would refuse, and a group that does not exist, are known before a run."""
     with pytest.raises(ValueError, match=r"expected TOPIC:PATTERN|:"):
         expressions.read(text)
 
@@ -37,18 +33,14 @@ def test_what_is_no_entry_is_refused(text: str) -> None:
     ],
 )
 def test_a_key_names_its_place(key: str, place: Place | None) -> None:
-    """
-    The whole key has to match; groups named partition and offset have to be numbers.
-    """
+    """The whole key has to match; groups named partition and offset have to be numbers."""
     found = expressions.read(r"$1:x/(.+)-(?<partition>\w+)-(?<offset>\d+)\.gz")
 
     assert place == expressions.place(found, key)
 
 
 def test_the_first_entry_that_matches_counts() -> None:
-    """
-    The first expression that matches a key decides its topic.
-    """
+    """The first expression that matches a key decides its topic."""
     found = expressions.read("errors:.*err.*,all:.*")
 
     assert [Place("errors", 0, 0), Place("all", 0, 0)] == [
@@ -75,9 +67,7 @@ def test_the_first_entry_that_matches_counts() -> None:
     ],
 )
 def test_what_would_have_no_effect_is_refused_by_name(given: list[str], name: str) -> None:
-    """
-    What changes which records are restored is never accepted without effect.
-    """
+    """What changes which records are restored is never accepted without effect."""
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 
     with pytest.raises(ConfigurationError) as caught:

@@ -37,9 +37,7 @@ def test_names_are_read_back(
     topic: str, partition: int, offset: int, moment: datetime, extension: str, folder: str,
     template: str, is_dated: bool,
 ) -> None:  # fmt: skip
-    """
-    Whatever the topic, and however wide the numbers; a listing by day finds them.
-    """
+    """Whatever the topic, and however wide the numbers; a listing by day finds them."""
     layout = TemplateLayout(folder, file_delim="-", offset_width=12, template=template)
     directory = layout.upload(moment) if is_dated else UPLOAD_DATE
     parts = ObjectKey(topic, partition, offset, directory, extension, View.VALUE)
@@ -53,9 +51,7 @@ def test_names_are_read_back(
 
 
 def test_times_are_in_utc() -> None:
-    """
-    The host's zone does not matter.
-    """
+    """The host's zone does not matter."""
     moment = datetime(2026, 3, 1, 0, 30, tzinfo=timezone(timedelta(hours=2)))
 
     assert "2026-02-28/22" == NameTemplate.read("{date}/{hour}/{topic}-{partition}-{offset}").times(
@@ -83,8 +79,6 @@ def test_times_are_in_utc() -> None:
     ],
 )
 def test_what_could_not_be_read_back_is_refused(template: str, why: str) -> None:
-    """
-    The reason says which part of it is wrong.
-    """
+    """The reason says which part of it is wrong."""
     with pytest.raises(ValueError, match=why):
         NameTemplate.read(template)

@@ -17,18 +17,14 @@ topics = st.text("abcxyzABC019._-", min_size=1, max_size=40)
 @settings(deadline=None)
 @given(topics)
 def test_prefix_keeps_the_name(topic: str) -> None:
-    """
-    The documented ``copy_of_$0`` puts its text before any name, and changes nothing else.
-    """
+    """The documented ``copy_of_$0`` puts its text before any name, and changes nothing else."""
     assert f"copy_of_{topic}" == Rename(replacement="copy_of_$0")(topic)
 
 
 @settings(deadline=None)
 @given(topics, topics)
 def test_quoted_name_renames_itself_only(quoted: str, topic: str) -> None:
-    r"""
-    A name between ``\Q`` and ``\E`` matches that topic and no other.
-    """
+    r"""A name between ``\Q`` and ``\E`` matches that topic and no other."""
     step = Rename(regex=rf"\Q{quoted}\E", replacement="new")
 
     assert "new" == step(quoted)
@@ -38,9 +34,7 @@ def test_quoted_name_renames_itself_only(quoted: str, topic: str) -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_any_text_is_taken_or_refused(pattern: str, replacement: str) -> None:
-    """
-    Whatever stands in a configuration, the answer is a name or a configuration error.
-    """
+    """Whatever stands in a configuration, the answer is a name or a configuration error."""
     try:
         answer = Rename(regex=pattern, replacement=replacement)("orders")
     except ConfigurationError as error:
@@ -52,9 +46,7 @@ def test_any_text_is_taken_or_refused(pattern: str, replacement: str) -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.text(r"ab\(?<=!>[]^&{}|*+-:pQE1,.$xni", max_size=20))
 def test_any_syntax_is_taken_or_refused(pattern: str) -> None:
-    """
-    No arrangement of Java's own signs is accepted and then fails in the engine.
-    """
+    """No arrangement of Java's own signs is accepted and then fails in the engine."""
     try:
         answer = Rename(regex=pattern, replacement="x")("ab")
     except ConfigurationError as error:
@@ -64,9 +56,7 @@ def test_any_syntax_is_taken_or_refused(pattern: str) -> None:
 
 
 def test_steps_follow_each_other() -> None:
-    """
-    Several renames work as a connector's chain of transforms: each on the result of the last.
-    """
+    """Several renames work as a connector's chain of transforms: each on the result of the last."""
     steps = [
         Rename(regex=r"prod\.(.*)", replacement="$1"),
         Rename(regex="orders", replacement="sales"),
@@ -77,16 +67,12 @@ def test_steps_follow_each_other() -> None:
 
 
 def test_no_steps_change_nothing() -> None:
-    """
-    Without a rename a topic keeps its name.
-    """
+    """Without a rename a topic keeps its name."""
     assert "orders" == rename("orders", [])
 
 
 def test_crosses_processes() -> None:
-    """
-    A rename arrives in a worker as it was.
-    """
+    """A rename arrives in a worker as it was."""
     step = Rename(regex=r"(\w+)\.(\w+)", replacement="$2.$1")
 
     arrived = pickle.loads(pickle.dumps(step))
@@ -102,9 +88,7 @@ def test_crosses_processes() -> None:
     ],
 )
 def test_runaway_pattern_is_stopped(pattern: str, topic: str) -> None:
-    """
-    A pattern that would try for years is given up after a second, naming the option.
-    """
+    """A pattern that would try for years is given up after a second, naming the option."""
     step = Rename(regex=pattern, replacement="x")
     started = time.process_time()
 
@@ -152,9 +136,7 @@ def test_a_known_attack_is_harmless() -> None:
     ],
 )
 def test_refusal_says_why(pattern: str, why: str) -> None:
-    """
-    What is not supported is named, so that the operator can write it another way.
-    """
+    """What is not supported is named, so that the operator can write it another way."""
     with pytest.raises(ConfigurationError) as caught:
         Rename(regex=pattern, replacement="x")
 
@@ -172,9 +154,7 @@ def test_refusal_says_why(pattern: str, why: str) -> None:
     ],
 )
 def test_replacement_is_checked_against_the_pattern(replacement: str, why: str) -> None:
-    """
-    A replacement that could fail on a record is refused while nothing has been written.
-    """
+    """A replacement that could fail on a record is refused while nothing has been written."""
     with pytest.raises(ConfigurationError) as caught:
         Rename(regex="(.*)", replacement=replacement)
 
@@ -182,9 +162,7 @@ def test_replacement_is_checked_against_the_pattern(replacement: str, why: str) 
 
 
 def test_group_in_doubt_may_stay_unused() -> None:
-    """
-    A group whose content Java and we may see differently spoils a rename only if it is used.
-    """
+    """A group whose content Java and we may see differently spoils a rename only if it is used."""
     pattern = "(?:(?>(a))b|a)c"
 
     assert "x" == Rename(regex=pattern, replacement="x")("ac")

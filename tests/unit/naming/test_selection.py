@@ -23,16 +23,12 @@ THERE = ["__consumer_offsets", "_schemas", "orders", "payments", "prod.orders"]
     ],
 )
 def test_topics_are_selected(topics: list[str], pattern: str | None, expected: list[str]) -> None:
-    """
-    Names win over the pattern, and internal topics want to be named.
-    """
+    """Names win over the pattern, and internal topics want to be named."""
     assert expected == select(THERE, topics, pattern)
 
 
 def test_a_pattern_that_runs_away_is_stopped() -> None:
-    """
-    A second over one name is an error of the configuration, not a hanging run.
-    """
+    """A second over one name is an error of the configuration, not a hanging run."""
     with pytest.raises(ConfigurationError, match="takes longer"):
         select(["a" * 60 + "!"], [], r"(a|aa)+\.")
 

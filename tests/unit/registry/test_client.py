@@ -30,9 +30,7 @@ def connected(registry: FakeRegistry) -> Connected:
 
 
 def test_a_schema_is_asked_for_once(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    A registry never changes what an id stands for, so one request serves all records.
-    """
+    """A registry never changes what an id stands for, so one request serves all records."""
     registry.add("orders-value", '"string"')
     found = [connected().schema(1) for _ in range(3)]
 
@@ -41,17 +39,13 @@ def test_a_schema_is_asked_for_once(registry: FakeRegistry, connected: Connected
 
 
 def test_an_unknown_id_is_no_error(connected: Connected) -> None:
-    """
-    The client reports an unknown id, and its converter decides whether the record is bad.
-    """
+    """The client reports an unknown id, and its converter decides whether the record is bad."""
     assert connected().schema(7) is None
     assert connected().version(7, "orders-value") is None
 
 
 def test_the_version_is_that_of_the_subject(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    One schema may have another version under each subject.
-    """
+    """One schema may have another version under each subject."""
     registry.add("a-value", '"int"')
     registry.add("a-value", '"string"')
     registry.add("b-value", '"string"')
@@ -61,9 +55,7 @@ def test_the_version_is_that_of_the_subject(registry: FakeRegistry, connected: C
 
 
 def test_schemas_come_with_what_they_refer_to(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    Each import stands after those that it needs itself.
-    """
+    """Each import stands after those that it needs itself."""
     name = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
     person = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
     refers: Any = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
@@ -83,9 +75,7 @@ def test_schemas_come_with_what_they_refer_to(registry: FakeRegistry, connected:
 
 
 def test_a_schema_is_registered_once(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    A schema that is already registered keeps its id.
-    """
+    """A schema that is already registered keeps its id."""
     schema = RegisteredSchema(AVRO, '"long"')
     found = connected()
 
@@ -98,9 +88,7 @@ def test_a_schema_is_registered_once(registry: FakeRegistry, connected: Connecte
 def test_a_moment_of_weakness_is_waited_out(
     registry: FakeRegistry, connected: Connected, status: int
 ) -> None:
-    """
-    Three repetitions are the default, as the connectors' is.
-    """
+    """Three repetitions are the default, as the connectors' is."""
     registry.add("orders-value", '"string"')
     registry.script = [status, status, status]
 
@@ -109,9 +97,7 @@ def test_a_moment_of_weakness_is_waited_out(
 
 
 def test_the_budget_ends(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    A registry that stays broken is an error to try later, exit code 5.
-    """
+    """A registry that stays broken is an error to try later, exit code 5."""
     registry.script = [500] * 4
     with pytest.raises(RegistryError) as caught:
         connected().schema(1)
@@ -133,9 +119,7 @@ def test_the_budget_ends(registry: FakeRegistry, connected: Connected) -> None:
 def test_a_registry_that_takes_no_schema_says_why_and_what_to_do(
     registry: FakeRegistry, connected: Connected, status: int, do: str
 ) -> None:
-    """
-    A registry that accepts no schema is reported with the right that a restore needs.
-    """
+    """A registry that accepts no schema is reported with the right that a restore needs."""
     registry.script = [status]
 
     with pytest.raises(RegistryError, match="refused when asked to register") as caught:
@@ -145,9 +129,7 @@ def test_a_registry_that_takes_no_schema_says_why_and_what_to_do(
 
 
 def test_a_registry_that_hangs_is_given_up(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    No answer within the time allowed is no answer.
-    """
+    """No answer within the time allowed is no answer."""
     registry.script = ["hang", "hang"]
     with pytest.raises(RegistryError, match="did not answer when asked for schema 1"):
         connected(read_s=0.05, retries=1).schema(1)
@@ -176,9 +158,7 @@ def test_a_registry_that_hangs_costs_a_bounded_time(registry: FakeRegistry) -> N
 
 
 def test_a_registry_that_answers_again_is_asked_again(registry: FakeRegistry) -> None:
-    """
-    A registry that did not answer is asked again after no longer than one answer may take.
-    """
+    """A registry that did not answer is asked again after no longer than one answer may take."""
     registry.add("orders-value", '"string"')
     registry.script = ["hang"]
     times = iter([0.0, 60.0, 61.0])
@@ -192,9 +172,7 @@ def test_a_registry_that_answers_again_is_asked_again(registry: FakeRegistry) ->
 
 
 def test_nobody_there(connected: Connected) -> None:
-    """
-    A registry that is down is named by its URL.
-    """
+    """A registry that is down is named by its URL."""
     with FakeRegistry() as gone:
         url = gone.url
     with pytest.raises(RegistryError, match=f"at {url} did not answer"):
@@ -202,9 +180,7 @@ def test_nobody_there(connected: Connected) -> None:
 
 
 def test_another_url_takes_over(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    Several URLs of one registry are tried in turn.
-    """
+    """Several URLs of one registry are tried in turn."""
     registry.add("orders-value", '"string"')
     with FakeRegistry() as gone:
         url = gone.url
@@ -213,9 +189,7 @@ def test_another_url_takes_over(registry: FakeRegistry, connected: Connected) ->
 
 
 def test_credentials_open_it_and_stay_secret(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    User and password reach the registry and appear in no message and no printed setting.
-    """
+    """User and password reach the registry and appear in no message and no printed setting."""
     registry.user = "ann:s3cret"
     registry.add("orders-value", '"string"')
     with pytest.raises(RegistryError) as caught:
@@ -228,9 +202,7 @@ def test_credentials_open_it_and_stay_secret(registry: FakeRegistry, connected: 
 
 
 def test_credentials_in_the_url_stay_secret_too() -> None:
-    """
-    An error names the registry's host without the user and password in its URL.
-    """
+    """An error names the registry's host without the user and password in its URL."""
     with FakeRegistry() as gone:
         url = gone.url.replace("://", "://ann:s3cret@")
     with pytest.raises(RegistryError) as caught:
@@ -248,9 +220,7 @@ def certificates(tmp_path: Path) -> Path:
 
 
 def test_only_authorities_that_were_named_are_trusted(certificates: Path) -> None:
-    """
-    A certificate that nobody vouches for ends the request, before credentials are sent.
-    """
+    """A certificate that nobody vouches for ends the request, before credentials are sent."""
     with FakeRegistry(keys=certificates / "server.key") as registry:
         registry.add("orders-value", '"string"')
         given = RegistrySettings((registry.url,), "ann:s3cret", retries=0)
@@ -267,9 +237,7 @@ def test_only_authorities_that_were_named_are_trusted(certificates: Path) -> Non
 
 
 def test_a_certificate_of_the_client_is_shown_where_it_is_asked_for(certificates: Path) -> None:
-    """
-    Certificate and key are in one file or in two.
-    """
+    """Certificate and key are in one file or in two."""
     with FakeRegistry(
         keys=certificates / "server.key", clients=certificates / "client.pem"
     ) as registry:
@@ -288,9 +256,7 @@ def test_a_certificate_of_the_client_is_shown_where_it_is_asked_for(certificates
 
 
 def test_what_is_no_registry_is_named(registry: FakeRegistry, connected: Connected) -> None:
-    """
-    A 404 that no registry gives means a wrong URL, not an unknown schema.
-    """
+    """A 404 that no registry gives means a wrong URL, not an unknown schema."""
     with pytest.raises(RegistryError, match="HTTP 404") as caught:
         connected(urls=(registry.url + "/wrong",)).schema(1)
 
@@ -298,9 +264,7 @@ def test_what_is_no_registry_is_named(registry: FakeRegistry, connected: Connect
 
 
 def test_the_error_crosses_processes() -> None:
-    """
-    An error of the registry reaches the driver in a task's report, with all it says.
-    """
+    """An error of the registry reaches the driver in a task's report, with all it says."""
     error = pickle.loads(pickle.dumps(RegistryError("what", "why", "do", topic="t")))
 
     assert ("what", "t", 5) == (error.what, error.place["topic"], error.exit_code)
@@ -309,9 +273,7 @@ def test_the_error_crosses_processes() -> None:
 def test_a_connection_that_nobody_holds_is_closed(
     registry: FakeRegistry, connected: Connected
 ) -> None:
-    """
-    Sockets do not wait for the end of the process, nor for a collector's warning.
-    """
+    """Sockets do not wait for the end of the process, nor for a collector's warning."""
     registry.keeps_alive = True
     registry.add("orders-value", '"string"')
     connected(read_s=59.0).schema(1)

@@ -8,9 +8,7 @@ from kbackup.connect.registry.framing import alike, framed, unframed
 
 @given(st.lists(st.none() | st.binary(max_size=8)), st.integers(0, 2**31 - 1))
 def test_heads_come_off_as_they_went_on(values: list[bytes | None], schema_id: int) -> None:
-    """
-    Removing schema ids from values restores the values, null as null and empty as empty.
-    """
+    """Removing schema ids from values restores the values, null as null and empty as empty."""
     column = pa.array(values, pa.binary())
 
     frames = unframed(framed(schema_id, column))
@@ -29,9 +27,7 @@ def test_heads_come_off_as_they_went_on(values: list[bytes | None], schema_id: i
     ],
 )
 def test_what_has_no_head_has_no_id(value: bytes) -> None:
-    """
-    Nothing is guessed about bytes that no serializer of a registry wrote.
-    """
+    """Nothing is guessed about bytes that no serializer of a registry wrote."""
     frames = unframed(pa.array([value, b"\0\0\0\0\1", None], pa.binary()))
 
     assert ([None, 1, None], [None, b"", None]) == (
@@ -41,9 +37,7 @@ def test_what_has_no_head_has_no_id(value: bytes) -> None:
 
 
 def test_a_part_of_a_column_is_like_a_column() -> None:
-    """
-    A slice of a column is read like a whole column.
-    """
+    """A slice of a column is read like a whole column."""
     column = pa.array([b"\0\0\0\0\1a", b"\0\0\0\0\2b", b"\0\0\0\0\3c"], pa.binary()).slice(1)
 
     assert ([2, 3], [b"b", b"c"]) == (
@@ -66,9 +60,7 @@ def test_a_part_of_a_column_is_like_a_column() -> None:
 def test_rows_of_one_schema_are_seen_at_once(
     values: list[bytes | None], schema_id: int | None
 ) -> None:
-    """
-    What is found at once is what is found row by row, in a part of a column too.
-    """
+    """What is found at once is what is found row by row, in a part of a column too."""
     for column in (pa.array(values, pa.binary()), pa.array([b"x", *values], pa.binary()).slice(1)):
         found = alike(column)
 

@@ -27,9 +27,7 @@ SIDES = ("key", "value")
     ],
 )
 def test_where_credentials_come_from(given: dict[str, Any], expected: str) -> None:
-    """
-    User and password are those of the source that the configuration names.
-    """
+    """User and password are those of the source that the configuration names."""
     assert expected == settings_of({URL: "http://h", **given}).user
 
 
@@ -61,9 +59,7 @@ def test_where_credentials_come_from(given: dict[str, Any], expected: str) -> No
     ],
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], named: str) -> None:
-    """
-    Unusable settings are refused before a run, with the property and what to do.
-    """
+    """Unusable settings are refused before a run, with the property and what to do."""
     with pytest.raises(ConfigurationError) as caught:
         settings_of({URL: "http://h", **given})
 
@@ -77,17 +73,13 @@ def test_what_cannot_be_used_is_named(given: dict[str, Any], named: str) -> None
     ["", "h:8081", "ftp://h", "http://", "http://[", "https://[x]@h", "http://h:x", "a,http://["],
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
-    """
-    A registry URL that is none is refused by the property's name, without a traceback.
-    """
+    """A registry URL that is none is refused by the property's name, without a traceback."""
     with pytest.raises(ConfigurationError, match=r"schema\.registry\.url"):
         settings_of({URL: url})
 
 
 def test_times_are_in_seconds() -> None:
-    """
-    Times are given in milliseconds, as to the connectors, and used in seconds.
-    """
+    """Times are given in milliseconds, as to the connectors, and used in seconds."""
     found = settings_of({URL: "http://a,http://b", "http.read.timeout.ms": "1500"})
 
     assert (("http://a", "http://b"), 1.5, 60.0, 1.0, 3) == (
@@ -112,9 +104,7 @@ def test_times_are_in_seconds() -> None:
 def test_a_file_is_given_by_either_name(
     tmp_path: Path, part: str, name: str, attribute: str
 ) -> None:
-    """
-    The connectors' name and the plain one stand for the same file.
-    """
+    """The connectors' name and the plain one stand for the same file."""
     file = tmp_path / "c.properties"
     both = "".join(f"{each}.converter=avro\n{each}.converter.{URL}=https://h\n" for each in SIDES)
     file.write_text(
@@ -141,7 +131,5 @@ def test_a_file_is_given_by_either_name(
 def test_subjects_are_called_as_the_serializers_call_them(
     strategy: str, record: str | None, expected: str
 ) -> None:
-    """
-    A version is asked for under the subject that the producer registered its schema under.
-    """
+    """A version is asked for under the subject that the producer registered its schema under."""
     assert expected == subject(strategy, "orders", "value", record)

@@ -263,9 +263,7 @@ def test_objects_without_a_ledger_are_taken_over_once() -> None:
 
 
 def test_a_refused_run_says_nothing_of_the_topic() -> None:
-    """
-    Without a ledger, a run over a recreated topic enters none.
-    """
+    """Without a ledger, a run over a recreated topic enters none."""
     backup = Backup()
     backup.put("orders", 0, range(10), identity=ID)
     recreated = cluster(50, "new-id")

@@ -15,9 +15,7 @@ def play(script: list[Exception | str]) -> str:
 
 
 def test_waits_grow_and_are_jittered() -> None:
-    """
-    Before retry n between half of the base times 2**(n - 1) and all of it.
-    """
+    """Before retry n between half of the base times 2**(n - 1) and all of it."""
     waits: list[float] = []
     script = failing(4)
 
@@ -28,9 +26,7 @@ def test_waits_grow_and_are_jittered() -> None:
 
 
 def test_no_wait_is_endless() -> None:
-    """
-    No wait grows without limit, whatever the base or the number of attempts.
-    """
+    """No wait grows without limit, whatever the base or the number of attempts."""
     waits: list[float] = []
     script = failing(12)
 
@@ -44,9 +40,7 @@ def test_no_wait_is_endless() -> None:
     [pytest.param(1, 0, id="no retry"), pytest.param(3, 2, id="in all, not more")],
 )
 def test_attempts_are_counted_in_all(total: int, waits: int) -> None:
-    """
-    Three attempts are one and two retries; the last error is the one that is raised.
-    """
+    """Three attempts are one and two retries; the last error is the one that is raised."""
     waited: list[float] = []
     script = failing(9)
 
@@ -57,9 +51,7 @@ def test_attempts_are_counted_in_all(total: int, waits: int) -> None:
 
 
 def test_what_is_not_transient_is_raised_at_once() -> None:
-    """
-    An error that waiting cannot cure is raised at once.
-    """
+    """An error that waiting cannot cure is raised at once."""
     waited: list[float] = []
     script = failing(1)
 

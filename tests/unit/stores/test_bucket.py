@@ -37,9 +37,7 @@ def facts(**answers: Answer) -> Any:
 
 
 def test_a_bucket_without_anything_is_told_from_one_that_would_not_say() -> None:
-    """
-    A setting that is off is not confused with one that may not be read.
-    """
+    """A setting that is off is not confused with one that may not be read."""
     bare = facts(
         get_object_lock_configuration=refused("ObjectLockConfigurationNotFoundError", 404),
         get_bucket_lifecycle_configuration=refused("NoSuchLifecycleConfiguration", 404),
@@ -56,9 +54,7 @@ def test_a_bucket_without_anything_is_told_from_one_that_would_not_say() -> None
 
 
 def test_a_server_that_is_gone_is_an_error() -> None:
-    """
-    A server that does not answer is an error, and is not taken for a denial.
-    """
+    """A server that does not answer is an error, and is not taken for a denial."""
     gone = StoreError("s3:ListBucket on s3://lake/", "Connection refused")
     with pytest.raises(StoreError) as caught:
         facts(get_bucket_versioning=gone)
@@ -68,9 +64,7 @@ def test_a_server_that_is_gone_is_an_error() -> None:
 
 @pytest.mark.parametrize("seconds", [-3600, 0, 3600])
 def test_the_date_of_an_answer_is_the_servers_clock(seconds: int) -> None:
-    """
-    The server's clock is read from the date of an answer, without writing an object.
-    """
+    """The server's clock is read from the date of an answer, without writing an object."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
     page = {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
@@ -79,9 +73,7 @@ def test_the_date_of_an_answer_is_the_servers_clock(seconds: int) -> None:
 
 @pytest.mark.parametrize("date", [None, "", "yesterday", "Sat, 21 Nov 2026 09:53:51 -0000"])
 def test_a_date_that_says_nothing_is_unknown(date: str | None) -> None:
-    """
-    A missing or spoilt date is unknown, since a proxy may drop or alter it.
-    """
+    """A missing or spoilt date is unknown, since a proxy may drop or alter it."""
     headers = {} if date is None else {"date": date}
 
     found = facts(list_objects_v2={"ResponseMetadata": {"HTTPHeaders": headers}})
@@ -108,18 +100,14 @@ def test_a_date_that_says_nothing_is_unknown(date: str | None) -> None:
     ],
 )  # fmt: skip
 def test_a_lock_is_told_with_its_mode_and_time(configuration: dict[str, Any], text: str) -> None:
-    """
-    What is locked cannot be deleted by a ransom note's author either.
-    """
+    """What is locked cannot be deleted by a ransom note's author either."""
     answer = {"ObjectLockConfiguration": configuration}
 
     assert text == facts(get_object_lock_configuration=answer).object_lock
 
 
 def test_rules_are_read_in_each_of_their_spellings() -> None:
-    """
-    The prefix stands in a filter, in a filter's ``And``, or, in old rules, beside it.
-    """
+    """The prefix stands in a filter, in a filter's ``And``, or, in old rules, beside it."""
     rules = [
         {"ID": "a", "Status": "Enabled", "Filter": {"Prefix": "a/"}, "Expiration": {"Days": 1}},
         {
@@ -143,9 +131,7 @@ def test_rules_are_read_in_each_of_their_spellings() -> None:
 
 
 def test_a_probe_is_uploaded_once_and_aborted_once() -> None:
-    """
-    Both are rights that a sink needs, and neither leaves parts behind.
-    """
+    """Both are rights that a sink needs, and neither leaves parts behind."""
     server = Server(create_multipart_upload={"UploadId": "u"}, upload_part={"ETag": "e"})
     bucket.probe_upload(server, "k")  # type: ignore[arg-type]
 
@@ -156,9 +142,7 @@ def test_a_probe_is_uploaded_once_and_aborted_once() -> None:
 
 
 def test_a_denied_part_is_aborted() -> None:
-    """
-    A probe that is denied a part aborts the upload that it began.
-    """
+    """A probe that is denied a part aborts the upload that it began."""
     server = Server(create_multipart_upload={"UploadId": "u"}, upload_part=refused("AccessDenied"))
     with pytest.raises(StoreError):
         bucket.probe_upload(server, "k")  # type: ignore[arg-type]
@@ -167,9 +151,7 @@ def test_a_denied_part_is_aborted() -> None:
 
 
 def test_a_server_that_keeps_to_conditions_is_believed() -> None:
-    """
-    Each condition that must fail does, at once and in parts, and leaves no parts behind.
-    """
+    """Each condition that must fail does, at once and in parts, and leaves no parts behind."""
     taken = refused("PreconditionFailed", 412)
     server = Server(
         put_object=taken,
@@ -183,9 +165,7 @@ def test_a_server_that_keeps_to_conditions_is_believed() -> None:
 
 
 def test_a_server_that_ignores_conditions_or_has_none_is_named() -> None:
-    """
-    A server that ignores conditional writes or answers 501 is reported as unable to do them.
-    """
+    """A server that ignores conditional writes or answers 501 is reported as unable to do them."""
     server = Server(
         create_multipart_upload={"UploadId": "u"},
         upload_part={"ETag": "e"},
@@ -201,8 +181,6 @@ def test_a_server_that_ignores_conditions_or_has_none_is_named() -> None:
 
 
 def test_a_denied_condition_is_an_error() -> None:
-    """
-    What fails for another reason says nothing about conditions.
-    """
+    """What fails for another reason says nothing about conditions."""
     with pytest.raises(StoreError, match="AccessDenied"):
         bucket.probe_conditions(Server(put_object=refused("AccessDenied")), "k")  # type: ignore[arg-type]

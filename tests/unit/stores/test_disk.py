@@ -98,9 +98,7 @@ def test_what_another_has_stored_outlasts_a_power_cut_once_it_is_found_there(
 def test_a_put_beside_others_syncs_its_two_files_and_their_folders(
     tmp_path: Path, power: Power
 ) -> None:
-    """
-    The second object of a folder takes four syncs; those above it were synced with the first.
-    """
+    """The second object of a folder takes four syncs; those above it were synced with the first."""
     store = FileStore(StoreSettings(tmp_path.as_uri()))
     put_bytes(store, "topics/orders/partition=0/a", b"a")
     before = len(power.syncs)
@@ -110,9 +108,7 @@ def test_a_put_beside_others_syncs_its_two_files_and_their_folders(
 
 
 def test_threads_share_the_sync_of_a_folder(tmp_path: Path, power: Power) -> None:
-    """
-    What several threads ask for while a sync goes on is synced once for all of them after it.
-    """
+    """What several threads ask for while a sync goes on is synced once for all of them after it."""
     power.wait, disk = threading.Event(), Disk()
     threads = [threading.Thread(target=disk.sync, args=(tmp_path,)) for _ in range(20)]
     for thread in threads:
@@ -125,9 +121,7 @@ def test_threads_share_the_sync_of_a_folder(tmp_path: Path, power: Power) -> Non
 
 
 def test_a_sync_that_fails_keeps_no_other_from_being_made(tmp_path: Path) -> None:
-    """
-    A path that cannot be synced is an error of its caller, and the next caller's is synced.
-    """
+    """A path that cannot be synced is an error of its caller, and the next caller's is synced."""
     disk = Disk()
 
     with pytest.raises(FileNotFoundError):

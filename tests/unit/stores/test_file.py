@@ -48,18 +48,14 @@ def keys(store: FileStore, prefix: str = "") -> list[str]:
     ],
 )
 def test_a_url_names_a_folder(root: Path, url: str) -> None:
-    """
-    Objects are files in the folder, at their keys.
-    """
+    """Objects are files in the folder, at their keys."""
     put_bytes(FileStore(StoreSettings(url.format(root=root))), "topics/a", b"x")
 
     assert b"x" == (root / "topics/a").read_bytes()
 
 
 def test_a_url_may_be_quoted(root: Path) -> None:
-    """
-    A file URL may be percent-encoded.
-    """
+    """A file URL may be percent-encoded."""
     put_bytes(FileStore(StoreSettings(f"file://{root}".replace(" ", "%20"))), "a", b"x")
 
     assert (root / "a").exists()
@@ -67,9 +63,7 @@ def test_a_url_may_be_quoted(root: Path) -> None:
 
 @pytest.mark.parametrize("url", ["file://tmp", "file://", "file://host/tmp"])
 def test_a_url_that_is_no_local_folder_is_refused(url: str) -> None:
-    """
-    A file URL with two slashes is refused, because its folder would be a host.
-    """
+    """A file URL with two slashes is refused, because its folder would be a host."""
     with pytest.raises(ConfigurationError, match="not a local folder"):
         FileStore(StoreSettings(url))
 
@@ -90,9 +84,7 @@ def test_a_url_that_is_no_local_folder_is_refused(url: str) -> None:
     ],
 )
 def test_a_key_is_never_a_path_out_of_the_root(store: FileStore, root: Path, key: str) -> None:
-    """
-    G2: what cannot be a file below the root is refused, whatever is asked of it.
-    """
+    """G2: what cannot be a file below the root is refused, whatever is asked of it."""
     for work in (store.open, store.head, store.delete, lambda key: put_bytes(store, key, b"x")):
         with pytest.raises(ObjectKeyError) as caught:
             work(key)
@@ -104,18 +96,14 @@ def test_a_key_is_never_a_path_out_of_the_root(store: FileStore, root: Path, key
 
 @pytest.mark.parametrize("key", ["a\nb", "C:\\x", "a\u202eb", "-rf", "~", "$(x)", "..."])
 def test_odd_keys_are_files_like_others(store: FileStore, key: str) -> None:
-    """
-    G2: an object is stored and found whatever its key looks like.
-    """
+    """G2: an object is stored and found whatever its key looks like."""
     put_bytes(store, key, b"x")
 
     assert ([key], b"x") == (keys(store), open_bytes(store, key))
 
 
 def test_a_missing_root_is_not_an_empty_backup(tmp_path: Path) -> None:
-    """
-    An unmounted disk is an error, for reading and for writing.
-    """
+    """An unmounted disk is an error, for reading and for writing."""
     store = FileStore(StoreSettings(f"file://{tmp_path}/nfs"))
 
     works = (
@@ -137,9 +125,7 @@ def test_a_missing_root_is_not_an_empty_backup(tmp_path: Path) -> None:
     ],
 )
 def test_a_root_that_is_no_folder_is_said_to_be_none(tmp_path: Path, name: str, why: str) -> None:
-    """
-    A root that cannot be a folder is an error that says why, and nobody is told to create it.
-    """
+    """A root that cannot be a folder is an error that says why, and nobody is told to create it."""
     (tmp_path / "file").touch()
     store = FileStore(StoreSettings(f"file://{tmp_path}/{name}"))
 
@@ -152,9 +138,7 @@ def test_a_root_that_is_no_folder_is_said_to_be_none(tmp_path: Path, name: str, 
 def test_links_are_not_followed_out_of_the_root(
     store: FileStore, root: Path, tmp_path: Path
 ) -> None:
-    """
-    A link below the root is named, neither read, written through nor left out of a list.
-    """
+    """A link below the root is named, neither read, written through nor left out of a list."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "a").write_bytes(b"secret")
@@ -173,9 +157,7 @@ def test_links_are_not_followed_out_of_the_root(
 
 
 def test_an_altered_object_is_named_with_both_checksums(store: FileStore, root: Path) -> None:
-    """
-    B12: a bit that flipped on the disk is found when the object is read.
-    """
+    """B12: a bit that flipped on the disk is found when the object is read."""
     put_bytes(store, "a", b"orders")
     (root / "a").write_bytes(b"orderz")
 
@@ -184,9 +166,7 @@ def test_an_altered_object_is_named_with_both_checksums(store: FileStore, root: 
 
 
 def test_an_object_put_there_by_others_is_read(store: FileStore, root: Path) -> None:
-    """
-    A folder copied from a bucket is a backup too.
-    """
+    """A folder copied from a bucket is a backup too."""
     (root / "topics").mkdir()
     (root / "topics/a").write_bytes(b"x")
     head = store.head("topics/a")
@@ -202,9 +182,7 @@ def test_an_object_put_there_by_others_is_read(store: FileStore, root: Path) -> 
 def test_facts_of_a_write_that_was_cut_short_do_no_harm(
     store: FileStore, root: Path, stored: bytes
 ) -> None:
-    """
-    Between facts and object either may be there: the content says which facts apply.
-    """
+    """Between facts and object either may be there: the content says which facts apply."""
     facts = []
     for data in (b"old", b"new"):
         put_bytes(store, "a", data)
@@ -257,9 +235,7 @@ def test_a_crash_at_any_step_leaves_a_whole_object(store: FileStore, root: Path)
 
 
 def test_a_body_that_differs_from_its_checksum_is_refused(store: FileStore, root: Path) -> None:
-    """
-    What is stored is what was hashed, or nothing.
-    """
+    """What is stored is what was hashed, or nothing."""
     with (root.parent / "body").open("w+b") as body, pytest.raises(StoreError, match="sha256"):
         store.put("a", body, sha256="0" * 64, metadata={})
 
@@ -268,9 +244,7 @@ def test_a_body_that_differs_from_its_checksum_is_refused(store: FileStore, root
 
 
 def test_what_a_killed_process_left_is_swept_after_a_day(root: Path, store: FileStore) -> None:
-    """
-    Bodies on their way are never listed; stale ones go, fresh ones may belong to somebody.
-    """
+    """Bodies on their way are never listed; stale ones go, fresh ones may belong to somebody."""
     put_bytes(store, "a", b"x")
     for name, age in (("fresh", 60), ("stale", 90_000)):
         left = root / ".kbackup/new" / name
@@ -283,9 +257,7 @@ def test_what_a_killed_process_left_is_swept_after_a_day(root: Path, store: File
 
 
 def test_a_body_that_another_task_has_moved_is_not_swept(root: Path, store: FileStore) -> None:
-    """
-    What is listed as unfinished may have its name by the time its age is asked for.
-    """
+    """What is listed as unfinished may have its name by the time its age is asked for."""
     put_bytes(store, "a", b"x")
     gone = root / ".kbackup/new/gone"
     gone.symlink_to(root / "moved")  # listed, and not there: what the other task leaves
@@ -328,9 +300,7 @@ def test_what_others_do_meanwhile_is_no_error(root: Path) -> None:
 
 
 def test_an_object_put_there_by_others_can_be_deleted_first(root: Path, store: FileStore) -> None:
-    """
-    A folder in which kbackup has not written yet takes a delete like any other.
-    """
+    """A folder in which kbackup has not written yet takes a delete like any other."""
     (root / "a").write_bytes(b"x")
 
     store.delete("a")
@@ -339,9 +309,7 @@ def test_an_object_put_there_by_others_can_be_deleted_first(root: Path, store: F
 
 
 def test_a_folder_that_goes_while_it_is_listed_is_empty(root: Path, store: FileStore) -> None:
-    """
-    A listing does not fail if somebody removes a topic's folder meanwhile.
-    """
+    """A listing does not fail if somebody removes a topic's folder meanwhile."""
     for key in ("a", "b/1", "c/1"):
         put_bytes(store, key, b"x")
 
@@ -355,9 +323,7 @@ def test_a_folder_that_goes_while_it_is_listed_is_empty(root: Path, store: FileS
 def test_a_body_whose_facts_a_power_cut_has_taken_gets_them_again(
     root: Path, store: FileStore
 ) -> None:
-    """
-    The same body put again, as a rerun does, is an object of ours with all its facts.
-    """
+    """The same body put again, as a rerun does, is an object of ours with all its facts."""
     put_bytes(store, "topics/a", b"x")
     (root / ".kbackup/facts/topics/a").unlink()
 
@@ -369,9 +335,7 @@ def test_a_body_whose_facts_a_power_cut_has_taken_gets_them_again(
 
 
 def test_a_body_never_meets_the_facts_of_another(root: Path, store: FileStore) -> None:
-    """
-    Facts that a deleted object has left behind are gone before the next body is there.
-    """
+    """Facts that a deleted object has left behind are gone before the next body is there."""
     put_bytes(store, "topics/a", b"old")
     (root / "topics/a").unlink()
 
@@ -380,9 +344,7 @@ def test_a_body_never_meets_the_facts_of_another(root: Path, store: FileStore) -
 
 
 def test_a_root_that_goes_while_it_is_listed_is_an_error(root: Path, store: FileStore) -> None:
-    """
-    A listing that was cut short by an unmounted folder is never taken for the whole.
-    """
+    """A listing that was cut short by an unmounted folder is never taken for the whole."""
     for key in ("a", "b/1"):
         put_bytes(store, key, b"x")
 
@@ -396,9 +358,7 @@ def test_a_root_that_goes_while_it_is_listed_is_an_error(root: Path, store: File
 
 
 def test_an_object_cannot_be_a_folder_too(store: FileStore) -> None:
-    """
-    What S3 allows and a file system does not is an error that names the key.
-    """
+    """What S3 allows and a file system does not is an error that names the key."""
     put_bytes(store, "a", b"x")
     put_bytes(store, "b/c", b"x")
 
@@ -414,9 +374,7 @@ def test_an_object_cannot_be_a_folder_too(store: FileStore) -> None:
 def test_a_name_that_is_not_text_is_left_out_aloud(
     store: FileStore, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A file that no key can name is ignored, and the log mentions it.
-    """
+    """A file that no key can name is ignored, and the log mentions it."""
     put_bytes(store, "a", b"x")
     Path(os.fsdecode(os.fsencode(root) + b"/\xff")).touch()
 
@@ -430,9 +388,7 @@ def test_a_name_that_is_not_text_is_left_out_aloud(
 def test_facts_that_are_none_of_ours_are_damage_with_a_remedy(
     store: FileStore, root: Path, facts: bytes
 ) -> None:
-    """
-    Whatever is there instead, the object is neither trusted nor lost.
-    """
+    """Whatever is there instead, the object is neither trusted nor lost."""
     put_bytes(store, "a", b"body")
     (root / ".kbackup/facts/a").write_bytes(facts)
 

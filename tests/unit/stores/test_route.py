@@ -20,25 +20,19 @@ from kbackup.stores.s3.options import addressing_style, proxies_of
     ],
 )
 def test_a_proxy_is_named_by_its_url(options: dict[str, str], expected: str) -> None:
-    """
-    The same for what is asked with and without TLS.
-    """
+    """The same for what is asked with and without TLS."""
     assert {"http": expected, "https": expected} == proxies_of(options)
 
 
 @pytest.mark.parametrize("url", ["[", "http://[x]:1", "http://proxy:x", "ftp://proxy", "http://"])
 def test_what_is_no_proxy_is_refused(url: str) -> None:
-    """
-    A proxy URL that is none is refused by the property's name, without a traceback.
-    """
+    """A proxy URL that is none is refused by the property's name, without a traceback."""
     with pytest.raises(ConfigurationError, match=r"s3\.proxy\.url"):
         proxies_of({"s3.proxy.url": url})
 
 
 def test_only_amazons_servers_have_accelerate_endpoints() -> None:
-    """
-    Beside another server's URL, acceleration is refused before anything is sent.
-    """
+    """Beside another server's URL, acceleration is refused before anything is sent."""
     with pytest.raises(ConfigurationError, match="accelerate endpoints"):
         addressing_style({"s3.wan.mode": True}, "http://minio:9000")
 

@@ -43,9 +43,7 @@ def store() -> Iterator[S3Store]:
 
 @pytest.mark.parametrize("ask", ["head", "open"])
 def test_an_object_without_an_etag_is_refused_by_name(store: S3Store, ask: str) -> None:
-    """
-    What cannot be told from its replacement is not read, and the error says what to do.
-    """
+    """What cannot be told from its replacement is not read, and the error says what to do."""
     with pytest.raises(StoreError) as raised:
         getattr(store, ask)("topics/t/object")
 

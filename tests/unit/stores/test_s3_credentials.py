@@ -37,9 +37,7 @@ def access_key(options: Mapping[str, Any]) -> str | None:
 
 
 def test_keys_in_the_settings_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Credentials in the settings are used, whatever the provider chain would find.
-    """
+    """Credentials in the settings are used, whatever the provider chain would find."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-environment")
 
     assert "mine" == access_key({"aws.access.key.id": "mine", "aws.secret.access.key": "s"})
@@ -47,16 +45,12 @@ def test_keys_in_the_settings_come_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("lone", ["aws.access.key.id", "aws.secret.access.key"])
 def test_half_a_pair_leaves_the_credentials_to_the_chain(lone: str) -> None:
-    """
-    One key without the other is ignored, as by the connectors.
-    """
+    """One key without the other is ignored, as by the connectors."""
     assert "of-profile" == access_key({lone: "mine"})
 
 
 def test_the_variables_of_the_first_java_sdk_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    AWS_ACCESS_KEY and AWS_SECRET_KEY count where AWS_ACCESS_KEY_ID is not set.
-    """
+    """AWS_ACCESS_KEY and AWS_SECRET_KEY count where AWS_ACCESS_KEY_ID is not set."""
     monkeypatch.setenv("AWS_ACCESS_KEY", "old")
     monkeypatch.setenv("AWS_SECRET_KEY", "s")
     alone = access_key({})
@@ -80,9 +74,7 @@ def test_the_variables_of_the_first_java_sdk_are_known(monkeypatch: pytest.Monke
 def test_a_java_provider_stands_for_the_same_source(
     provider: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Of the SDK's version 1 and 2; and for that source alone.
-    """
+    """Of the SDK's version 1 and 2; and for that source alone."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-environment")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
 
@@ -90,9 +82,7 @@ def test_a_java_provider_stands_for_the_same_source(
 
 
 def test_anonymous_requests_are_not_signed() -> None:
-    """
-    A public bucket can be read without credentials.
-    """
+    """A public bucket can be read without credentials."""
     assert is_anonymous(
         {PROVIDER: "software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider"}
     )
@@ -107,9 +97,7 @@ def test_anonymous_requests_are_not_signed() -> None:
     ],
 )
 def test_a_provider_without_what_it_needs_is_refused(options: dict[str, str]) -> None:
-    """
-    A credential provider that lacks what it needs is refused, and none is used in its place.
-    """
+    """A credential provider that lacks what it needs is refused, and none is used in its place."""
     with pytest.raises(ConfigurationError, match="there are no credentials"):
         session_of(get_session(), options)
 
@@ -165,9 +153,7 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
 def test_a_role_is_assumed_with_the_other_credentials(
     keys: dict[str, str], signer: str, sts: Sts
 ) -> None:
-    """
-    With session name, external id and region as they are given.
-    """
+    """With session name, external id and region as they are given."""
     options = {
         ROLE + "arn": "arn:aws:iam::1:role/backup", ROLE + "session.name": "nightly",
         ROLE + "external.id": "ours", "s3.credentials.provider.sts.region": "eu-west-1",
@@ -196,9 +182,7 @@ def test_a_role_is_assumed_with_the_other_credentials(
 def test_options_that_cannot_go_together_are_refused_by_name(
     options: dict[str, Any], name: str
 ) -> None:
-    """
-    Credential options that contradict each other are refused by name.
-    """
+    """Credential options that contradict each other are refused by name."""
     with pytest.raises(ConfigurationError) as caught:
         S3Store.check_options(options)
 

@@ -32,9 +32,7 @@ def page(key: str, **more: Any) -> dict[str, Any]:
 
 
 def test_all_pages_are_read() -> None:
-    """
-    All pages of unfinished uploads are listed.
-    """
+    """All pages of unfinished uploads are listed."""
     more = {"IsTruncated": True, "NextKeyMarker": "a", "NextUploadIdMarker": "id"}
     pages: Any = Pages(page("a", **more), page("b"))
 
@@ -46,9 +44,7 @@ def test_all_pages_are_read() -> None:
 
 @pytest.mark.parametrize("more", [{}, {"NextKeyMarker": "a", "NextUploadIdMarker": "id"}])
 def test_a_listing_that_does_not_go_on_is_an_error(more: dict[str, Any]) -> None:
-    """
-    Part of a listing is never taken for the whole, and no listing is read for ever.
-    """
+    """Part of a listing is never taken for the whole, and no listing is read for ever."""
     pages: Any = Pages(*[page("a", IsTruncated=True, **more)] * 3)
 
     with pytest.raises(StoreError, match="not complete"):

@@ -109,9 +109,7 @@ def test_a_filter_leaves_out_what_its_predicate_says(step: Step, kept: list[int]
     ],
 )  # fmt: skip
 def test_headers_change_in_full_records(step: Step, expected: list[list[str]]) -> None:
-    """
-    Order is kept, a new one comes last, and nothing else of the record changes.
-    """
+    """Order is kept, a new one comes last, and nothing else of the record changes."""
     given = batch_of(SOME)
     sliced = batch_of([row(1, b"before", "x", "q"), *SOME]).slice(1)
 
@@ -124,9 +122,7 @@ def test_headers_change_in_full_records(step: Step, expected: list[list[str]]) -
 
 
 def test_what_was_refused_and_what_was_left_out_is_told_with_the_rows() -> None:
-    """
-    A record that cannot be converted is bad, and no filter hides it.
-    """
+    """A record that cannot be converted is bad, and no filter hides it."""
     rows = [row(1, b"{}"), row(2, b"no JSON"), row(3, b"7"), row(4, None), row(5, b'{"a":1}')]
     drop = when(FILTER, "record_is_tombstone")
 
@@ -143,9 +139,7 @@ def test_what_was_refused_and_what_was_left_out_is_told_with_the_rows() -> None:
 
 
 def test_a_batch_that_is_filtered_wholly_leaves_no_rows() -> None:
-    """
-    The count goes on, and so can the position.
-    """
+    """The count goes on, and so can the position."""
     (found,) = stored([row(1, b"{}"), row(2, b"[]")], FILTER, nulls=Nulls.IGNORE)
 
     assert (0, (1, 2), ()) == (len(found), found.filtered, found.left_out)
@@ -170,9 +164,7 @@ def test_records_of_two_schemas_stay_in_order() -> None:
 
 
 def test_a_run_that_is_left_out_wholly_is_no_run() -> None:
-    """
-    A stretch of records that is left out whole is counted with the one before or after it.
-    """
+    """A stretch of records that is left out whole is counted with the one before or after it."""
     text = (
         b'{"schema":{"type":"struct","optional":false,"fields":'
         b'[{"field":"n","type":"int32","optional":false}]},"payload":{"n":%d}}'
@@ -188,9 +180,7 @@ def test_a_run_that_is_left_out_wholly_is_no_run() -> None:
 
 
 def test_maps_of_two_kinds_stay_in_one_file() -> None:
-    """
-    Maps without a schema stay in one file, whatever is in them.
-    """
+    """Maps without a schema stay in one file, whatever is in them."""
     rows = [row(at, b'{"n":%d}' % at, *(["x"] if at == 2 else [])) for at in range(1, 4)]
 
     (found,) = stored(rows, when(OFFSET, "has_header_key", name="x"))
@@ -200,9 +190,7 @@ def test_maps_of_two_kinds_stay_in_one_file() -> None:
 
 
 def test_a_value_that_nothing_changes_keeps_its_schema() -> None:
-    """
-    A chain that does not touch values leaves their files as they were.
-    """
+    """A chain that does not touch values leaves their files as they were."""
     batch = batch_of([row(1, b"a"), row(2, b"b", "x")])
     (column,) = converters.by_name("string").decode(batch["value"])
     (found,) = Chain([when(FILTER, "has_header_key", name="x")])(

@@ -50,9 +50,7 @@ BOTH = [
 def test_a_value_becomes_what_kafka_makes_of_it(
     name: str, options: dict[str, str], expected: Any, schema: dict[str, Any] | None
 ) -> None:
-    """
-    With a schema and without one the same fields come out, and null stays null.
-    """
+    """With a schema and without one the same fields come out, and null stays null."""
     found = applied(name, options, records([IN, None], schema))
 
     assert [] == why(found)
@@ -60,9 +58,7 @@ def test_a_value_becomes_what_kafka_makes_of_it(
 
 
 def test_fields_that_are_inserted_come_last_in_their_order_and_replace_their_like() -> None:
-    """
-    The text of JSON says which of two ways it was written by; both write the same.
-    """
+    """The text of JSON says which of two ways it was written by; both write the same."""
     given = records([{"a": {"ts": 1}}, {}, {"ts": 1, "b": 2}, {"ts ": 1}], None)
     some = records([{"a": 1}, {}, {"b": 2}], None)
 
@@ -79,9 +75,7 @@ def test_fields_that_are_inserted_come_last_in_their_order_and_replace_their_lik
 
 
 def test_a_record_without_a_timestamp_gets_none() -> None:
-    """
-    A map has no such field then, a struct has null, and one that is required is refused.
-    """
+    """A map has no such field then, a struct has null, and one that is required is refused."""
     row = {"offset": 1, "timestamp": -1, "value": b'{"a":1}'}
     batch = batch_of([row])
     (column,) = converters.by_name("json", {"schemas.enable": False}).decode(batch["value"])
@@ -93,9 +87,7 @@ def test_a_record_without_a_timestamp_gets_none() -> None:
 
 
 def test_a_required_field_is_never_null() -> None:
-    """
-    A record without a timestamp is refused where its field has to be there.
-    """
+    """A record without a timestamp is refused where its field has to be there."""
     given = records([{"id": 7}], STRUCT)
     at = given.batch.schema.get_field_index("timestamp")
     none = given.batch.set_column(at, given.batch.schema.field(at), pa.array([-1], pa.int64()))
@@ -107,9 +99,7 @@ def test_a_required_field_is_never_null() -> None:
 
 @pytest.mark.parametrize("schema", [STRUCT, None], ids=["struct", "map"])
 def test_a_time_without_a_text_is_refused(schema: dict[str, Any] | None) -> None:
-    """
-    A time after the year 9999 has no text: its record is refused, and does not become null.
-    """
+    """A time after the year 9999 has no text: its record is refused, and does not become null."""
     options = {"field": "at", "target.type": "string", "format": "yyyy"}
 
     found = applied("timestamp_converter", options, records([{"id": 1, "at": 2**60}], schema))
@@ -118,9 +108,7 @@ def test_a_time_without_a_text_is_refused(schema: dict[str, Any] | None) -> None
 
 
 def test_numbers_of_any_size_stay_as_they_are() -> None:
-    """
-    A field beside the one that changes keeps all its digits.
-    """
+    """A field beside the one that changes keeps all its digits."""
     big = 123456789012345678901234567890
     found = applied("replace_field", {"exclude": "b"}, records([{"a": big, "b": 1}], None))
 
@@ -157,9 +145,7 @@ def test_a_record_that_a_transform_cannot_take_is_refused_alone(
 
 
 def test_two_fields_of_one_name_are_refused() -> None:
-    """
-    Two fields of one name are refused, as Connect's builder refuses them.
-    """
+    """Two fields of one name are refused, as Connect's builder refuses them."""
     found = applied("insert_field", {"offset.field": "note"}, records([IN, None], STRUCT))
 
     assert [(40, "there would be two fields named 'note'")] == why(found)
@@ -167,9 +153,7 @@ def test_two_fields_of_one_name_are_refused() -> None:
 
 
 def test_a_schema_keeps_its_name_and_version() -> None:
-    """
-    Name and version distinguish files of old and new records.
-    """
+    """Name and version distinguish files of old and new records."""
     found = applied("insert_field", {"offset.field": "o"}, records([IN], STRUCT))
     schema = found.side("value").schema
 

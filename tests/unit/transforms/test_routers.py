@@ -32,9 +32,7 @@ def topics(found: Records) -> list[str]:
 
 
 def test_a_time_is_part_of_the_name() -> None:
-    """
-    The default is the topic and the day, in UTC.
-    """
+    """The default is the topic and the day, in UTC."""
     given = records([{}, {}], None)
 
     found = applied("timestamp_router", {}, given)
@@ -48,9 +46,7 @@ def test_a_time_is_part_of_the_name() -> None:
 
 
 def test_a_record_without_a_time_has_no_topic() -> None:
-    """
-    It is refused, as in Kafka, and so is one whose time no pattern can say.
-    """
+    """It is refused, as in Kafka, and so is one whose time no pattern can say."""
     times = [T, NO_TIMESTAMP, -(10**15), T + 86_400_000]
     given = Records.of(
         batch_of([{"offset": at, "timestamp": time} for at, time in enumerate(times)]), "o", 0
@@ -83,9 +79,7 @@ def test_a_field_names_the_topic(schema: dict[str, Any] | None) -> None:
 
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["without a schema", "with a schema"])
 def test_what_is_not_text_names_no_topic(schema: dict[str, Any] | None) -> None:
-    """
-    A number is refused even where a missing name is not, as in Confluent's.
-    """
+    """A number is refused even where a missing name is not, as in Confluent's."""
     given = records(VALUES, schema)
 
     found = applied("extract_topic", {"field": "n", "skip.missing.or.null": "true"}, given)
@@ -108,18 +102,14 @@ def test_half_a_character_names_no_topic() -> None:
 
 
 def test_a_whole_value_names_the_topic() -> None:
-    """
-    Text without a field is the name itself.
-    """
+    """Text without a field is the name itself."""
     found = applied("extract_topic", {}, records(["b", None], None))
 
     assert (["b"], [(41, "its value is null")]) == (topics(found), why(found))
 
 
 def test_a_header_names_the_topic() -> None:
-    """
-    The last header of the name counts; bytes that are not text are refused.
-    """
+    """The last header of the name counts; bytes that are not text are refused."""
     headers: list[list[tuple[str, bytes | None]]] = [
         [("t", b"x"), ("u", b"y"), ("t", b"z")], [("u", b"y")], [("t", None)], [("t", b"\xff")],
     ]  # fmt: skip
@@ -153,9 +143,7 @@ def test_a_header_names_the_topic() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_name_a_topic_is_refused(name: str, options: dict[str, Any], side: str) -> None:
-    """
-    It is refused at the start, by the option's name.
-    """
+    """It is refused at the start, by the option's name."""
     with pytest.raises(ConfigurationError) as caught:
         plugins.load("transforms", name)().configure(options, side)
 

@@ -85,9 +85,7 @@ BOTH = [
 def test_a_value_becomes_what_kafka_makes_of_it(
     name: str, options: dict[str, str], expected: Any, schema: dict[str, Any] | None
 ) -> None:
-    """
-    With a schema and without one the same comes out.
-    """
+    """With a schema and without one the same comes out."""
     found = applied(name, options, records([IN], schema))
 
     assert [] == why(found)
@@ -135,9 +133,7 @@ TYPED = {
 
 
 def test_logical_types_have_texts() -> None:
-    """
-    As Connect writes them into headers, and as Cast makes text of them.
-    """
+    """As Connect writes them into headers, and as Cast makes text of them."""
     fields = "day,time,at,sum,raw"
     options = {"fields": fields, "headers": fields, "operation": "copy"}
     found = applied("header_from", options, records([TYPED], LOGICAL))
@@ -179,9 +175,7 @@ NULLS = [
 def test_null_values_pass_or_are_refused_as_in_kafka(
     name: str, options: dict[str, str], passes: bool, schema: dict[str, Any] | None
 ) -> None:
-    """
-    A tombstone goes through what does not need a value, and no further.
-    """
+    """A tombstone goes through what does not need a value, and no further."""
     given = records([IN, None], schema)
     if name == "cast" and options["spec"] == "string":
         given = records([7, None], {"type": "int32", "optional": True} if schema else None)
@@ -193,9 +187,7 @@ def test_null_values_pass_or_are_refused_as_in_kafka(
 
 
 def test_a_null_is_hoisted_too() -> None:
-    """
-    An object with a field that is null is something else than null.
-    """
+    """An object with a field that is null is something else than null."""
     assert [{"a": None}] == values(applied("hoist_field", {"field": "a"}, records([None], None)))
 
 
@@ -215,9 +207,7 @@ def test_a_null_is_hoisted_too() -> None:
     ],
 )
 def test_the_whole_value_is_cast(spec: str, value: Any, expected: Any) -> None:
-    """
-    A whole value is cast as Java casts it.
-    """
+    """A whole value is cast as Java casts it."""
     assert [expected] == values(applied("cast", {"spec": spec}, records([value], None)))
 
 
@@ -237,9 +227,7 @@ def test_the_whole_value_is_cast(spec: str, value: Any, expected: Any) -> None:
 def test_what_does_not_fit_is_refused(
     name: str, options: dict[str, str], value: Any, reason: str, schema: dict[str, Any] | None
 ) -> None:
-    """
-    A record that cannot be changed is reported with its offset and the reason.
-    """
+    """A record that cannot be changed is reported with its offset and the reason."""
     ((offset, text),) = why(applied(name, options, records([value], schema)))
 
     assert 40 == offset
@@ -259,18 +247,14 @@ def test_what_does_not_fit_is_refused(
 def test_a_field_that_a_schema_does_not_have_is_refused(
     name: str, options: dict[str, str], reason: str
 ) -> None:
-    """
-    Of a map it is null, of a struct an error, as in Kafka.
-    """
+    """Of a map it is null, of a struct an error, as in Kafka."""
     ((_, text),) = why(applied(name, options, records([IN], SCHEMA)))
 
     assert reason in text
 
 
 def test_a_flat_field_may_be_null_where_its_parent_may() -> None:
-    """
-    A flattened field is optional if its parent is.
-    """
+    """A flattened field is optional if its parent is."""
     found = applied("flatten", {}, records([IN, IN | {"in": None}], SCHEMA))
     schema = found.side("value").schema
 
@@ -280,9 +264,7 @@ def test_a_flat_field_may_be_null_where_its_parent_may() -> None:
 
 
 def test_a_default_is_cast_with_its_field() -> None:
-    """
-    What stands for null is of the field's type.
-    """
+    """What stands for null is of the field's type."""
     field = {"field": "n", "type": "int32", "optional": True, "default": 5}
     schema = {"type": "struct", "optional": False, "fields": [field]}
     found = applied("cast", {"spec": "n:string"}, records([{"n": 1}], schema)).side("value").schema
@@ -292,9 +274,7 @@ def test_a_default_is_cast_with_its_field() -> None:
 
 
 def test_a_schema_gets_another_name_and_version() -> None:
-    """
-    Values stay as they are; those without a schema are refused.
-    """
+    """Values stay as they are; those without a schema are refused."""
     options = {"schema.name": "com.example.Sale", "schema.version": "7"}
     found = applied("set_schema_metadata", options, records([IN, None], SCHEMA))
     plain = applied("set_schema_metadata", options, records([IN, None], None))
@@ -309,9 +289,7 @@ def test_a_schema_gets_another_name_and_version() -> None:
 
 @pytest.mark.parametrize("schemas", [True, False])
 def test_fields_of_the_value_become_the_key(schemas: bool) -> None:
-    """
-    ValueToKey makes a key of the named fields and leaves the value as it is.
-    """
+    """ValueToKey makes a key of the named fields and leaves the value as it is."""
     value: Any = {"schema": SCHEMA, "payload": IN} if schemas else IN
     batch = batch_of([{"offset": 1, "key": b'"old"', "value": json.dumps(value).encode()}])
     (key,) = converters.by_name("json", {"schemas.enable": False}).decode(batch["key"])

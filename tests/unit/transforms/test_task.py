@@ -66,9 +66,7 @@ def lines(store: Store) -> dict[str, list[Any]]:
 
 
 def test_a_filter_leaves_records_out_and_the_position_goes_on() -> None:
-    """
-    Objects are named after the first record in them, and the rest is counted.
-    """
+    """Objects are named after the first record in them, and the rest is counted."""
     report, store, committed = run(log({3, 4, 9}, 20), DROP, OFFSET)
 
     assert {
