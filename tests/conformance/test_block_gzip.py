@@ -58,9 +58,7 @@ def test_every_member_is_read(path: Path, form: JsonFormat | BlockGzipFormat) ->
 
 
 def test_a_bucket_of_the_sink_is_a_backup(store: Store) -> None:
-    """
-    Each partition from its first record to its last, at the offsets that names and indexes say.
-    """
+    """Each partition from first record to last, at the offsets that names and indexes say."""
     found = listing.list_backup(store, LAYOUT, OPTIONS)
 
     assert (0, ["system-test"]) == (found.foreign_count, found.topics())

@@ -344,10 +344,7 @@ def configuration(case: dict[str, Any]) -> dict[str, str]:
 def test_configurations_are_judged_as_the_connectors_do(
     case: dict[str, Any], tmp_path: Path
 ) -> None:
-    """
-    What the connectors refuse is refused by the name of the property, and what they accept is
-    accepted.
-    """
+    """What the connectors refuse is refused by the property's name, and what they accept is not."""
     path = tmp_path / "connector.json"
     path.write_text(json.dumps(configuration(case)))
     expected = case["expect"]

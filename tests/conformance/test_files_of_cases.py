@@ -41,9 +41,7 @@ EACH: Final = [
 
 @pytest.mark.parametrize(("name", "case"), EACH)
 def test_a_case_says_what_it_gives_in_fields(name: str, case: dict[str, Any]) -> None:
-    """
-    A case has fields that are known, and its records are data: it can be replayed as it stands.
-    """
+    """A case has known fields, and its records are data: it can be replayed as it stands."""
     assert case_files.problem(name, case) is None
 
 
@@ -82,9 +80,7 @@ def test_what_differs_is_listed() -> None:
 
 
 def test_where_the_connector_failed_is_listed() -> None:
-    """
-    Each run in which the connector failed is on the conformance page, with kbackup's exit code.
-    """
+    """Each run in which the connector failed is on the conformance page, with our exit code."""
     failed = {
         path.parent.name
         for path in scenario_files.COPIES.glob("*/scenario.json")

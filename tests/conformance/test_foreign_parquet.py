@@ -50,9 +50,7 @@ def test_what_is_not_ours_is_refused_in_words(data: bytes) -> None:
 @pytest.mark.skipif(not FILES, reason="the collection is not beside the checkout")
 @pytest.mark.parametrize("path", FILES or [Path("none")], ids=lambda path: path.name)
 def test_a_foreign_file_is_refused_in_words(path: Path) -> None:
-    """
-    A file that another program wrote or damaged is reported as foreign, and none of it is read.
-    """
+    """A file that another program wrote or damaged is reported as foreign, and is not read."""
     with path.open("rb") as file, pytest.raises(CorruptObjectError) as caught:
         list(ParquetFormat().read(file, View.RECORD, ".parquet", OPTIONS))
 

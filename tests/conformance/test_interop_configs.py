@@ -70,9 +70,7 @@ def test_every_kind_of_configuration_is_there() -> None:
 
 @EACH
 def test_unknown_names_are_reported_once_each(path: Path) -> None:
-    """
-    A property that no connector has is reported with the nearest real one; no other property is.
-    """
+    """A property that no connector has is reported with the nearest real one, and no other is."""
     names = {entry.name for entry in files.read(path)}
     doubts = [doubt for doubt in config.check([path], {}) if doubt.code == "unknown_name"]
 
@@ -181,9 +179,7 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
 
 @EACH
 def test_what_this_version_can_do_is_accepted(path: Path) -> None:
-    """
-    A configuration that asks for no special S3 request header runs unchanged, transforms included.
-    """
+    """A configuration without a special S3 request header runs unchanged, transforms included."""
     has_error = any(doubt.level == "error" for doubt in config.check([path], {}))
 
     assert has_error != (path.name in RUNNABLE)

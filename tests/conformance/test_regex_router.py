@@ -43,9 +43,7 @@ def test_reads_patterns_as_java_does(
 
 @pytest.mark.parametrize("case", router_cases(refused=True))
 def test_refuses_what_the_router_refuses(case: dict[str, Any]) -> None:
-    """
-    What Java refuses, even if only at the first record, is refused before anything is restored.
-    """
+    """What Java refuses, even if only at the first record, is refused before a restore begins."""
     assert_refused(case["regex"], case["replacement"])
 
 

@@ -190,9 +190,7 @@ def objects() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "listing"), objects())
 def test_the_connectors_objects_are_read(name: str, listing: dict[str, Any]) -> None:
-    """
-    What the connector was given comes back from the object it wrote, in JSON as producers sent it.
-    """
+    """What the connector was given comes back from its object, in JSON as producers sent it."""
     key = Layout().parse(listing["key"])
     form = formats.by_name(formats.by_extension(key.extension, FormatOptions()) or "")
     data = io.BytesIO((SCENARIOS / name / listing["file"]).read_bytes())

@@ -34,9 +34,7 @@ def store(s3_server: LocalS3) -> Archive:
 
 
 def test_an_archived_object_is_asked_for_and_then_read(store: Archive) -> None:
-    """
-    An archived object cannot be opened until it has been thawed, and the error says what to do.
-    """
+    """An archived object cannot be opened until it is thawed, and the error says what to do."""
     listed = {entry.key: entry.storage_class for entry in store.list("")}  # type: ignore[attr-defined]
     before = store.thawed("old")
     with pytest.raises(StoreError, match="InvalidObjectState") as refused:

@@ -63,9 +63,7 @@ def cluster(mock_kafka: MockKafka) -> Cluster:
 def test_a_leader_that_died_has_no_end(
     cluster: Cluster, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Where the client says -1001 of a leader that it cannot reach, the leaders are looked up again.
-    """
+    """Where the client says -1001 of a leader out of reach, the leaders are looked up again."""
     client = Outdated(cluster._admin, -1001, -1001)
     monkeypatch.setattr(cluster, "_admin", client)
 
@@ -85,9 +83,7 @@ def test_a_cluster_that_is_slow_has_all_of_its_time(
 def test_an_end_that_is_too_old_is_asked_for_again(
     cluster: Cluster, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A new leader that answers with the end of a while ago is not believed before it has caught up.
-    """
+    """A new leader that answers with an earlier end is not believed before it has caught up."""
     monkeypatch.setattr(cluster, "_admin", Outdated(cluster._admin, 0, 7, 7, 0, 7, 7))
 
     assert {where: Span(0, 10)} == cluster.settled_spans([where], {where: 10})

@@ -48,9 +48,7 @@ def test_a_part_is_what_a_whole_read_has_there(store: Store, start: int, length:
 
 
 def test_a_part_that_is_not_there_is_no_shorter_part(store: Store) -> None:
-    """
-    A range of a missing object, or beyond an object's end, is an error and never a shorter part.
-    """
+    """A range of a missing object, or beyond an object's end, is an error, never a shorter part."""
     assert isinstance(store, Ranges)
 
     with pytest.raises(CorruptObjectError):

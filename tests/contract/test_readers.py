@@ -152,10 +152,7 @@ def test_any_records_are_read_as_they_were_written(
 def test_a_span_is_read_to_its_bounds(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition, start: int, end: int
 ) -> None:
-    """
-    A span is read from its start, inclusive, to its end, exclusive, wherever the broker's batches
-    end.
-    """
+    """A span is read from its start to before its end, wherever the broker's batches end."""
     mock_kafka.write(where.topic, varied(100))
 
     assert list(range(start, end)) == read(reader, where, start, end)["offset"].to_pylist()
@@ -164,10 +161,7 @@ def test_a_span_is_read_to_its_bounds(
 def test_one_reader_reads_many_spans(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    Spans can be read one after the other, even of the same partition or after one was abandoned
-    early.
-    """
+    """Spans can be read one after the other, even of one partition, or after one was abandoned."""
     other = TopicPartition(where.topic, 1)
     mock_kafka.write(where.topic, varied(3000))
     mock_kafka.write(other.topic, varied(50), partition=1)
@@ -203,10 +197,7 @@ def _raise(*_: object) -> None:
 def test_a_signal_in_the_middle_ends_a_read_and_no_more(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    A signal whose handler raises ends the read that it interrupts, and the next read returns every
-    record.
-    """
+    """A signal's handler that raises ends its read, and the next read returns every record."""
     mock_kafka.write(where.topic, varied(2000))
     before = signal.signal(signal.SIGUSR1, _raise)
     try:
@@ -256,9 +247,7 @@ def test_a_record_with_a_hundred_thousand_headers(
 def test_a_name_that_is_no_text_is_an_error_of_its_record(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    A header name that is not text is an error at its offset, after the records before it were read.
-    """
+    """A header name that is not text is an error at its offset, after the records before it."""
     names = pa.array([b"name", b"name", b"name", b"\xff\xfe", b"name"]).view(pa.string())
     write_named(mock_kafka, where, names)
     offsets: list[int] = []
@@ -324,10 +313,7 @@ def read_on(reader: Reader, where: TopicPartition, failures: list[str]) -> None:
 def test_a_reader_may_be_closed_while_another_thread_reads(
     mock_kafka: MockKafka, where: TopicPartition, pause_s: float
 ) -> None:
-    """
-    The other thread gets an error soon, and closing waits for it.  The client's own objects do
-    not promise as much.
-    """
+    """The other thread gets an error soon, and closing waits for it, as the client's does not."""
     mock_kafka.write(where.topic, varied(5000))
     reader = Reader(KafkaSettings(mock_kafka.bootstrap_servers, client="native"), "group")
     failures: list[str] = []
@@ -343,10 +329,7 @@ def test_a_reader_may_be_closed_while_another_thread_reads(
 
 
 def test_the_setting_decides_which_way_serves(way: str) -> None:
-    """
-    A client that is asked for by name is used or refused; otherwise the best one available is
-    chosen.
-    """
+    """A client asked for by name is used or refused; otherwise the best available is chosen."""
     assert way == choose(way).name
     assert not choose("python").why
     assert choose("auto").is_native or choose("auto").why

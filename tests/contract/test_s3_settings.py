@@ -168,10 +168,7 @@ def test_an_object_that_cannot_be_tagged_is_stored_all_the_same(
 
 
 def test_requests_go_through_the_proxy_that_is_named(bucket: str, s3_server: LocalS3) -> None:
-    """
-    The proxy is used even for servers that need none, and only the proxy sees its user and
-    password.
-    """
+    """The proxy is used even for servers that need none, and it alone sees user and password."""
     answer = Fault("PUT", "status", status=200, body=b"<Done/>")
     with S3Faults(s3_server.endpoint_url, [answer]) as proxy:
         given = {

@@ -87,10 +87,7 @@ AWKWARD = batch_of(
 def test_what_is_written_is_what_was_given(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    Null, empty and absent values, repeated header names and times before 1970 are all written
-    unchanged.
-    """
+    """Null, empty, absent values, repeated headers and times before 1970 are written unchanged."""
     writer = plain_writer(mock_kafka, target, way)
 
     writer.write(AWKWARD)
@@ -206,9 +203,7 @@ def test_transactions_follow_each_other(
 def test_the_largest_record_is_what_both_topic_and_client_can_take(
     mock_kafka: MockKafka, target: TopicPartition, asked: int | None, most: int
 ) -> None:
-    """
-    A record over the client's limit is reported as too large, not as a broker that does not answer.
-    """
+    """A record over the client's limit is reported as too large, not as a silent broker."""
     kafka = KafkaSettings(mock_kafka.bootstrap_servers)
     writer = Writer(kafka, target, "group", exactly_once=False, max_message_bytes=asked)
     writer.close()
@@ -236,10 +231,7 @@ class Stuck:
 def test_a_commit_that_never_ends_is_given_up(
     mock_kafka: MockKafka, way: str, target: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A commit without an answer fails in time, closing does not block either, and the next writer
-    takes over.
-    """
+    """A commit without an answer fails in time, as closing does, and the next writer takes over."""
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     group, released = f"stuck-{target.topic}", threading.Event()
     first = Writer(settings, target, group)
@@ -282,10 +274,7 @@ def test_a_transaction_may_span_the_partitions_of_a_topic(
 def test_positions_of_several_partitions_are_committed_without_transactions(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    The positions of several partitions are committed together, after their records are
-    acknowledged.
-    """
+    """Positions of several partitions are committed together, after their records are."""
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     other = TopicPartition(target.topic, 0)
     writer = Writer(settings, target, f"plain-{target.topic}", exactly_once=False)
@@ -358,10 +347,7 @@ def write_on(writer: Writer, failures: list[str]) -> None:
 def test_columns_may_be_closed_while_another_thread_writes(
     mock_kafka: MockKafka, target: TopicPartition, pause_s: float
 ) -> None:
-    """
-    The other thread gets an error soon, and closing waits for it.  The client's own objects do
-    not promise as much.
-    """
+    """The other thread gets an error soon, and closing waits for it, as the client's does not."""
     writer = plain_writer(mock_kafka, target, "native", queue_buffering_max_messages="1000")
     failures: list[str] = []
     thread = threading.Thread(target=write_on, args=(writer, failures))
@@ -378,9 +364,7 @@ def test_columns_may_be_closed_while_another_thread_writes(
 def test_other_columns_are_not_taken_for_a_record(
     mock_kafka: MockKafka, target: TopicPartition
 ) -> None:
-    """
-    The C library goes by column positions, so a batch that is not of records is stopped before it.
-    """
+    """The C library goes by column positions: a batch of anything else is stopped before it."""
     writer = plain_writer(mock_kafka, target, "native")
 
     with pytest.raises(TypeError, match="not the columns of a record"):

@@ -83,9 +83,7 @@ STEPS = re.findall(
 
 @pytest.mark.parametrize(("file", "functions"), [*dict.fromkeys(STEPS)])
 def test_each_step_of_a_batch_is_where_the_architecture_says(file: str, functions: str) -> None:
-    """
-    The functions that the walk through a sink and a restore names are in the files that it names.
-    """
+    """The functions that the walk through a sink and a restore names are in the files it names."""
     tree = ast.parse(text(CHECKOUT / "kbackup" / file))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 

@@ -161,9 +161,7 @@ def test_a_file_that_was_cut_is_refused(file: File) -> None:
 
 @every_file
 def test_a_cut_that_cannot_be_seen_gives_full_records(file: File) -> None:
-    """
-    A plain file that ends after a whole line reads as a shorter file, never with half a line. (F2)
-    """
+    """A plain file that ends after a whole line reads as a shorter one, not half a line. (F2)"""
     if file.is_checked:
         pytest.skip("there is no such cut")
     rows = file.rows(file.data)

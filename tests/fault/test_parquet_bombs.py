@@ -110,10 +110,7 @@ def small_rows() -> bytes:
     ],
 )
 def test_a_file_cannot_fill_the_memory(tmp_path: Path, make: Any, outcome: str) -> None:
-    """
-    A file's decompressed size is checked before it is decompressed, and then it is decompressed in
-    parts.
-    """
+    """A file's decompressed size is checked first, and then it is decompressed in parts."""
     path = tmp_path / "bomb.parquet"
     path.write_bytes(make())
 

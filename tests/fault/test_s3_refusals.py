@@ -93,9 +93,7 @@ def test_an_object_under_a_key_that_was_not_given_says_which_key_to_set(
 def test_a_permission_that_ends_in_the_middle_leaves_nothing(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, step: str
 ) -> None:
-    """
-    B4: an upload that is denied half-way names the permission, and leaves no object and no parts.
-    """
+    """B4: an upload denied half-way names the permission, and leaves no object and no parts."""
     proxy.faults = [Fault(step, "status", status=403, code="AccessDenied")]
 
     with pytest.raises(StoreError, match=r"s3:PutObject on .*AccessDenied") as caught:
@@ -124,9 +122,7 @@ def test_a_head_that_may_say_that_credentials_have_expired_renews_them(
     token: str,
     times: int,
 ) -> None:
-    """
-    B4: a 400 without a body is taken for expired credentials only if they belong to a session.
-    """
+    """B4: a 400 without a body means expired credentials only if they belong to a session."""
     own = settings.options
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", own["aws.access.key.id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", own["aws.secret.access.key"])
@@ -145,9 +141,7 @@ def test_a_head_that_may_say_that_credentials_have_expired_renews_them(
 
 
 def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3Faults) -> None:
-    """
-    B4: expired credentials are renewed once; if that does not help, the run ends with an error.
-    """
+    """B4: expired credentials are renewed once; if that does not help, the run ends in an error."""
     proxy.faults = [Fault(PUT, "status", status=400, code="ExpiredToken")]
 
     with pytest.raises(StoreError, match="ExpiredToken") as caught:

@@ -74,9 +74,7 @@ def test_passing_faults_cost_time_only(
 def test_lasting_faults_end_in_an_error(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, request_line: str
 ) -> None:
-    """
-    B2: the budget is spent, then the error names action and object; nothing half done is visible.
-    """
+    """B2: the budget is spent, then the error names action and object; nothing is half done."""
     truth.put_object(Bucket=bucket, Key="a", Body=SMALL)
     proxy.faults = [Fault(request_line, "status")]
 

@@ -22,10 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.one_process]
     "words", [("sink", "-t", "orders"), ("restore", "run")], ids=["sink", "restore"]
 )
 def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: Kbackup) -> None:
-    """
-    An unreachable broker is exit code 5, names the address, and takes no longer than
-    --kafka-timeout.
-    """
+    """An unreachable broker is exit code 5, by its address, no later than --kafka-timeout."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     begin = time.monotonic()
 

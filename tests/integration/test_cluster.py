@@ -24,9 +24,7 @@ def seen(cluster: TestCluster) -> Cluster:
 
 
 def test_a_commit_under_way_is_waited_for(seen: Cluster, cluster: TestCluster, topic: str) -> None:
-    """
-    A transaction that is being committed is waited for, so the audit of a restore counts it whole.
-    """
+    """A transaction that is being committed is waited for: the audit of a restore counts it."""
     where = TopicPartition(cluster.create(topic), 0)
     producer = cluster.producer(transactional_id=f"tx-{topic}")
     producer.init_transactions()

@@ -152,10 +152,7 @@ def test_values_keys_and_headers_come_back(
 def test_another_tools_bytes_are_split_only_with_consent(
     kbackup: Kbackup, cluster: TestCluster, store: Store
 ) -> None:
-    """
-    Raw bytes of another tool are split only if the operator confirms it, since values may contain
-    the separator.
-    """
+    """Raw bytes of another tool are split only if confirmed: values may hold the separator."""
     folder = SCENARIOS / "bytes-plain"
     put_objects(store, folder)
 
@@ -172,9 +169,7 @@ def test_another_tools_bytes_are_split_only_with_consent(
 def test_the_real_connectors_objects_are_restored(
     name: str, kbackup: Kbackup, cluster: TestCluster, store: Store
 ) -> None:
-    """
-    Each record below the connector's committed offset is back once, in order, in its partition.
-    """
+    """Each record below the connector's committed offset is back once, in order, in its place."""
     folder = SCENARIOS / name
     records = inputs(folder)
     put_objects(store, folder)

@@ -149,9 +149,7 @@ def test_quiet_says_nothing_of_success(kbackup: Kbackup) -> None:
 def test_topics_are_compared_partition_by_partition(
     kafka: LocalKafka, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    Equal topics are equal in each partition, whatever their offsets and whoever set the timestamps.
-    """
+    """Equal topics are equal in each partition, whatever their offsets and types of timestamp."""
     copy = f"copy_of_{topic}"
     cluster.create(topic, 2)
     cluster.create(copy, 2)

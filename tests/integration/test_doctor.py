@@ -55,9 +55,7 @@ def orders(cluster: TestCluster, topic: str) -> str:
 
 
 def test_everything_in_order(kbackup: Kbackup, orders: str, s3: LocalS3, bucket: str) -> None:
-    """
-    Before its first run a good set-up has no failure, every area was looked at, and Spark ran.
-    """
+    """Before a good first run nothing fails, every area was looked at, and Spark ran."""
     result = kbackup.json("doctor", "-t", orders, "--write-probe")
 
     expected = {"configuration", "disk", "store", "kafka", "spark"}
@@ -357,9 +355,7 @@ def test_a_restore_plan_misses_the_rights_that_its_run_needs(
     operation: str,
     command: str,
 ) -> None:
-    """
-    What a restore may not do is exit 5 before anything is written, in its plan and in its run.
-    """
+    """What a restore may not do is exit 5 before anything is written, planned or run."""
     servers, topic, group = guarded.bootstrap_servers, f"orders-{uuid4()}", f"group-{uuid4()}"
     Backup.in_folder(tmp_path).put(topic, 0, range(3))
     if operation == "WRITE":

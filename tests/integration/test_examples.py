@@ -114,10 +114,7 @@ def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
 def test_a_converter_of_ones_own_goes_with_each_format_that_holds_what_it_gives(
     installed: str, tmp_path: Path
 ) -> None:
-    """
-    A third party's converter of text feeds JSON files; with a format of bytes, it is refused at the
-    start by name.
-    """
+    """A third party's converter of text feeds JSON files; a format of bytes refuses it by name."""
     found = []
     for form in ("json", "bytes"):
         path = tmp_path / f"{form}.properties"

@@ -127,9 +127,7 @@ def awkward_logs(cluster: TestCluster) -> list[str]:
 def test_columns_of_awkward_logs_are_what_the_client_says(
     cluster: TestCluster, awkward_logs: list[str], way: str
 ) -> None:
-    """
-    Aborted transactions, markers, compaction's holes, times that the broker has set, every codec.
-    """
+    """Aborted transactions, markers, compaction's holes, times of the broker, every codec."""
     kafka = KafkaSettings(cluster.servers, client=way)
 
     for log in awkward_logs:
@@ -192,10 +190,7 @@ def test_a_giant_goes_through(large_kafka: LargeKafka, topic: str, size: int) ->
 
 
 def test_a_record_that_is_too_large_is_named(cluster: TestCluster, topic: str) -> None:
-    """
-    A record that is too large is reported by its offset in the backup; the records before it are
-    delivered.
-    """
+    """A record too large is reported by its backup's offset; those before it are delivered."""
     cluster.create(topic, max_message_bytes="100000")
     target = TopicPartition(topic, 0)
     kafka = KafkaSettings(cluster.servers, client="native")
@@ -234,10 +229,7 @@ def test_what_is_not_there_is_said_and_ends_no_process(
 def test_a_topic_that_is_deleted_while_it_is_read_is_said(
     cluster: TestCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    If a topic is deleted while it is read, the records fetched so far are returned before the
-    error.
-    """
+    """If a topic is deleted while it is read, what was fetched is returned before the error."""
     monkeypatch.setattr(*PATIENCE, lambda *_: 5.0)
     cluster.create(topic)
     cluster.write(topic, [Record(None, b"x" * 1000)] * 20_000)

@@ -17,10 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    What an object gained comes; a target emptied in part is refused, one emptied or created again
-    is filled again.
-    """
+    """What was added comes; a target emptied in part is refused, an emptied one filled again."""
     cluster.create(topic)
     records = varied(30)
     cluster.write(topic, records[:10])
@@ -55,9 +52,7 @@ def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(
 def test_records_go_by_key_into_another_number_of_partitions(
     kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
 ) -> None:
-    """
-    Each record once, over the partitions that a second run finds complete, and the audit adds up.
-    """
+    """Each record once, over partitions that a second run finds complete; the audit adds up."""
     backup = Backup.in_folder(tmp_path)
     for partition in range(3):
         backup.put(topic, partition, range(20 * partition, 20 * partition + 20))

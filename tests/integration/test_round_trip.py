@@ -111,10 +111,7 @@ def test_aborted_records_are_absent_and_a_marker_at_the_end_does_not_hang(
 def test_a_topic_of_aborted_records_alone_ends(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    A log of aborted transactions alone is backed up as no records, and the next run has nothing to
-    do.
-    """
+    """A log of aborted transactions alone is backed up as no records, and then all is done."""
     cluster.create(topic)
     producer = cluster.producer(transactional_id=f"tx-{topic}")
     producer.init_transactions()
@@ -290,9 +287,7 @@ def test_group_reset_to_the_start_writes_the_same_objects_again(
 def test_a_plan_writes_nothing_and_exits_as_the_run_would(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """
-    The plans of sink and restore touch neither bucket, group nor topics, and exit as the run would.
-    """
+    """Plans of sink and restore touch neither bucket, group nor topics, and exit as runs would."""
     cluster.create(topic)
     cluster.write(topic, varied(10))
 

@@ -85,10 +85,7 @@ def _in_target(cluster: TestCluster, target: str) -> dict[int, list[Record]]:
 def test_requests_that_are_throttled_twice_only_cost_time(
     behind: Kbackup, proxy: S3Faults, cluster: TestCluster, filled: str
 ) -> None:
-    """
-    With two 503s on each kind of request both runs succeed, nothing is missing, and the tasks'
-    retries are in the log.
-    """
+    """Two 503s on each kind of request: both runs succeed, and the tasks' retries are logged."""
     proxy.faults = [
         Fault("PUT /[^/]+/topics/", "status", nth=TWICE),
         Fault("HEAD", "status", nth=TWICE),

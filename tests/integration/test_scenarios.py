@@ -56,9 +56,7 @@ def test_a_run_writes_what_the_connector_wrote(bench: Bench, store: Store) -> No
 
 @pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=True))
 def test_what_the_connector_wrote_is_restored(bench: Bench, store: Store) -> None:
-    """
-    Each record below the connector's committed offset is back once, in its partition, in order.
-    """
+    """Each record below the connector's committed offset is back once, in place and in order."""
     scenario = bench.scenario
     for one in scenario.objects:
         store.put(one.key, io.BytesIO(one.body), sha256=one.sha256, metadata={})

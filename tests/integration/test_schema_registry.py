@@ -124,9 +124,7 @@ ROWS = [
 def test_a_real_registry_takes_the_schemas_of_each_converter(
     apicurio: LocalRegistry, name: str
 ) -> None:
-    """
-    What a restore registers is a schema to the registry, and the next backup reads it from there.
-    """
+    """What a restore registers is a schema to the registry, and the next backup reads it there."""
     properties = {"schema.registry.url": apicurio.url}
     values = pa.array(ROWS, COLUMNS.arrow())
 

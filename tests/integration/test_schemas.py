@@ -44,9 +44,7 @@ def objects(store: Store, suffix: str) -> list[bytes]:
 def test_json_with_schemas_becomes_avro_and_comes_back(
     kbackup: Kbackup, cluster: TestCluster, topic: str, store: Store
 ) -> None:
-    """
-    An Avro file says what the records said, and a restore gives it back with or without schemas.
-    """
+    """An Avro file says what the records said, and a restore gives it back without schemas too."""
     cluster.create(topic)
     values = [json.dumps({"schema": SCHEMA, "payload": order(at)}).encode() for at in range(50)]
     cluster.write(topic, [Record(b"key-%d" % at, value) for at, value in enumerate(values)])

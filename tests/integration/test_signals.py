@@ -36,9 +36,7 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
     backup: Backup,
     topic: str,
 ) -> None:
-    """
-    After a signal the summary agrees with group and bucket, and the next run completes the rest.
-    """
+    """After a signal the summary agrees with group and bucket, and the next run completes it."""
     cluster.create(topic, PARTITIONS)
     written = {p: varied(20_000, p) for p in range(PARTITIONS)}
     for partition, records in written.items():
@@ -156,9 +154,7 @@ def test_a_second_signal_ends_at_once(
 def test_a_sink_that_follows_writes_full_files_and_short_ones_of_a_quiet_topic(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    New records are picked up; those that are too few for a file wait --rotate-idle-ms, no longer.
-    """
+    """New records are picked up; too few for a file, they wait --rotate-idle-ms, no longer."""
     cluster.create(topic)
     records = varied(1000)
     cluster.write(topic, records[:700])
@@ -185,9 +181,7 @@ def test_a_sink_that_follows_writes_full_files_and_short_ones_of_a_quiet_topic(
 def test_a_sink_that_follows_leaves_a_tail_that_is_not_due_to_the_next_run(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    At a stop only what is stored is committed; the next run begins with the records left over.
-    """
+    """At a stop only what is stored is committed; the next run begins with the records left."""
     cluster.create(topic)
     cluster.write(topic, varied(700))
     words = ("sink", "-t", topic, "--flush-size", "500")

@@ -18,9 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 def test_a_group_with_live_members_is_left_alone(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    A connector that still runs is named, exit 4, and neither its offsets nor the bucket change.
-    """
+    """A connector that still runs is named, exit 4, and its offsets and bucket do not change."""
     cluster.create(topic)
     cluster.write(topic, varied(100))
     group = f"team-{topic}"

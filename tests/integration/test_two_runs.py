@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 def test_of_two_runs_the_second_leaves_at_once(
     kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
 ) -> None:
-    """
-    Exit 8 within a second or so, whether the lock folder is shared or not, silent with --quiet.
-    """
+    """Exit 8 within a second or so, whether the lock folder is shared or not, and quiet if told."""
     cluster.create(topic)
     here = kbackup.with_environment(KBACKUP_LOCK_DIR=str(tmp_path / "here"))
     elsewhere = kbackup.with_environment(KBACKUP_LOCK_DIR=str(tmp_path / "elsewhere"))

@@ -63,9 +63,7 @@ def columns(draw: st.DrawFn) -> tuple[ConnectSchema, pa.Array]:
 
 @given(columns(), st.data())
 def test_both_ways_find_the_same(case: tuple[ConnectSchema, pa.Array], data: st.DataObject) -> None:
-    """
-    Whatever bytes records hold: C reads what Python reads, and reads nothing that Python refuses.
-    """
+    """Whatever bytes records hold, C reads what Python reads, and nothing that Python refuses."""
     schema, column = case
     text = json.dumps(to_avro(schema, STYLE))
     datums = avro_writing.encode_avro(column, schema, STYLE).to_pylist()

@@ -166,10 +166,7 @@ def test_all_rows_at_once_are_read_as_one_by_one(
 def test_datums_are_kept_where_their_file_reads_them_so(
     case: tuple[ConnectSchema, pa.Array], enhanced: bool, optional_keys: bool
 ) -> None:
-    """
-    Producers' bytes that are put into a file as they came give the records that decoding and
-    encoding them would give.
-    """
+    """Producers' bytes put into a file as they came give what decoding and encoding would give."""
     schema, column = case
     theirs = AvroStyle(False, enhanced, optional_keys)
     datums = avro_writing.encode_avro(column, schema, theirs)

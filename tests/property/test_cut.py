@@ -58,9 +58,7 @@ def flow(batches: Sequence[pa.RecordBatch], partitioner: Partitioner) -> list[Ro
 def test_cuts_cover_every_offset_once_in_order(
     batch: pa.RecordBatch, rule: Rule, partitioner: Partitioner
 ) -> None:
-    """
-    No record is lost, doubled or moved, no file is empty, and no cut begins before another ends.
-    """
+    """No record is lost, doubled or moved, no file is empty, and cuts do not overlap."""
     batch = stamped(batch)
     found = files(flow([batch], partitioner), rule)
     cuts = [sorted(chain(*each.values())) for each, _ in found]

@@ -113,10 +113,7 @@ def skipped(store: Store) -> set[int]:
 def test_each_record_is_in_the_bucket_or_a_dead_letter_that_is_named(
     good: list[bool], size: int, scripts: list[tuple[list[str], list[str]]], crashes: set[int]
 ) -> None:
-    """
-    After every run all good records below the committed offset are stored, and in the end each is
-    stored once.
-    """
+    """After every run all good records below the committed offset are stored, at last once each."""
     log = batch_of([{"value": b"%d" % at if fits else b"?"} for at, fits in enumerate(good)])
     store, topic = MemoryStore(StoreSettings(f"memory://{uuid4()}")), Topic()
     reader, positions = FakeReader(log), FakePositions(crashes)

@@ -187,10 +187,7 @@ class Story:
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_reader_sees_every_row_whose_append_returned(seed: int) -> None:
-    """
-    No row is overlooked, whoever folds meanwhile, however late a write arrives, and with clocks
-    half an hour apart.
-    """
+    """No row is overlooked, whoever folds meanwhile, however late a write or wrong a clock."""
     story = Story(World(Random(seed)))
 
     story.play()

@@ -51,9 +51,7 @@ def breaks(number: int) -> bool:
 
 @pytest.mark.parametrize("name", MIXED)
 def test_a_defect_of_mixtures_that_is_put_back_is_found(name: str) -> None:
-    """
-    Each known defect of two layouts, formats, groups or hosts is found by the mixtures of the gate.
-    """
+    """Each known defect of several layouts, formats, groups or hosts is found by the mixtures."""
     with MIXED[name]():
         found = next((number for number in range(GATE) if breaks(number)), None)
 

@@ -259,9 +259,7 @@ def set_back(first: int, last: int) -> Ended:
     ],
 )  # fmt: skip
 def test_values_alone_are_held_to_what_they_can_keep(is_broken: bool, history: list[Event]) -> None:
-    """
-    Order within a directory, and each record once unless two objects of it hold it, which is said.
-    """
+    """Order within a directory, and each record once unless two objects hold it, which is said."""
     whole = replace(RESTORE, records=4, done=4)
     history = [whole if one == RESTORE else one for one in history]
 
@@ -270,10 +268,7 @@ def test_values_alone_are_held_to_what_they_can_keep(is_broken: bool, history: l
 
 @pytest.mark.parametrize("how", ["compacted", "expired"])
 def test_only_compaction_excuses_a_sink_that_stops_before_other_rows(how: str) -> None:
-    """
-    A refusal is excused for the object from whose records compaction has taken some since, and for
-    no other.
-    """
+    """A refusal is excused for the object some of whose records compaction has taken, no other."""
     checker = Checker()
     for event in [*OF_VALUES, Gone("id", WHERE, (2,), how)]:
         assert not checker.take(event)

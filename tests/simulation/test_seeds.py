@@ -28,9 +28,7 @@ def play_one(seed: int, shape: Shape, steps: list[Step]) -> None:
 
 @pytest.mark.parametrize("first", range(0, GATE, CHUNK))
 def test_the_promises_hold(first: int, pytestconfig: pytest.Config) -> None:
-    """
-    Nothing is lost, nothing untrue is said, under kills, lost answers, zombies and what people do.
-    """
+    """Nothing is lost or untrue, under kills, lost answers, zombies and what people do."""
     seed = pytestconfig.getoption("--seed", None)
     if seed is None:
         play_all(range(first, first + CHUNK))

@@ -21,9 +21,7 @@ def batches(lengths: list[int]) -> list[pa.RecordBatch]:
 @settings(deadline=None)
 @given(sizes, sizes)
 def test_rows_meet_their_counterparts(left: list[int], right: list[int]) -> None:
-    """
-    Each row is beside the row of the same number, and what one stream has more comes last, alone.
-    """
+    """Each row is beside the row of its number, and what one stream has more comes last."""
     found = [*pairs(batches(left), batches(right))]
 
     both = [(mine, other) for mine, other in found if mine is not None and other is not None]

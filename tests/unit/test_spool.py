@@ -140,9 +140,7 @@ def test_a_full_disk_says_what_is_needed(
 def test_a_useless_tmpdir_is_refused_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """
-    E2: the folder that was asked for or none: another may lie on the disk that was to be spared.
-    """
+    """E2: the folder asked for or none: another may lie on the disk that was to be spared."""
     (tmp_path / "f").touch()
     monkeypatch.setenv("TMPDIR", str(tmp_path / name))
 

@@ -229,9 +229,7 @@ def test_rows_of_unknown_kinds_say_nothing() -> None:
 
 
 def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
-    """
-    A ledger that was rewritten counts for everything before it, and later parts are added to it.
-    """
+    """A ledger that was rewritten counts for all before it, and later parts are added to it."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     ledger.append(table([row(0), row(10)], OBJECTS))
@@ -292,9 +290,7 @@ def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
 def test_what_a_backup_keeps_is_whole_cuts_and_known_gaps(
     present: str, kept: list[tuple[int, int]]
 ) -> None:
-    """
-    An offset is vouched for if no object of its cut is missing, whether or not it held a record.
-    """
+    """An offset is vouched for if no object of its cut is missing, with a record or without."""
     rows = [
         Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
         Entry("object", 0, 1, 17, "b", cut_start=0, next_offset=20),
@@ -308,9 +304,7 @@ def test_what_a_backup_keeps_is_whole_cuts_and_known_gaps(
 
 
 def test_the_backup_goes_on_after_a_gap() -> None:
-    """
-    A first backup that met nothing but expired records leaves no object, and knows where it stood.
-    """
+    """A first backup that met only expired records leaves no object, and knows where it stood."""
     expired = gap(WHERE, Span(0, 4), "r", 1)
 
     assert 4 == TopicLedger.of([expired]).partition(0).end(set())
@@ -336,10 +330,7 @@ def test_what_was_backed_up_again_under_other_keys_is_not_missing(
 
 
 def test_an_object_that_has_holes_stands_for_no_other() -> None:
-    """
-    An object is missed even if its records were backed up elsewhere: compaction may have taken one
-    that only it had.
-    """
+    """An object is missed even if its records stand elsewhere: it may have had one more."""
     holed = Entry("object", 0, 5, 24, "holed", records=15, sha256="0")
 
     found = TopicLedger.of([row(10), holed]).partition(0).missing({"holed"})
@@ -390,9 +381,7 @@ def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
 
 
 def test_a_host_whose_clock_is_ahead_decides_nothing() -> None:
-    """
-    Rows count by what they follow: by a host a day ahead, then by a right one, then lost again.
-    """
+    """Rows count by what they follow: by a host a day ahead, then a right one, then lost again."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     ledger.append(table([row(0, run="first")], OBJECTS))
@@ -424,9 +413,7 @@ def test_a_host_whose_clock_is_behind_is_heard() -> None:
 
 
 def test_a_clock_set_back_hides_no_part() -> None:
-    """
-    Parts written after a local clock was set back by a day count, then and once it has caught up.
-    """
+    """Parts written after a clock was set back a day count, then and once it has caught up."""
     store, time = CountingStore(), HandClock(NOW + DAY)
     ledger = stream(store, time)
     ledger.append(table([row(0)], OBJECTS))

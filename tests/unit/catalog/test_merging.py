@@ -55,9 +55,7 @@ def spread(draw: st.DrawFn) -> list[tuple[str, list[int]]]:
 def test_offsets_rise_over_all_directories(
     objects: list[tuple[str, list[int]]], offset: int, woven_bytes: int
 ) -> None:
-    """
-    Whatever the partitioner, records come in order, from any offset on, and none is a duplicate.
-    """
+    """Whatever the partitioner, records come in order, from any offset on, none of them twice."""
     backup = Backup()
     for directory, held in objects:
         backup.put_in(directory, "orders", 0, held)
@@ -168,9 +166,7 @@ def test_a_damaged_object_does_not_hide_those_beside_it() -> None:
 
 
 def test_rows_without_offsets_come_object_after_object() -> None:
-    """
-    The order within a directory is kept; objects of several directories follow by first offset.
-    """
+    """Order within a directory is kept; objects of several directories follow by first offset."""
     backup = Backup()
     for directory, held in (("a=1", [0, 2]), ("a=2", [1, 3]), ("a=1", [4])):
         backup.put_in(directory, "orders", 0, held, views=JSON)
@@ -188,9 +184,7 @@ def _rows(restoring: Restoring) -> Iterator[bytes | None]:
 
 
 def test_a_restore_of_several_directories_is_the_topic_again() -> None:
-    """
-    Every record of every directory comes back in the order of the offsets, and again after more.
-    """
+    """Every record of every directory comes back in order of offsets, and again after more."""
     again = Restoring()
     for at in range(0, 40, 20):
         again.backup.put_in("odd=0", "orders", 0, range(at, at + 20, 2))

@@ -75,9 +75,7 @@ def test_help_imports_no_client_and_connects_to_nothing(words: tuple[str, ...]) 
 
 @pytest.mark.parametrize("words", [(), ("sink",), ("restore",), ("doctor",)], ids=" ".join)
 def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
-    """Help is fast: it is measured in processor time, the least of three, because a busy machine
-    makes it seem slow.
-    """
+    """Help is fast, by processor time, the least of three: a busy machine makes it seem slow."""
     took = []
     for _ in range(3):
         before = os.times()

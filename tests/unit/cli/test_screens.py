@@ -28,9 +28,7 @@ def numbers(text: str) -> Counter[str]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("on_terminal", [True, False], ids=["terminal", "pipe"])
 def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_terminal: bool) -> None:
-    """However narrow the screen, every number is shown in full, and only dispensable columns
-    disappear.
-    """
+    """However narrow the screen, numbers are shown in full, and only columns to spare disappear."""
     wide = show(any_told.command, any_told.events, any_told.ended())
     shown = show(
         any_told.command,

@@ -159,9 +159,7 @@ def test_names_are_text_on_the_page() -> None:
     [pytest.param("1200,800", 500, id="a screen"), pytest.param("390,844", 230, id="a phone")],
 )
 def test_a_browser_draws_the_page(tmp_path: Path, size: str, bar: int) -> None:
-    """
-    Lines are wide enough to read, those by offset and by day are as wide, and nothing is cut off.
-    """
+    """Lines are wide enough to read, alike by offset and by day, and nothing is cut off."""
     names = ("chromium", "chromium-browser", "google-chrome")
     browser = next(filter(None, map(shutil.which, names)), None)
     if browser is None:

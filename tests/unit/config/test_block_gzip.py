@@ -27,10 +27,7 @@ def loaded(folder: Path, text: str, command: Command = "sink") -> Loaded:
 
 
 def test_a_connectors_file_chooses_the_layout(tmp_path: Path) -> None:
-    """
-    The block-gzip connector's properties have their own meanings and defaults, and flush.size is
-    not required.
-    """
+    """The connector's properties have their own defaults, and flush.size is not required."""
     text = CONNECTOR + (
         "s3.prefix=systest/\ns3.endpoint=http://127.0.0.1:9000\ns3.path_style=true\n"
         "compressed_block_size=1000\n"

@@ -249,9 +249,7 @@ def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: list[str]) -> None:
-    """
-    ``config check`` tells a sink's file from a source's, and knows what options may still provide.
-    """
+    """``config check`` tells a sink's file from a source's, and what options may still provide."""
     found = config.check([write(text)], {})
 
     assert errors == [issue.name for issue in found if issue.level == "error"]

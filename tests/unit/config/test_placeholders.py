@@ -130,9 +130,7 @@ def test_a_file_names_its_providers(tmp_path: Path) -> None:
 
 
 def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
-    """
-    Nobody has to fill in what has no effect: Connect's own, another partitioner's, unknown names.
-    """
+    """Nobody has to fill in what has no effect: Connect's own, another plugin's, unknown names."""
     path = tmp_path / "c.properties"
     path.write_text(
         "connector.class=io.confluent.connect.s3.S3SinkConnector\ntasks.max=$tasks\n"

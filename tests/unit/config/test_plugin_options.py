@@ -133,10 +133,7 @@ def test_a_pair_that_is_blank_is_not_given(write: Write, blank: str) -> None:
     ],
 )
 def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit: str) -> None:
-    """
-    A setting for all files of a backup is refused if one of them cannot have it, unless it is the
-    default.
-    """
+    """A setting for all files is refused if one of them cannot have it, but for the default."""
     base = SINK + text + "\ns3.compression.type="
 
     found = errors("sink", write(f"{base}gzip\n"), bootstrap_servers="h:1")
@@ -147,9 +144,7 @@ def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit:
 
 
 def test_an_option_may_have_another_default_in_the_connectors_layout(write: Write) -> None:
-    """
-    Files of values are compressed as the connector's are, full records as ours, both as given.
-    """
+    """Files of values are compressed as the connector's are, full records as ours, or as asked."""
     file = SINK.replace(JSON, "parquet").replace("schemas.enable=false", "schemas.enable=true")
     values = load("sink", write(file), bootstrap_servers="h:1")
     whole = load("sink", **WHOLE)

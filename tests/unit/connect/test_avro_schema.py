@@ -125,9 +125,7 @@ def test_a_schema_keeps_what_its_consumers_read(meta: bool) -> None:
 
 
 def test_what_avro_documents_has_the_names_of_the_connector() -> None:
-    """
-    A record keeps its documentation and its fields' in parameters, an enum its own and a default.
-    """
+    """A record keeps its documentation and its fields' in parameters, an enum its own."""
     found = from_avro(DOCUMENTED)
 
     prefix = "io.confluent.connect.avro"
@@ -199,9 +197,7 @@ BRANCHES = [
 
 
 def test_a_union_of_several_types_is_a_struct_of_which_one_field_is_set() -> None:
-    """
-    Its fields are called as the connector calls them, and each value is in that of its own type.
-    """
+    """Its fields are called as the connector calls them; each value is in that of its own type."""
     text = json.dumps(SEVERAL)
     rows = [{"a": value, "b": "x"} for value in BRANCHES]
     datums = pa.array([datum(SEVERAL, row) for row in rows], pa.binary())

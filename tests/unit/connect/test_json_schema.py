@@ -114,9 +114,7 @@ def test_fields_stand_by_their_index_and_then_as_written() -> None:
 
 
 def test_what_is_not_required_is_optional_only_where_asked_for() -> None:
-    """
-    The connector takes all properties for required unless use.optional.for.nonrequired is true.
-    """
+    """All properties are required unless use.optional.for.nonrequired is true."""
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"]}
     strict, lenient = read(schema), read(schema, optional_unless_required=True)
 
@@ -151,9 +149,7 @@ def test_a_choice_is_a_struct_of_which_one_field_is_there() -> None:
 
 
 def test_maps_with_other_keys_than_text_are_lists_of_entries() -> None:
-    """
-    A map whose keys are not text becomes a list of entries, as the JSON Schema converter writes it.
-    """
+    """A map whose keys are not text becomes a list of entries, as the converter writes it."""
     schema = ConnectSchema(Type.MAP, key=ConnectSchema(Type.INT32), value=TEXT)
     column = json_values.column([[(1, "a")]], schema)
 

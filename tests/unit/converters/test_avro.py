@@ -101,9 +101,7 @@ def test_only_bad_records_are_a_column_too(registry: FakeRegistry) -> None:
 
 
 def test_a_registry_that_is_away_names_the_row(registry: FakeRegistry) -> None:
-    """
-    If the registry is away, the record whose schema was wanted is named, and none counts as bad.
-    """
+    """If the registry is away, the record whose schema was wanted is named, and none is bad."""
     registry.add("orders-value", '"string"')
     converter = made(registry, **{"max.retries": "0"})
     registry.script = [503]
@@ -129,9 +127,7 @@ def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
 
 
 def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
-    """
-    A restore registers the schema with the target's registry, and its consumers read the values.
-    """
+    """A restore registers the schema with the target's registry, and consumers read the values."""
     converter = made(registry, **{"connect.meta.data": "false"})
     schema = connect.ConnectSchema(
         connect.Type.STRUCT,

@@ -106,9 +106,7 @@ def test_one_bad_record_is_one_bad_record(
 def test_properties_that_are_not_required_may_be_absent_where_asked_for(
     registry: FakeRegistry,
 ) -> None:
-    """
-    The connector's option decides whether properties are optional, with the connector's default.
-    """
+    """The connector's option, with its default, decides whether properties are optional."""
     schema_id = registry.add("orders-value", {**ORDER, "required": ["note"]}, "JSON")
     values = column(framed(schema_id, {"note": "a"}))
 

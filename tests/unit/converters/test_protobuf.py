@@ -129,9 +129,7 @@ def order() -> bytes:
 
 
 def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
-    """
-    Every type that the connector maps, at its extremes; the message is the second of its file.
-    """
+    """Every type that the connector maps, at its extremes, in the second message of its file."""
     registry.add("orders-value", 'syntax = "proto3";', "PROTOBUF")
     schema_id = registry.add("orders-value", ORDER, "PROTOBUF")
     head = head_of(schema_id) + b"\x02\x02"

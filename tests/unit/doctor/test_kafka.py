@@ -66,9 +66,7 @@ def test_without_brokers_nothing_is_asked_of_kafka() -> None:
 def test_retention_is_held_against_the_age_of_the_backup(
     log: LogState, hours: int | None, level: str, text: str
 ) -> None:
-    """A topic whose retention is shorter than its backup is old is reported, because it loses data
-    silently.
-    """
+    """A topic whose retention is shorter than its backup is old is reported: it loses data."""
     backup = None if hours is None else NOW - timedelta(hours=hours)
 
     found = examination.judge(log, backup, NOW)

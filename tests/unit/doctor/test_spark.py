@@ -39,9 +39,7 @@ def test_the_java_that_was_found_is_named() -> None:
 
 
 def test_a_wrong_java_home_is_named_though_another_java_serves() -> None:
-    """
-    A JAVA_HOME that is wrong is reported even if another Java serves: somebody set it on purpose.
-    """
+    """A wrong JAVA_HOME is reported even if another Java serves: somebody set it on purpose."""
     java = Java(passed_over=("JAVA_HOME (/opt/jdk8/bin/java) is Java 1.8.0_402",))
 
     found = one(spark_checks(lambda: java), "java")

@@ -66,9 +66,7 @@ def test_every_codec_is_read_by_others(codec: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_blocks_end_where_they_are_full_however_datums_come(size: int) -> None:
-    """
-    A block ends with the datum that fills it, whichever batches and parts of columns bring them.
-    """
+    """A block ends with the datum that fills it, whichever batches and parts of columns come."""
     datums = [b"x" * (at * 37 % 9000) for at in range(100)]
     column = pa.array([b"before", *datums], pa.binary()).slice(1)
     file = io.BytesIO()
@@ -266,9 +264,7 @@ OF_NOTHING: Any = {
     ],
 )
 def test_what_a_file_asks_of_a_reader_is_bounded_by_its_size(data: Callable[[], bytes]) -> None:
-    """
-    Some kilobytes that claim millions of values are damage, whatever block or list claims them.
-    """
+    """Kilobytes that claim millions of values are damage, whatever block or list claims them."""
     begun = time.monotonic()
 
     with pytest.raises(CorruptObjectError, match="to one"):
@@ -327,9 +323,7 @@ def test_advice_names_the_property_that_is_meant(name: str) -> None:
     ],
 )
 def test_what_its_schema_does_not_take_damages_no_file(schema: ConnectSchema, value: Any) -> None:
-    """
-    A fixed of another size and a symbol that is none, as a transform may leave them, are refused.
-    """
+    """A fixed of another size and a symbol that is none, as transforms may leave, are refused."""
     whole = ConnectSchema(Type.STRUCT, name="R", fields=(("a", schema),))
 
     with pytest.raises(ConfigurationError, match="do not match their schema"):
@@ -356,9 +350,7 @@ def virtual() -> int:
 
 
 def test_the_default_replaces_null_in_datums_that_came_encoded() -> None:
-    """
-    A producer's datum is not stored as it came where the connector writes a default for its null.
-    """
+    """A datum is not stored as it came where the connector writes a default for its null."""
     text = ConnectSchema(Type.STRING, optional=True, default='"dd"')
     schema = ConnectSchema(Type.STRUCT, name="R", fields=(("a", text),))
     theirs = json.dumps(to_avro(schema, AvroStyle()))

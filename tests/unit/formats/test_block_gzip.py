@@ -86,9 +86,7 @@ def test_each_block_is_read_by_its_place_in_the_index(
 
 
 def test_a_block_ends_before_the_record_that_would_make_it_too_large() -> None:
-    """
-    A block ends before the record that would make it larger than allowed, as the connector's does.
-    """
+    """A block ends before the record that would make it larger than allowed."""
     _, index = written([b"123", b"567", b"9"], 8)
 
     assert [(8, 2), (2, 1)] == [
@@ -166,10 +164,7 @@ def test_it_holds_values_alone(view: View) -> None:
 def test_a_dated_key_is_read_back(
     topic: str, partition: int, offset: int, day: date, extension: str, folder: str
 ) -> None:
-    """
-    Dated keys are parsed for topics that end with dashes and digits too, and for numbers wider than
-    their padding.
-    """
+    """Dated keys are parsed: topics that end in digits too, and numbers wider than padded."""
     layout = DatedLayout(folder, file_delim="-", offset_width=12)
     parts = ObjectKey(topic, partition, offset, day.isoformat(), extension, View.VALUE)
 

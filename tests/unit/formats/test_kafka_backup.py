@@ -37,9 +37,7 @@ def test_every_part_of_a_record_comes_back(compression: str) -> None:
 
 
 def test_the_bytes_are_those_of_the_published_layout() -> None:
-    """
-    A segment written down byte for byte is read, so that writer and reader cannot err together.
-    """
+    """A segment written byte for byte is read, so that writer and reader cannot err together."""
     data = bytes.fromhex(
         "4b42414b 01 00 0000"  # KBAK, version 1, not compressed
         "0100000000000000 0700000000000000 0700000000000000"  # one record, offsets 7 to 7
@@ -78,9 +76,7 @@ def test_a_segment_is_read_in_batches(compression: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_a_flipped_bit_or_a_missing_byte_is_damage(compression: str) -> None:
-    """
-    Not a row is read of a segment in which any bit differs, or that ends anywhere before its end.
-    """
+    """Not a row is read of a segment in which a bit differs, or that ends before its end."""
     data = Segment(RECORDS, compression).to_bytes()
 
     for at in range(len(data)):

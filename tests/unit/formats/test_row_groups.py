@@ -60,9 +60,7 @@ def test_no_rows_make_no_group() -> None:
 
 
 def test_a_group_is_contiguous() -> None:
-    """
-    A group's arrays are its own: nothing is kept alive, or written differently, through a slice.
-    """
+    """A group's arrays are its own: nothing is kept alive, or written otherwise, by a slice."""
     batch = sized(*[100] * 10)
 
     [group] = RowGroups(5, 10**6).add(batch.slice(1, 5))

@@ -104,9 +104,7 @@ def test_avro_that_is_no_table_is_refused(schema: Any) -> None:
 
 
 def test_the_fields_of_json_are_those_of_all_lines() -> None:
-    """
-    Whole numbers and fractions are a double; what is of several kinds, or always null, is text.
-    """
+    """Whole numbers and fractions are a double; what is of several kinds, or null, is text."""
     lines = [
         '{"id": 1, "amount": 2, "who": {"name": "a"}, "tags": [], "odd": 1, "none": null}',
         '{"id": 9223372036854775807, "amount": 2.5, "who": {"age": 3}, "tags": ["x"], "odd": "a"}',

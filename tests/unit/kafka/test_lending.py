@@ -35,9 +35,7 @@ def test_writers_of_a_group_share_its_positions_until_the_last_has_left() -> Non
 def test_the_cluster_may_have_ended_a_transaction_that_was_open_too_long(
     open_s: float | None, *, ended: bool
 ) -> None:
-    """
-    The client's error is the same as where another restore took over; the age says what it may be.
-    """
+    """The client's error is that of another restore taking over; the age says what it may be."""
     fenced = KafkaException(KafkaError(KafkaError._FENCED))
     where = TopicPartition("orders", 70)
 

@@ -91,9 +91,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
 def test_an_error_of_the_partition_is_not_taken_for_no_position(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unfinished transaction is recognised, although the answer mentions it only beside the
-    partition.
-    """
+    """An unfinished transaction is recognised, although only the partition's line mentions it."""
     unstable = At("orders", 0)
 
     class Answer:
@@ -157,9 +155,7 @@ class Answering:
 def test_many_positions_are_committed_in_one_request(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A position that would move backwards is refused under its own name; one that fails at first
-    is retried.
-    """
+    """A position that would move back is refused by name; one that fails at first is retried."""
     consumer, held = group._consumer, {1: 9}
     client = Answering(group, held, refused=2)
     monkeypatch.setattr(group, "_consumer", client)

@@ -64,9 +64,7 @@ def test_every_record_belongs_to_one_partition(records: int) -> None:
 
 
 def test_timestamps_are_set_and_out_of_order() -> None:
-    """
-    Timestamps are real, for the client takes 0 for "now", and some are lower than the one before.
-    """
+    """Timestamps are real, as the client takes 0 for "now", and some lie before the last one."""
     times = table("orders")["timestamp"].to_pylist()
 
     assert min(times) > 0
@@ -74,9 +72,7 @@ def test_timestamps_are_set_and_out_of_order() -> None:
 
 
 def test_keys_are_null_empty_and_present() -> None:
-    """The demo's orders have keys that are null, empty and present, so it shows that all three come
-    back.
-    """
+    """The demo's keys are null, empty and present, so it shows that all three come back."""
     keys = table("orders")["key"].to_pylist()
 
     assert {None, b""} < set(keys)

@@ -100,9 +100,7 @@ def test_runaway_pattern_is_stopped(pattern: str, topic: str) -> None:
 
 
 def test_a_known_attack_is_harmless() -> None:
-    """
-    A textbook pattern that explodes elsewhere finds in time that the longest name is no match.
-    """
+    """A textbook pattern that explodes elsewhere finds in time that a long name is no match."""
     topic = "a" * 249
     started = time.process_time()
 

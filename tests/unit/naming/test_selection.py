@@ -36,10 +36,7 @@ def test_a_pattern_that_runs_away_is_stopped() -> None:
 def test_a_pattern_that_is_slow_over_many_names_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    What all names take together is bounded too, over all calls, and the error is one of the
-    configuration.
-    """
+    """What all names take together is bounded, over all calls, by an error of configuration."""
     monkeypatch.setattr("kbackup.java.regex.ALL_TIMEOUT", 0.3)
     names = [f"{'a' * 26}{at}!" for at in range(3000)]
 

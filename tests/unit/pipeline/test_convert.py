@@ -23,10 +23,7 @@ def test_headers_become_text() -> None:
 
 
 def test_records_whose_headers_cannot_be_stored_are_bad() -> None:
-    """
-    A record without headers, or with a null header, is bad in a connector's file, which cannot hold
-    that.
-    """
+    """A record without headers, or with a null one, is bad in a connector's file."""
     found = headers_as_text(headers([("a", b"1")], [], [("b", None)], [("c", b"")]))
 
     assert [1, 2] == [bad.row for bad in found.bad]

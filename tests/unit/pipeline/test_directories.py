@@ -35,9 +35,7 @@ def directories(rows: Rows) -> list[str]:
 
 
 def test_a_record_without_a_directory_is_named_and_its_neighbours_are_not() -> None:
-    """
-    A record that the field partitioner cannot place is reported by its offset, with the reason.
-    """
+    """A record that the field partitioner cannot place is reported by its offset and reason."""
     long = b'{"r":"%s"}' % (b"x" * DIRECTORY_BYTES_MAX)
 
     rows = by_field(b'{"r":"eu"}', b"not json", b'{"r":1.5}', b'{"s":1}', long, b'{"r":7}')
@@ -89,9 +87,7 @@ def test_a_tombstone_has_a_directory() -> None:
 
 
 def test_a_date_is_counted_in_days() -> None:
-    """
-    ``RecordField`` on Kafka Connect's Date, also inside a struct, files under the date itself.
-    """
+    """``RecordField`` on Connect's Date, also inside a struct, files under the date itself."""
     day = ConnectSchema(Type.INT32, optional=True, name=DATE, version=1)
     inner = ConnectSchema(Type.STRUCT, fields=(("on", day),))
     schema = ConnectSchema(Type.STRUCT, fields=(("at", inner),))

@@ -26,9 +26,7 @@ SPOOL_BYTES = 50_000
 
 
 def test_files_that_are_complete_hold_no_more_memory_together_than_open_ones() -> None:
-    """
-    A file of few records gets its bytes only when it is closed, and 200 of them close together.
-    """
+    """A file of few records gets its bytes only when it is closed, 200 of them together."""
     partitioner = HourlyPartitioner()
     partitioner.configure({"directory.delim": "/", "timezone": "UTC", "locale": "en"})
     batch = batch_of([{"timestamp": at * HOUR_MS, "value": os.urandom(2_000)} for at in range(200)])

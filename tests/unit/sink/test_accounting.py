@@ -90,9 +90,7 @@ def test_what_has_expired_is_counted_once() -> None:
 
 
 def test_reports_that_name_many_bad_records_are_compared_in_no_time() -> None:
-    """
-    A partition that follows reports every few seconds, and names the same thousand spans each time.
-    """
+    """A partition that follows reports every few seconds, each time the same thousand spans."""
     account, partition = SinkProgress(Summary("r1", "sink")), at("orders", 0, Evidence(Span(0, 90)))
     account.begin(partition)
     skipped = tuple(Span(2 * at, 2 * at + 1) for at in range(SPANS_MOST))

@@ -123,10 +123,7 @@ def values(log: pa.RecordBatch) -> list[tuple[int, bytes | None]]:
 
 
 def test_a_run_writes_files_indexes_and_the_pointer() -> None:
-    """
-    A run writes files and indexes under the day of the upload, and the pointer names the newest
-    index.
-    """
+    """Files and indexes are under the day of the upload, and the pointer names the newest."""
     store, log = a_store(), batch(range(12))
 
     report = run_once(log, FakePositions(), store, at(5))

@@ -109,9 +109,7 @@ def test_a_dead_letter_is_the_record_and_says_what_is_wrong_with_it(
 def test_nothing_is_committed_before_its_dead_letters_are_acknowledged(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
-    """
-    A broker that is down while a dead letter is written stops the run; the next one writes it.
-    """
+    """A broker that is down for a dead letter stops the run, and the next one writes it."""
     kafka.unwritten = [KafkaError("writing records", "no answer")]
     failed = Sink(kafka, store, **KEPT).wait()
     before = kafka.positions_.get(ORDERS)
@@ -276,9 +274,7 @@ def test_verify_names_what_was_left_out_and_misses_nothing(
 def test_a_dead_letter_names_the_class_that_connect_names(
     stage: str, by: str, expected: bytes
 ) -> None:
-    """
-    What a plugin complains of is in its name, what a sink does in that of Connect's sink task.
-    """
+    """What a plugin complains of is in its name, what a sink does in that of the sink task."""
     classes = {"VALUE_CONVERTER": "org.apache.kafka.connect.json.JsonConverter"}
     where, bad = TopicPartition("orders", 0), BadRecord(0, "wrong", stage=stage, by=by)
 

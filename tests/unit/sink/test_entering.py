@@ -77,10 +77,7 @@ def partition(backup: Backup) -> PartitionLedger:
 
 
 def test_an_object_is_in_the_ledger_before_its_offset_is_committed() -> None:
-    """
-    An object enters the ledger before its offset is committed, with all that is known of it and of
-    its cut.
-    """
+    """An object is entered, with all that is known of it and its cut, before its commit."""
     backup = Backup()
 
     back_up(backup, 5, 25, SIBLINGS)
@@ -133,9 +130,7 @@ def test_nothing_is_written_beside_the_backup_and_nothing_is_deleted() -> None:
 
 
 def test_values_are_stored_after_their_keys_and_headers() -> None:
-    """
-    A run that dies between them leaves siblings without a value; the next one makes the set whole.
-    """
+    """A run that dies between them leaves siblings without a value; the next one mends the set."""
     backup = Backup()
     store = FaultyStore("ok ok 503", backup.store, methods=frozenset({"put"}))
     unit = SinkUnit(WHERE, Span(0, 20), identity=ID)
@@ -232,10 +227,7 @@ def test_a_lost_position_goes_on_after_the_last_cut_that_is_whole(committed: int
 
 
 def test_the_ledger_knows_a_recreated_topic_when_all_objects_are_gone() -> None:
-    """
-    A recreated topic is recognized by the ledger even if all objects are gone, and nothing is
-    entered for it.
-    """
+    """A recreated topic is recognized by the ledger though no object is left, and not entered."""
     backup = Backup()
     begin(backup, cluster())
 
@@ -290,10 +282,7 @@ def test_a_run_folds_what_many_parts_were_added_to() -> None:
 
 
 def test_a_run_that_goes_on_after_objects_that_the_ledger_lacks_enters_them() -> None:
-    """
-    A run that died between storing an object and entering it leaves nothing that could vanish
-    unseen.
-    """
+    """A run that died before entering its object leaves nothing that could vanish unseen."""
     backup = Backup()
     begin(backup, cluster(10))  # the topic is in the ledger, nothing of it is stored
     store = FaultyStore("ok 503", backup.store, methods=frozenset({"put"}))
@@ -360,9 +349,7 @@ def test_what_a_killed_run_stored_has_not_expired(
 def test_a_position_counts_for_the_topics_dir_that_its_object_is_in(
     folder: str, start: int, codes: list[str]
 ) -> None:
-    """
-    With the group of another backup in the same bucket a run would leave out what that one has.
-    """
+    """With another backup's group in the same bucket a run would leave out what that one has."""
     backup, there = Backup(), cluster(20)
     begin(backup, there)
     back_up(backup, 0, 10)

@@ -23,10 +23,7 @@ def rows_of(kept: list[int], filtered: list[int]) -> Rows:
 def test_each_cut_has_the_count_of_what_was_left_out_before_it(
     batches: list[list[bool]], random: st.DrawFn
 ) -> None:
-    """
-    A cut ends after a record that is kept, and a run that begins there counts the filtered ones
-    again.
-    """
+    """A cut ends after a kept record, and a run from there counts the filtered ones again."""
     counted, gone, start, last = Filtered(), [], 0, -1
     for flags in batches:
         offsets = range(start, start + len(flags))

@@ -118,10 +118,7 @@ def test_a_schedule_goes_by_a_clock_that_was_set_back() -> None:
     ],
 )
 def test_a_partition_that_fails_is_set_aside_and_its_neighbours_go_on(error: Exception) -> None:
-    """
-    A partition that fails is reported at once, retried after growing pauses, and stored whole once
-    it can be.
-    """
+    """A partition that fails is reported at once, retried after growing pauses, then stored."""
     kafka = FakeKafka()
     bad, *good = kafka.create("orders", 10, 10, 10)
     kafka.faults[bad] = error  # type: ignore[assignment]
@@ -313,9 +310,7 @@ def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
 
 
 def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
-    """
-    A task learns which cuts the bucket has all of: it continues after such a one, and no other.
-    """
+    """A task learns which cuts the bucket has all of, and continues after such a one alone."""
     cuts = HeldCut(Span(10, 20), 2), HeldCut(Span(20, 40), 1, is_whole=False)
     unit = SinkUnit(TopicPartition("orders", 0), Span(10, 90), held=cuts, kept=(Span(0, 40),))
 
@@ -323,9 +318,7 @@ def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
 
 
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
-    """
-    Every task hears of a new partition, and exactly one owns it, however often it is announced.
-    """
+    """Every task hears of a new partition, and exactly one owns it, however often announced."""
     units = [SinkUnit(TopicPartition("orders", at), Span(0, 9)) for at in range(7)]
     shares = [share for slot in deal(units, 3) for share in slot]
 
@@ -360,10 +353,7 @@ def test_orders_of_the_driver_add_partitions_once() -> None:
 
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked to stop", "line lost"])
 def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
-    """
-    A task that loses its line fails, so that Spark runs it again or the run fails: nobody else owns
-    its partitions.
-    """
+    """A task that loses its line fails, so that its partitions are not left without an owner."""
     kafka = FakeKafka()
     wheres = kafka.create("orders", 10, 10)
     task = Task(kafka, wheres)

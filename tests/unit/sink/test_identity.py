@@ -28,10 +28,7 @@ def planned(backup: Backup, cluster: FakeCluster) -> SinkPartitionPlan:
 def test_a_recreated_topic_is_refused_without_any_run_record(
     end: int, keeps_position: bool
 ) -> None:
-    """
-    A recreated topic is refused, however long its log is and whether or not the group's position is
-    left.
-    """
+    """A recreated topic is refused, however long its log, and with a group or without."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(300), identity=OLD)
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, end)})
@@ -66,9 +63,7 @@ def test_the_same_topic_goes_on(topic_id: str) -> None:
 
 
 def test_another_cluster_is_another_topic_where_ids_are_missing() -> None:
-    """
-    Without topic ids, which brokers before 2.8 lack, another cluster's topic is another topic.
-    """
+    """Without topic ids, as before 2.8, another cluster's topic is another topic."""
     assert TopicIdentity("one").conflicts(TopicIdentity("two", "id"))
     assert not TopicIdentity("one", "id").conflicts(TopicIdentity("two", "id"))
     assert not TopicIdentity("one", "id").conflicts(UNKNOWN)

@@ -77,9 +77,7 @@ def outcome(at: SinkPartitionPlan) -> tuple[int, list[str], list[Span]]:
 def test_the_group_is_believed_where_the_newest_object_agrees(
     committed: int | None, log_start: int, offset: int, codes: list[str], config: Path
 ) -> None:
-    """
-    Objects of three records each end at offset 9; no hole arises, and no object is cut in two.
-    """
+    """Objects of three records end at offset 9; no hole arises, and no object is cut in two."""
     backup = Backup()
     left(backup, range(3), range(3, 6), range(6, 9))
 
@@ -99,9 +97,7 @@ def test_a_log_that_ends_where_a_connectors_newest_object_begins_is_another(conf
 
 
 def test_what_expired_beyond_a_connectors_objects_is_a_gap(config: Path) -> None:
-    """
-    The group says that offsets 9 to 19 are stored, no object holds them, and the log begins at 15.
-    """
+    """The group says that 9 to 19 are stored, no object holds them, and the log begins at 15."""
     backup = Backup()
     left(backup, range(9))
 
@@ -136,9 +132,7 @@ def test_the_directories_of_a_cut_are_counted_together(
 def test_several_directories_and_no_offset_are_begun_again_where_the_cuts_are_the_same(
     log_start: int, exit_code: int, config: Path
 ) -> None:
-    """
-    A log that begins elsewhere than the objects would be cut elsewhere, and rows stored twice.
-    """
+    """A log that begins elsewhere than the objects would be cut elsewhere, and stored twice."""
     backup = Backup()
     left(backup, range(4, 10, 2), range(10, 16, 2), directory="f=a")
     left(backup, range(5, 10, 2), range(11, 16, 2), directory="f=b")
@@ -153,9 +147,7 @@ def test_several_directories_and_no_offset_are_begun_again_where_the_cuts_are_th
 
 
 def test_what_was_counted_is_not_counted_again(config: Path) -> None:
-    """
-    The group keeps the name of the object: the next run sees that it is there, and reads nothing.
-    """
+    """The group keeps the object's name: the next run sees that it is there, and reads nothing."""
     backup = Backup()
     left(backup, range(3))
     (at,) = planned(backup, config, 3).partitions

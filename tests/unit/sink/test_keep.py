@@ -40,9 +40,7 @@ def test_more_is_kept_whoever_comes_first(first: int, second: int) -> None:
 @pytest.mark.parametrize("has_metadata", [True, False], ids=["ours", "of another tool"])
 @pytest.mark.parametrize("count", [5, 10, 20])
 def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool) -> None:
-    """
-    If the object under the key holds other records the run stops, and the object stays as it is.
-    """
+    """If the object under the key holds other records the run stops, and the object stays."""
     backup = Backup()
     (key,) = backup.put("orders", 0, batch(range(10), value=b"another topic's"))
     before = backup.body(key)
@@ -56,9 +54,7 @@ def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool
 
 
 def test_an_object_of_values_does_not_grow_into_the_next_one() -> None:
-    """
-    A run that slept does not replace a short object by one with what others have stored since.
-    """
+    """A run that slept does not replace a short object by one with what others stored since."""
     backup = Backup()
     first, _ = backup.put("orders", 0, range(10), range(10, 20), views=JSON)
     before = backup.body(first)
@@ -71,9 +67,7 @@ def test_an_object_of_values_does_not_grow_into_the_next_one() -> None:
 
 
 def test_values_are_not_stored_where_the_group_has_moved_on() -> None:
-    """
-    A run that slept asks for the position before it stores values, and leaves the partition alone.
-    """
+    """A run that slept asks for the position before it stores values, and stores none."""
     backup, positions = Backup(), FakePositions()
     where = TopicPartition("orders", 0)
     positions.positions[where] = Position(40)  # another run's
@@ -96,10 +90,7 @@ def test_a_key_that_the_store_cannot_have_stops_the_partition(tmp_path: Path) ->
 
 
 def test_values_that_differ_may_be_compactions_doing() -> None:
-    """
-    If values differ, the error names compaction among the causes, because rows without offsets do
-    not show it.
-    """
+    """If values differ, compaction is named as a cause: rows without offsets do not show it."""
     backup = Backup()
     backup.put("orders", 0, range(5), views=JSON)
 
@@ -111,10 +102,7 @@ def test_values_that_differ_may_be_compactions_doing() -> None:
 
 @pytest.mark.parametrize("count", [5, 10, 20])
 def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(count: int) -> None:
-    """
-    A cut does not end within another tool's object whose offsets may have gaps: its rest would be
-    stored twice.
-    """
+    """A cut does not end inside another tool's object with gaps: its rest would be stored twice."""
     backup, offsets = Backup(), range(0, 40, 2)
     (key,) = backup.put("orders", 0, offsets[:10], views=JSON)
     before = backup.body(key)
@@ -130,9 +118,7 @@ def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(co
 @pytest.mark.parametrize("has_metadata", [True, False], ids=["ours", "of another tool"])
 @pytest.mark.parametrize("count", [5, 10, 20])
 def test_a_cut_does_not_end_within_an_object_of_values(count: int, has_metadata: bool) -> None:
-    """
-    A smaller flush.size would store the rest of the object again in the next ones: it is refused.
-    """
+    """A smaller flush.size would store the object's rest again in the next: it is refused."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(10), views=JSON)
     before = backup.body(key)
@@ -149,9 +135,7 @@ def test_a_cut_does_not_end_within_an_object_of_values(count: int, has_metadata:
 def test_what_another_run_puts_while_this_one_compares_is_compared_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Ten records are there, this run has twenty, and while it reads the ten another one puts thirty.
-    """
+    """Ten records are there, this run has twenty; as it reads the ten another puts thirty."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(10))
     read = MemoryStore.open
@@ -174,9 +158,7 @@ def test_what_another_run_puts_while_this_one_compares_is_compared_too(
 def test_a_slow_replacement_does_not_land_on_more(
     monkeypatch: pytest.MonkeyPatch, others: list[int]
 ) -> None:
-    """
-    Ten records are there, this run's put of twenty is on its way, and another run puts its own.
-    """
+    """Ten records are there, this run's put of twenty is on its way; another puts its own."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(10))
     put = MemoryStore.put
@@ -224,10 +206,7 @@ def test_what_is_deleted_while_it_is_compared_is_put_anew(monkeypatch: pytest.Mo
 def test_what_compaction_took_between_two_runs_is_kept(
     second: list[int], stored: list[int]
 ) -> None:
-    """
-    Records that compaction has taken since a dead run stored them stay in its object, whatever a
-    rerun still finds.
-    """
+    """Records that compaction took since a dead run stored them stay, whatever a rerun finds."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(5))
 

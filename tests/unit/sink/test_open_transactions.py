@@ -89,9 +89,7 @@ def test_what_lies_behind_an_open_transaction_is_counted_and_named(backup: Backu
 
 
 def test_what_is_held_up_for_too_long_is_left_out(backup: Backup) -> None:
-    """
-    A transaction that stays open for longer than Kafka allows makes each run exit 3, until it ends.
-    """
+    """A transaction open for longer than Kafka allows makes each run exit 3, until it ends."""
     backup.sink()
     backup.kafka.behind[WHERE] = 50
     codes = [backup.sink()["exit_code"]]
@@ -183,9 +181,7 @@ def test_doctor_names_what_a_transaction_holds_up() -> None:
 
 
 def test_a_restore_says_what_a_transaction_keeps_from_the_backup(backup: Backup) -> None:
-    """
-    The plan of a restore names what the sink could not store, and exits 3 once that has lasted.
-    """
+    """The plan of a restore names what the sink could not store, and exits 3 if that lasts."""
     backup.kafka.create("orders", 10)
     backup.sink()
     backup.kafka.behind[WHERE] = 50
@@ -228,10 +224,7 @@ def test_a_look_at_a_backup_says_what_a_transaction_keeps_from_it(
 
 
 def test_what_the_backup_has_passed_is_held_up_no_longer(backup: Backup) -> None:
-    """
-    A sink that runs no more has left its last look behind; what another one stored since outdates
-    it.
-    """
+    """A sink that runs no more left its last look; what another stored since outdates it."""
     backup.kafka.behind[WHERE] = 50
     backup.sink()
     backup.clock.pass_s(1000)

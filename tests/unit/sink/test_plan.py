@@ -32,9 +32,7 @@ def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
 
 
 def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
-    """
-    If the group's offset has expired it is set to the log's start, without claiming an object.
-    """
+    """If the group's offset has expired it is set to the log's start, and claims no object."""
     at = planned(Evidence(Span(1000, 1500), None, stored_to=500, has_objects=True))
 
     position = at.position()

@@ -163,10 +163,7 @@ def test_compatibility_goes_by_the_registrys_versions(registry: FakeRegistry) ->
 def test_a_bad_record_stops_the_partition_before_it(
     registry: FakeRegistry, bad: bytes, what: str
 ) -> None:
-    """
-    A record that cannot be decoded is named by topic, partition and offset (exit 1), and what is
-    before it is stored.
-    """
+    """A record that cannot be decoded is named (exit 1), and what is before it is stored."""
     schema_id = registry.add("orders-value", FIRST)
     good = value(schema_id, FIRST, {"id": 1})
     store, work = work_of(log_of(good, good, bad, good), registry, "avro", 2)
@@ -179,10 +176,7 @@ def test_a_bad_record_stops_the_partition_before_it(
 
 
 def test_a_registry_that_is_away_is_no_bad_record(registry: FakeRegistry) -> None:
-    """
-    The run fails with exit code 5 and names the record whose schema it asked for; the next one
-    goes on.
-    """
+    """The run ends with exit 5 and names the record whose schema it asked for; the next goes on."""
     schema_id = registry.add("orders-value", FIRST)
     registry.script = [503, 503]
     good = value(schema_id, FIRST, {"id": 1})
@@ -206,9 +200,7 @@ def test_a_registry_that_is_away_is_no_bad_record(registry: FakeRegistry) -> Non
 def test_a_registry_is_asked_again_for_as_long_as_is_said(
     registry: FakeRegistry, retry_s: float
 ) -> None:
-    """
-    errors.retry.timeout goes beyond the registry's own retries; without it the run ends at once.
-    """
+    """errors.retry.timeout goes beyond the registry's own retries; without it the run ends."""
     schema_id = registry.add("orders-value", FIRST)
     registry.script = [503] * 4  # two attempts, each with one retry of the client's
     policy = ErrorPolicy(retry_s=retry_s, longest_wait_s=0.001)

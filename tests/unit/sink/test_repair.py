@@ -160,9 +160,7 @@ def test_what_cannot_be_written_again_is_an_error_and_the_rest_is_written(
 
 
 def test_records_under_other_names_are_no_repair() -> None:
-    """
-    A sink whose settings have changed cuts elsewhere: the object that was asked for is missed.
-    """
+    """A sink whose settings have changed cuts elsewhere: the object asked for is missed."""
     bucket = Bucket()
     key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
     bucket.store.delete(key)
@@ -175,9 +173,7 @@ def test_records_under_other_names_are_no_repair() -> None:
 
 @pytest.mark.parametrize("left", [range(13, 20), range(0)], ids=["some", "none"])
 def test_a_repair_after_compaction_says_what_compaction_did(left: range) -> None:
-    """
-    An object is named after its first record: where compaction took it, no setting is to blame.
-    """
+    """An object is named after its first record: compaction took it, no setting is to blame."""
     bucket = Bucket()
     key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
     bucket.store.delete(key)
@@ -244,10 +240,7 @@ def as_another_tool(bucket: Bucket) -> None:
 
 
 def test_an_object_of_another_tool_comes_back_whole() -> None:
-    """
-    An object of another tool is repaired whole, from the offset in its name to that of the next
-    one.
-    """
+    """Another tool's object is repaired whole, from its own offset to the next one's."""
     bucket = Bucket(JSON)
     as_another_tool(bucket)
     before = bucket.objects()

@@ -152,10 +152,7 @@ def test_a_topic_that_would_get_the_name_of_another_backup_is_refused(
 def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_being_followed(
     place: StoreSettings, store: Store
 ) -> None:
-    """
-    A new topic that would be stored under a name already taken is refused, and the others are
-    followed.
-    """
+    """A new topic that would be stored under a taken name is refused, the others are followed."""
     kafka = FakeKafka()
     kafka.create("a-x", 10)
     router = {**ROUTER, "transforms.copy.regex": "(.-).*", "transforms.copy.replacement": "$1"}

@@ -169,10 +169,7 @@ def test_a_sink_that_follows_waits_for_a_first_topic_and_takes_up_what_comes(
 
 @pytest.mark.usefixtures("quick")
 def test_the_record_of_a_sink_that_follows_is_kept_up(store: StoreSettings) -> None:
-    """
-    The run record of a following sink has current counts, and does not age while the sink is
-    healthy.
-    """
+    """A following sink's run record has current counts, and does not age while it is healthy."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     with following(kafka, store, topics="orders") as sink:
@@ -199,9 +196,7 @@ def test_the_record_of_a_sink_that_follows_is_kept_up(store: StoreSettings) -> N
 def test_a_sink_that_follows_counts_what_is_held_up(
     store: StoreSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A transaction that opens while a run follows is lag, and the backup is not complete any more.
-    """
+    """A transaction that opens while a run follows is lag, and the backup is not complete."""
     monkeypatch.setattr(report, "LONG_S", 0.3)
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
@@ -223,10 +218,7 @@ def test_a_sink_that_follows_counts_what_is_held_up(
 
 @pytest.mark.usefixtures("quick")
 def test_status_says_that_a_partition_stands_still(store: StoreSettings) -> None:
-    """
-    Status shows the real lag of a partition that fails and a backup that ages, and the run's exit
-    code says why.
-    """
+    """Status shows the lag of a partition that fails and a backup that ages; the exit says why."""
     kafka = FakeKafka()
     bad, good = kafka.create("orders", 10, 10)
     with following(kafka, store, topics="orders") as sink:
@@ -269,9 +261,7 @@ def test_a_partition_that_goes_on_again_leaves_no_error(store: StoreSettings) ->
 def test_a_topic_that_is_gone_is_the_reason_at_the_end(
     anew: bool, code: int, store: StoreSettings
 ) -> None:
-    """
-    A deleted topic is exit 5 and a recreated one 4, and the other topic was followed meanwhile.
-    """
+    """A deleted topic is exit 5 and a recreated one 4, and the other was followed meanwhile."""
     kafka = FakeKafka()
     kafka.create("gone", 10)
     (kept,) = kafka.create("kept", 10)
@@ -340,9 +330,7 @@ def test_a_bad_record_stops_its_partition_alone(store: StoreSettings) -> None:
 
 
 def test_a_first_run_that_begins_at_the_end_says_so_to_the_next(store: StoreSettings) -> None:
-    """
-    With auto.offset.reset=latest, what is written after the first run is backed up by the next.
-    """
+    """With auto.offset.reset=latest, what is written after the first run comes in the next."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     first = Sink(kafka, store, topics="orders", auto_offset_reset="latest").wait()

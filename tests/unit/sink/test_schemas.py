@@ -78,10 +78,7 @@ def kept(store: StoreSettings) -> dict[int, tuple[str, dict[str, int]]]:
 
 
 def test_each_schema_is_stored_once(registry: FakeRegistry, store: StoreSettings) -> None:
-    """
-    With its subjects and versions; the next run asks for a few of them again, to see that the
-    registry is the same.
-    """
+    """With subjects and versions; the next run asks for a few again: is it the same registry?"""
     registry.add("orders-value", '"int"')
     registry.add("orders-value", '"string"')
     kafka = orders(head_of(1) + b"\2", head_of(2) + b"\2a", head_of(1) + b"\4")
@@ -146,10 +143,7 @@ def test_a_schema_comes_with_all_that_it_refers_to(
 def test_records_are_backed_up_while_the_registry_is_away(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    The run exits 3 and names the schema; so does the next one, though it has nothing to read, until
-    one can fetch it.
-    """
+    """The run exits 3 and names the schema, and so do the next ones, until one can fetch it."""
     registry.add("orders-value", '"int"')
     kafka = orders(head_of(1) + b"\2")
 
@@ -184,10 +178,7 @@ def test_a_registry_that_fails_is_left_alone_for_a_while(
 def test_bytes_that_only_look_like_it_are_no_reason_to_worry(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Values that begin with a zero and are nothing of a registry's: it is asked for twenty of them,
-    and the run exits 0.
-    """
+    """Values that begin with a zero and are no schema's: twenty are asked for, and exit 0."""
     done = sink(
         orders(*(head_of(at) + b"x" for at in range(1, 60))), store,
         schema_registry_url=registry.url,

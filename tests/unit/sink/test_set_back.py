@@ -23,9 +23,7 @@ from tests.support.bench import WHERE, Bench
 @pytest.mark.parametrize("size", [3, 20, 1000], ids=["smaller", "the same", "larger"])
 @pytest.mark.parametrize("offset", [0, 7, 20, 31, 40, 45, 46])
 def test_values_are_stored_once_wherever_the_group_is_set_to(offset: int, size: int) -> None:
-    """
-    Into an object, before a short last one, with another flush.size: the objects stay as they are.
-    """
+    """Into an object, before a short last one, with another flush.size: the objects stay."""
     bench = Bench(45)
     bench.sink(20)  # 0, 20, and a short 40
     bench.kafka.append(WHERE, 16)
@@ -47,9 +45,7 @@ def test_values_are_stored_once_wherever_the_group_is_set_to(offset: int, size: 
 def test_a_group_that_was_moved_ahead_with_its_metadata_leaves_no_hole(
     layout: dict[str, None],
 ) -> None:
-    """
-    What moves a group may keep the text beside its offset: the text says which offset it was of.
-    """
+    """What moves a group may keep the text beside its offset: it says which offset it was of."""
     bench = Bench(40)
     bench.sink(20, **layout)
     bench.kafka.append(WHERE, 30)
@@ -63,9 +59,7 @@ def test_a_group_that_was_moved_ahead_with_its_metadata_leaves_no_hole(
 
 @pytest.mark.parametrize("keeps_group", [True, False], ids=["group", "no group"])
 def test_what_expired_after_the_bucket_was_emptied_by_hand_is_a_gap(*, keeps_group: bool) -> None:
-    """
-    A run begins anew where the log begins, and names what neither log nor bucket has any more.
-    """
+    """A run begins anew where the log begins, and names what neither log nor bucket has."""
     bench = Bench(60)
     bench.sink(20)
     for one in list(bench.store.list("topics/orders/")):
@@ -161,9 +155,7 @@ def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> N
 
 
 def test_the_log_has_lost_the_beginning_of_a_cut_that_is_whole() -> None:
-    """
-    If a whole cut is stored and the log has lost its beginning, the backup continues after the cut.
-    """
+    """If a whole cut is stored and the log has lost its beginning, it goes on after the cut."""
     bench = Bench(60)
     bench.sink(20)
     before = bench.rows()
@@ -194,9 +186,7 @@ def test_objects_that_would_have_other_names_are_refused() -> None:
 
 
 def test_a_topic_that_has_grown_is_entered_though_one_partition_is_refused() -> None:
-    """
-    What a run stores of a new partition is known to be of the topic, whatever it says of another.
-    """
+    """What a run stores of a new partition is the topic's, whatever it says of another."""
     bench = Bench(40)
     bench.sink(20)
     bench.set_back(5)

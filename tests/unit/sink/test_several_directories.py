@@ -142,9 +142,7 @@ def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
 
 @pytest.mark.parametrize("word", ["503", "lost"])
 def test_a_cut_of_twenty_directories_is_whole_wherever_a_run_dies(word: str) -> None:
-    """
-    However many objects of a cut were stored, the next run completes it with the same records.
-    """
+    """However many objects of a cut were stored, the next run completes it alike."""
     log, reference = log_of(range(50)), a_store()
     run_once(log, FakePositions(), reference, "modulo", size=40, directories=20)
     expected = objects(reference)

@@ -140,10 +140,7 @@ def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> No
 
 
 def test_a_group_too_far_ahead_is_set_back() -> None:
-    """
-    A group that is too far ahead is set back before anything is read, because later commits could
-    not move it back.
-    """
+    """A group too far ahead is set back before anything is read: no commit could move it back."""
     assert start(Span(0, 90), committed=40, stored_to=30).moves_group
     assert not start(Span(0, 90), committed=40, stored_to=40).moves_group
 
@@ -170,10 +167,7 @@ def test_a_group_ahead_of_a_backup_without_objects_is_set_back(*, stores_values:
 
 
 def test_a_log_that_ends_before_the_backup_is_another_topic() -> None:
-    """
-    A log that ends before the backup is another topic's, and nothing of the earlier one is
-    overwritten.
-    """
+    """A log that ends before the backup is another topic's, and nothing is overwritten."""
     with pytest.raises(TopicChangedError) as caught:
         start(Span(0, 20), committed=40, confirmed=True)
 

@@ -36,9 +36,7 @@ class Counted(MemoryStore):
 
 @pytest.mark.parametrize("format_class", ["json", None], ids=["values", "full records"])
 def test_a_partition_that_is_confirmed_costs_one_request(format_class: str | None) -> None:
-    """
-    Whether or not it has news: the listing that shows its last object shows that nothing follows.
-    """
+    """With news or without: the listing of its last object shows that nothing follows."""
     bench = Bench(4)
     bench.kafka.create("orders", *[4] * (PARTITIONS - 1))
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders", "flush_size": 3,

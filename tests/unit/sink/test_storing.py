@@ -139,9 +139,7 @@ def test_an_object_is_in_the_ledger_before_its_offset_is_committed(
 
 
 def test_cuts_of_many_partitions_share_their_commits(backing: Backing) -> None:
-    """
-    Eighty partitions of two topics need neither eighty parts of the ledger nor eighty commits.
-    """
+    """Eighty partitions of two topics need neither eighty parts of ledger nor eighty commits."""
     backing.reports(Rule(), MANY)
 
     assert backing.group.requests <= 4
@@ -166,10 +164,7 @@ def test_where_the_ledger_cannot_be_written_nothing_is_committed(backing: Backin
 
 
 def test_a_group_that_cannot_be_committed_fails_every_partition(backing: Backing) -> None:
-    """
-    If the group cannot be committed every partition fails, and no report claims what was not
-    committed.
-    """
+    """If the group cannot be committed every partition fails, and no report claims otherwise."""
     backing.group.error = KafkaError("committing", "not authorized")
 
     reports = backing.reports(Rule())

@@ -91,9 +91,7 @@ class Connection:
 def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
     one_mib_files: None, part: str
 ) -> None:
-    """
-    E1: TMPDIR without room fails the partition with exit 1, and no writer's own error hides it.
-    """
+    """E1: TMPDIR without room fails the partition, exit 1, and no writer's error hides it."""
     rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
          "value": b'"' + os.urandom(100_000).hex().encode() + b'"'}

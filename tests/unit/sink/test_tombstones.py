@@ -131,10 +131,7 @@ def test_keys_of_tombstones_are_in_a_directory_of_their_own() -> None:
 
 
 def test_all_commands_know_them() -> None:
-    """
-    A deep verification finds nothing wrong, peek shows nulls, and a restore writes them, each
-    key's records in order.
-    """
+    """A deep verification is content, peek shows nulls, and a restore keeps each key's order."""
     bench = Bench("a", "b-", "c", "b", "a-", "a-", "b-", "a")
     bench.sink()
 
@@ -207,10 +204,7 @@ def test_a_group_that_is_set_back_stores_none_of_them_twice(offset: int, size: i
 
 
 def test_a_set_that_is_not_whole_is_no_set() -> None:
-    """
-    Keys without their values elsewhere are not taken for tombstones; a lost object of tombstones
-    is missed.
-    """
+    """Keys alone elsewhere are not taken for tombstones; a lost object of tombstones is missed."""
     bench = Bench("a", "b-", "c", "d-", "e")
     bench.sink()
     bench.backup.store.delete("topics/kv/tombstone/kv+0+0000000001.keys.json")

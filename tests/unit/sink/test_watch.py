@@ -108,10 +108,7 @@ def test_a_partition_that_failed_is_left_alone_until_its_pause_is_over() -> None
 
 
 def test_a_bad_record_is_tried_again_when_it_may_have_gone() -> None:
-    """
-    A partition with a bad record is tried again as soon as its log begins later, not for every
-    record that follows.
-    """
+    """A partition with a bad record is tried again once its log begins later, not sooner."""
     at = see(watch(), 0.0, look(120))
     visit(at, 100, BadRecordError("offset 104"), 1.0)
 

@@ -46,10 +46,7 @@ ValueError: the thing that broke
     ],
 )
 def test_a_jvm_that_dies_at_its_start_says_why(printed: str, said: str) -> None:
-    """
-    A JVM that dies at startup is reported with what it died of, not with a line that it always
-    prints.
-    """
+    """A JVM that dies at startup is reported by what it died of, not by its usual lines."""
     error = not_started(exit_sentence(-9), printed)
 
     assert (9, said) == (error.exit_code, error.why)

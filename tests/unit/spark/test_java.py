@@ -41,9 +41,7 @@ def test_a_jvm_that_nobody_needs_ends_at_once(java: JavaProcess) -> None:
 def test_a_folder_that_a_killed_process_has_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    One that is in use, or too new to tell, is left alone, and so is one of an earlier version.
-    """
+    """One in use, or too new to tell, is left alone, and so is one of an earlier version."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
@@ -68,9 +66,7 @@ def test_a_folder_that_a_killed_process_has_left_is_removed(
 
 
 def test_a_jvm_that_was_dropped_is_not_connected_to(java: JavaProcess) -> None:
-    """
-    A JVM that was dropped is never connected to, even if it said where it listens just before.
-    """
+    """A JVM that was dropped is never connected to, even if it said where just before."""
     (java.folder / "gateway").write_bytes(_SAID)
     java.drop()
 
@@ -90,9 +86,7 @@ def test_a_jvm_that_is_in_use_is_not_dropped(java: JavaProcess) -> None:
 def test_a_jvm_without_room_for_what_it_has_to_say_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A JVM without room to say where it listens is not started: it would neither listen nor end.
-    """
+    """A JVM without room to say where it listens is not started: it would never end."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with (tmp_path / "log").open("wb") as log:

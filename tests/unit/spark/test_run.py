@@ -85,9 +85,7 @@ def test_tasks_that_stopped_without_being_asked_are_a_failure(
 
 @pytest.mark.parametrize("after_s", [0.0, 0.2])
 def test_a_run_that_is_stopped_before_spark_is_up_ends_at_once(after_s: float) -> None:
-    """
-    A run that is to stop does not wait for Spark, whose JVM may take a minute on a busy machine.
-    """
+    """A run that is to stop does not wait for Spark, whose JVM may take a minute."""
     gate, stop, came = threading.Event(), threading.Event(), list[bool]()
 
     def settings() -> EngineSettings:

@@ -111,10 +111,7 @@ def test_the_threads_of_a_worker_share_a_heap_unless_more_are_asked_for(
 
 
 def test_arrow_gives_memory_back_in_workers(prepared: dict[str, Any]) -> None:
-    """
-    Arrow takes its memory from the C library in workers, so that freed memory returns to the
-    system.
-    """
+    """Arrow's memory in workers is the C library's, so that what is freed returns."""
     assert "system" == prepared["pool"]
 
 
@@ -146,10 +143,7 @@ def forked(daemon: "subprocess.Popen[bytes]") -> int:
 
 
 def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
-    """
-    The process that Spark starts hands its streams over, gives its memory back, and ends when
-    Spark hangs up.
-    """
+    """What Spark starts hands its streams over, gives memory back, and ends with Spark."""
     with tempfile.TemporaryFile() as log:
         ahead = WaitingDaemon.start(log.fileno())
         assert ahead is not None
@@ -218,9 +212,7 @@ print(len(os.listdir("/proc/self/task")) * 1000 + len(modules) * 100 + len(read)
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 def test_a_worker_imports_nothing_for_its_first_request_to_s3(tmp_path: Path) -> None:
-    """
-    boto3 and S3's description are loaded once for all workers, and no thread is started by it.
-    """
+    """boto3 and S3's description are loaded once for all workers, and start no thread."""
     script = tmp_path / "first.py"
     script.write_text(_FIRST_CLIENT)
 

@@ -218,9 +218,7 @@ store.put("topics/a", io.BytesIO(b"new"), sha256=sha256, metadata={})
 
 
 def test_a_crash_at_any_step_leaves_a_whole_object(store: FileStore, root: Path) -> None:
-    """
-    P2: killed before any step of a put, the object is the old one or the new one, and verifies.
-    """
+    """P2: killed before any step of a put, the object is the old or the new one, and verifies."""
     seen, status, step = [], 9, 0
     while status:
         put_bytes(store, "topics/a", b"old")
@@ -267,9 +265,7 @@ def test_a_body_that_another_task_has_moved_is_not_swept(root: Path, store: File
 
 
 def test_what_others_do_meanwhile_is_no_error(root: Path) -> None:
-    """
-    An object that is put, replaced and deleted all the time is whole or absent to its readers.
-    """
+    """An object put, replaced and deleted all the time is whole or absent to its readers."""
     stores = [FileStore(StoreSettings(f"file://{root}")) for _ in range(4)]
     bodies = [b"first" * 1000, b"second" * 1000]
     is_over = threading.Event()

@@ -76,9 +76,7 @@ SOME = [row(4, b"a", "x"), row(5, None), row(7, b"", "y", "x"), row(8, b"b", "y"
     ],
 )
 def test_a_filter_leaves_out_what_its_predicate_says(step: Step, kept: list[int]) -> None:
-    """
-    A filter drops and counts the records that its predicate matches; the others keep their offsets.
-    """
+    """A filter drops and counts the records that match; the others keep their offsets."""
     found = whole(SOME, step)
 
     assert kept == offsets(found)
@@ -146,9 +144,7 @@ def test_a_batch_that_is_filtered_wholly_leaves_no_rows() -> None:
 
 
 def test_records_of_two_schemas_stay_in_order() -> None:
-    """
-    A transform that applies to some records gives these another schema, and no file mixes the two.
-    """
+    """A transform of some records gives these another schema, and no file mixes the two."""
     text = (
         b'{"schema":{"type":"struct","optional":false,"fields":'
         b'[{"field":"n","type":"int32","optional":false}]},"payload":{"n":%d}}'

@@ -134,9 +134,7 @@ def test_numbers_of_any_size_stay_as_they_are() -> None:
 def test_a_record_that_a_transform_cannot_take_is_refused_alone(
     name: str, options: dict[str, str], value: Any, reason: str
 ) -> None:
-    """
-    A record that a transform cannot be applied to is refused, and the records beside it go on.
-    """
+    """A record that a transform cannot be applied to is refused, and those beside it go on."""
     found = applied(name, options, records([{"a": 1}, value, {"a": 2}], None))
 
     assert [41] == [offset for offset, _ in why(found)]

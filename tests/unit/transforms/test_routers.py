@@ -63,9 +63,7 @@ def test_a_record_without_a_time_has_no_topic() -> None:
 
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["without a schema", "with a schema"])
 def test_a_field_names_the_topic(schema: dict[str, Any] | None) -> None:
-    """
-    A record whose field is missing or null is refused, or keeps its topic where that is asked for.
-    """
+    """A record whose field is missing or null is refused, or keeps its topic if asked for."""
     given = records(VALUES, schema)
 
     found = applied("extract_topic", {"field": "kind"}, given)
@@ -91,9 +89,7 @@ def test_what_is_not_text_names_no_topic(schema: dict[str, Any] | None) -> None:
 
 
 def test_half_a_character_names_no_topic() -> None:
-    """
-    JSON's escapes can write what no text has; such a record is refused, and the others are not.
-    """
+    """JSON's escapes can write what no text has; such a record is refused, others are not."""
     given = records([{"kind": "\ud800"}, {"kind": "a"}], None)
 
     found = applied("extract_topic", {"field": "kind"}, given)

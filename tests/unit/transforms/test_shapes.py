@@ -94,9 +94,7 @@ def test_a_value_becomes_what_kafka_makes_of_it(
 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["struct", "map"])
 def test_headers_get_the_text_of_fields(schema: dict[str, Any] | None) -> None:
-    """
-    Text as it is, numbers in their digits, objects as JSON, behind the headers that were there.
-    """
+    """Text as it is, numbers in digits, objects as JSON, behind the headers that were there."""
     fields = "id,f,ok,text,list,in"
     found = applied(
         "header_from",
@@ -146,9 +144,7 @@ def test_logical_types_have_texts() -> None:
 
 
 def test_logical_types_cast_to_their_numbers_and_are_masked() -> None:
-    """
-    A day is a number of days, a Decimal loses its fraction; masked, they are the epoch and zero.
-    """
+    """A day is a number of days, a Decimal loses its fraction; masked they are zero."""
     cast = applied("cast", {"spec": "day:int64,sum:int32,at:int32"}, records([TYPED], LOGICAL))
     masked = applied("mask_field", {"fields": "day,time,at,sum"}, records([TYPED], LOGICAL))
 

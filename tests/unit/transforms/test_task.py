@@ -78,10 +78,7 @@ def test_a_filter_leaves_records_out_and_the_position_goes_on() -> None:
 
 
 def test_a_partition_that_is_filtered_wholly_is_done() -> None:
-    """
-    A partition whose records are all filtered out is committed, so the next run does not read it
-    again.
-    """
+    """A partition whose records are all filtered out is committed, and not read again."""
     report, store, committed = run(log(set(), 7), DROP)
 
     assert {} == lines(store)
