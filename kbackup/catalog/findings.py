@@ -1,9 +1,18 @@
-"""What ``restore verify`` finds, and what it concludes about a partition."""
+"""What ``restore verify`` finds, what it concludes, and how it judges objects by their names.
 
-from collections.abc import Iterable, Mapping
+Pure functions.  The objects beside a missing range of offsets do not show whether it was ever
+stored: compaction, transactions and retention leave holes in any topic.  So it is an error only
+where the ledger says that an object was there.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from itertools import zip_longest
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.listing import FileSet
 from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,
@@ -12,7 +21,7 @@ from kbackup.errors import (
 )
 from kbackup.events import INLINE, NOT_SHOWN
 from kbackup.naming import Place
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
 
@@ -141,3 +150,192 @@ class PartitionVerdict:
     bytes_read: int
     not_checkable: int
     state: str
+
+
+_HOLES_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A set, and where its records end.
+
+    Attributes:
+        files: The set.
+        last: Offset of its last record; None: not known.
+        is_same: What overlaps the next set is the same there; None: not known.
+    """
+
+    files: FileSet
+    last: int | None = None
+    is_same: bool | None = None
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Of its first and last record, as far as they are known."""
+        start = self.files.start_offset
+        return start, start if self.last is None else max(start, self.last)
+
+
+def left_out(where: TopicPartition, skipped: Sequence[Span]) -> Iterator[Finding]:
+    """Note the records that were left out because they do not fit the layout."""
+    if skipped:
+        named = [(span.start_offset, span.end_offset - 1) for span in skipped]
+        text = f"records left out as bad (errors.tolerance=all) at {_named(named)}"
+        yield Finding("skipped", where, None, (named[0][0], named[-1][1]), text, level="note")
+
+
+def empty_objects(files: FileSet) -> Iterator[Finding]:
+    """Name objects of no bytes: no format has such files."""
+    for file in files.files:
+        if file.size == 0:
+            start = files.start_offset
+            yield Finding("corrupt", files.where, file.key, (start, start), "it has 0 bytes")
+
+
+def _holes(extents: Sequence[Extent]) -> list[tuple[int, int]]:
+    """Return the ranges, inclusive, that no set covers; unknown ends reach to the next set."""
+    found: list[tuple[int, int]] = []
+    at: int | None = None
+    for extent, next_one in zip_longest(extents, extents[1:]):
+        start = extent.files.start_offset
+        if at is not None and start > at:
+            found.append((at, start - 1))
+        end = extent.last
+        if end is None and next_one is not None:
+            end = next_one.files.start_offset - 1
+        if end is not None:
+            at = end + 1 if at is None else max(at, end + 1)
+    return found
+
+
+def gaps_and_overlaps(
+    extents: Sequence[Extent],
+    gaps: Iterable[Span],
+    missed: Iterable[Finding],
+    skipped: Sequence[Span] = (),
+) -> Iterator[Finding]:
+    """Report what is missing and was never recorded, and judge what is there twice.
+
+    Args:
+        extents: All sets of one partition, by start offset.
+        gaps: Offsets that are known to have expired before they were backed up.
+        missed: What is missing by the ledger.
+        skipped: Offsets of records that were left out because they do not fit the layout.
+    """
+    if not extents:
+        return
+    where = extents[0].files.where
+    explained = []
+    for gap in gaps:
+        text = (
+            f"offsets {gap.start_offset} to {gap.end_offset - 1} had expired in the cluster "
+            "before they were backed up"
+        )
+        explained.append((gap.start_offset, gap.end_offset - 1))
+        yield Finding("gap", where, None, explained[-1], text, level="note")
+    explained += [finding.offsets for finding in missed if finding.offsets is not None]
+    explained += [(span.start_offset, span.end_offset - 1) for span in skipped]
+    begin = extents[0].files.start_offset
+    if begin > 0 and not _is_explained((0, begin - 1), explained):
+        text = f"first offset {begin}"
+        yield Finding("gap", where, None, (0, begin - 1), text, level="note")
+    holes = [hole for hole in _holes(extents) if not _is_explained(hole, explained)]
+    if holes:
+        text = f"{_count(holes)} {_named(holes)}"
+        offsets = (holes[0][0], holes[-1][1])
+        yield Finding("gap", where, None, offsets, text, level="note")
+    yield from _overlaps([extent for extent in extents if extent.files.is_whole])
+
+
+def _is_explained(hole: tuple[int, int], explained: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= hole[0] and hole[1] <= last for first, last in explained)
+
+
+def _count(holes: Sequence[tuple[int, int]]) -> str:
+    return "a hole at" if len(holes) == 1 else f"{len(holes)} holes at"
+
+
+def _named(holes: Sequence[tuple[int, int]]) -> str:
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in holes]
+    rest = len(shown) - _HOLES_NAMED
+    return ", ".join(shown[:_HOLES_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
+    """Return how many full records are in an earlier object too.
+
+    Objects of one cut, in several directories, have none in common.  Objects whose cut is not
+    known are compared with those of their directory alone.
+
+    Args:
+        sets: Of one partition, by start offset.
+        entries: What the ledger says of the main object of each.
+
+    Returns:
+        None where objects overlap of which one lacks offsets: it does not say which.
+    """
+    cuts: defaultdict[tuple[str | None, Hashable], list[Entry]] = defaultdict(list)
+    for files, entry in zip(sets, entries, strict=True):
+        if files.is_whole:
+            alone = files.encoded_partition, files.id
+            cuts[alone if entry.cut is None else (None, entry.cut)].append(entry)
+    lanes: defaultdict[str | None, list[_Stored]] = defaultdict(list)
+    for (directory, _), among in cuts.items():
+        span = Span(min(one.first for one in among), max(one.span.end_offset for one in among))
+        is_dense = sum(one.records or 0 for one in among) == len(span)
+        lanes[directory].append(_Stored(span, is_dense))
+    counts = [_twice(sorted(stored, key=_begin)) for stored in lanes.values()]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+class _Stored(NamedTuple):
+    """What was stored together: its offsets, and whether each of them has a record."""
+
+    span: Span
+    is_dense: bool
+
+
+def _begin(stored: _Stored) -> int:
+    return stored.span.start_offset
+
+
+def _twice(stored: Iterable[_Stored]) -> int | None:
+    """Return how many records come again; None where that depends on offsets that are lacking."""
+    found, reach, has_all = 0, 0, True
+    for span, is_dense in stored:
+        if overlap := max(min(reach, span.end_offset) - span.start_offset, 0):
+            if not (has_all and is_dense):
+                return None
+            found += overlap
+        else:
+            has_all = is_dense
+        reach = max(reach, span.end_offset)
+    return found
+
+
+def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
+    """Judge sets of full records of one directory that hold the same offsets.
+
+    Retries leave such objects.  Each record is restored once, so it matters only whether they are
+    the same.
+    """
+    before: dict[str, Extent] = {}
+    for extent in extents:
+        files = extent.files
+        earlier = before.get(files.encoded_partition)
+        before[files.encoded_partition] = extent
+        if earlier is None or earlier.last is None or earlier.last < files.start_offset:
+            continue
+        ends = [end for end in (earlier.last, extent.last) if end is not None]
+        offsets = (files.start_offset, min(ends))
+        key, other = files.files[0].key, earlier.files.files[0].key
+        if earlier.is_same:
+            text = f"{other} holds the same records; each is restored once"
+            yield Finding("overlap", files.where, key, offsets, text, level="note")
+        elif earlier.is_same is False:
+            text = f"{other} holds other records at the same offsets"
+            yield Finding("overlap", files.where, key, offsets, text)
+        else:
+            text = f"{other} reaches into it; what both hold is restored once"
+            yield Finding("overlap", files.where, key, offsets, text, level="note")

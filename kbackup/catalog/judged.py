@@ -11,11 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from kbackup.catalog import claims, judging
+from kbackup.catalog import claims
 from kbackup.catalog.claims import Checked
 from kbackup.catalog.covered import covered
-from kbackup.catalog.findings import LAYOUTS, TEMPLATES, Finding, PartitionVerdict
-from kbackup.catalog.judging import Extent
+from kbackup.catalog.findings import (
+    LAYOUTS,
+    TEMPLATES,
+    Extent,
+    Finding,
+    PartitionVerdict,
+    empty_objects,
+    gaps_and_overlaps,
+    left_out,
+    repeated,
+)
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
@@ -245,15 +254,15 @@ class JudgedPartition:
         for extent in extents:
             report = self._report(extent.files)
             if report is None:
-                empty = judging.empty(extent.files)
+                empty = empty_objects(extent.files)
                 yield from (one for one in empty if (one.code, one.key) not in known_of)
             for problem in () if report is None else report.problems:
                 if (problem.code, problem.what) in known_of:
                     continue
                 yield Finding(problem.code, self.where, problem.what, extent.offsets, problem.why)
         yield from self._of_others(extents, known_of)
-        yield from judging.left_out(self.where, self.ledger.skipped)
-        yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
+        yield from left_out(self.where, self.ledger.skipped)
+        yield from gaps_and_overlaps(extents, self.gaps, missed, self.ledger.skipped)
 
     def _of_others(
         self, extents: Sequence[Extent], named: Container[tuple[str, str | None]]
@@ -365,8 +374,8 @@ class JudgedPartition:
         counts = [entry.records for entry in entries if entry.records is not None]
         if len(counts) < len(self.sets):
             return None
-        repeated = judging.repeated(self.sets, entries)
-        return None if repeated is None else sum(counts) - repeated
+        twice = repeated(self.sets, entries)
+        return None if twice is None else sum(counts) - twice
 
     def last(self) -> int | None:
         """Return the offset of the last record, by what was read, else by the ledger."""

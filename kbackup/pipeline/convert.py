@@ -17,7 +17,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import projection
+from kbackup.connect import fields
 from kbackup.connect import schema as connect
 from kbackup.connect.fields import DECODED
 from kbackup.converters import Converter
@@ -43,7 +43,7 @@ from kbackup.pipeline.rows import (
 from kbackup.pipeline.views import ViewSpec, headers_as_text
 from kbackup.records import ENCODED, NO_TIMESTAMP, Bad, Column, Encoded, Schema, TopicPartition
 from kbackup.stores import Names
-from kbackup.transforms.chain import Chain
+from kbackup.transforms import Chain
 from kbackup.transforms.data import Records
 
 
@@ -164,9 +164,9 @@ def judge(mode: Compatibility, file: Schema | None, record: Schema | None) -> Ve
 def brought_under(file: Schema | None, values: pa.Array, record: Schema | None) -> pa.Array | None:
     """Return *values*, which are under *record*, under *file*; None where they cannot be."""
     has, gets = connect.of(file), connect.of(record)
-    if has is None or gets is None or not projection.is_projectable(gets, has):
+    if has is None or gets is None or not fields.is_projectable(gets, has):
         return None
-    return projection.projected(values, gets, has)
+    return fields.projected(values, gets, has)
 
 
 def _takes(file: Schema, record: Schema) -> bool:
@@ -174,7 +174,7 @@ def _takes(file: Schema, record: Schema) -> bool:
     has, gets = connect.of(file), connect.of(record)
     if has is None or gets is None:
         return file.takes(record)
-    return projection.is_projectable(gets, has)
+    return fields.is_projectable(gets, has)
 
 
 _WHOLE: Final = "use full records (without format.class)"

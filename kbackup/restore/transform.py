@@ -49,7 +49,7 @@ from kbackup.records import (
 )
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.runs.dead_letters import CONTEXT, with_headers
-from kbackup.transforms.chain import Chain
+from kbackup.transforms import Chain
 from kbackup.transforms.data import Records
 
 _VIEWS: Final = {View.KEY: "key", View.VALUE: "value"}

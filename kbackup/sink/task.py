@@ -45,7 +45,7 @@ from kbackup.sink.storing import (
 )
 from kbackup.spark.channel import Line
 from kbackup.stores import Names, Store
-from kbackup.transforms.chain import Chain
+from kbackup.transforms import Chain
 
 _log: Final = logging.getLogger(__name__)
 

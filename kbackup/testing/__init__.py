@@ -9,10 +9,16 @@ An author gets the whole suite of a seam in a few lines::
 """
 
 from kbackup.testing.converters import ConverterContract, decoded, encoded
-from kbackup.testing.faults import FaultyStore
 from kbackup.testing.formats import FormatContract
 from kbackup.testing.partitioners import ExtractorContract, PartitionerContract
-from kbackup.testing.stores import PART_BYTES, StoreContract, etag, open_bytes, put_bytes
+from kbackup.testing.stores import (
+    PART_BYTES,
+    FaultyStore,
+    StoreContract,
+    etag,
+    open_bytes,
+    put_bytes,
+)
 from kbackup.testing.transforms import TransformContract
 
 __all__ = [

@@ -5,7 +5,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.merging import records
 from kbackup.config import files
 from kbackup.config.property import variable
-from kbackup.connect import fields, projection
+from kbackup.connect import fields
 from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError, CorruptObjectError, ObjectKeyError
 from kbackup.formats import COLUMNS, HEADERS, Format, FormatOptions
@@ -99,7 +99,6 @@ __all__ = [
     "partitioners",
     "peek",
     "plugins",
-    "projection",
     "records",
     "route",
     "schema_of",

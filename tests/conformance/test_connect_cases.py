@@ -30,7 +30,6 @@ from tests.conformance.product import (
     judge,
     needs_version,
     partitioners,
-    projection,
 )
 
 FILE: Final = "connect_cases"
@@ -270,7 +269,7 @@ def test_schemas_share_a_file_as_for_the_connectors(
     assert ("rotate" == expected) == (verdict is Verdict.ROTATE)
     if verdict is Verdict.PROJECT and file is not None and record is not None:
         values = pa.nulls(3, record.arrow())
-        assert file.arrow() == projection.projected(values, record, file).type
+        assert file.arrow() == fields.projected(values, record, file).type
 
 
 CLASSES: Final = {

@@ -22,7 +22,7 @@ _KNOWN: Final = {
             "ssl.key.password",
         )
     },
-    "testing/faults.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
+    "testing/stores.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""
 

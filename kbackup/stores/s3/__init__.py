@@ -21,10 +21,10 @@ from kbackup.stores import (
     Tier,
     UnfinishedUpload,
 )
-from kbackup.stores.s3 import bucket, outcomes
+from kbackup.stores.s3 import bucket, transfer
 from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3.options import PART_SIZE, addressing_style, chosen_provider, proxies_of
-from kbackup.stores.s3.upload import Features, Upload
+from kbackup.stores.s3.transfer import Features, Upload, fetch, fetch_range
 
 _log: Final = logging.getLogger(__name__)
 
@@ -103,11 +103,11 @@ class S3Store:
                     if outcome:
                         self._requests.settings.tag(self._requests, key, facts)
                     return outcome
-                less = features.less() if outcomes.not_implemented(error) else None
+                less = features.less() if transfer.not_implemented(error) else None
                 if less is not None:
                     features, less_was_needed = less, True
                 elif was_forgotten or not (
-                    outcomes.is_taken(error) or outcomes.is_forgotten(error)
+                    transfer.is_taken(error) or transfer.is_forgotten(error)
                 ):
                     raise
                 else:  # what was in the way, or the upload, is gone: try again
@@ -121,8 +121,6 @@ class S3Store:
 
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
-        from kbackup.stores.s3.download import fetch  # noqa: PLC0415
-
         try:
             return fetch(self._requests, key, self._part_bytes)
         except CorruptObjectError as error:
@@ -131,8 +129,6 @@ class S3Store:
 
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Fetch a part into a spool: `Ranges.open_range`."""
-        from kbackup.stores.s3.download import fetch_range  # noqa: PLC0415
-
         return fetch_range(self._requests, key, start, length, self._part_bytes)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
@@ -224,13 +220,13 @@ class S3Store:
 
     def _outcome(self, error: StoreError, upload: Upload) -> bool | None:
         """Return what the put achieved after all, judging by what is stored; None if nothing."""
-        is_refused = outcomes.is_taken(error) or (
-            upload.if_match is not None and outcomes.is_missing(error)
+        is_refused = transfer.is_taken(error) or (
+            upload.if_match is not None and transfer.is_missing(error)
         )
-        if not (is_refused or outcomes.is_forgotten(error) or outcomes.is_lost(error)):
+        if not (is_refused or transfer.is_forgotten(error) or transfer.is_lost(error)):
             return None
         try:  # once where the put has spent its budget: the same server is not worth another one
-            there = self._head(upload.key, is_tried_again=not outcomes.is_lost(error))
+            there = self._head(upload.key, is_tried_again=not transfer.is_lost(error))
         except StoreError:
             raise error from None  # the first error says more
         if _holds(there, upload):

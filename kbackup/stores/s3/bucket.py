@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kbackup.errors import StoreError
 from kbackup.stores import BucketFacts, LifecycleRule, Thaw, Tier, UnfinishedUpload
-from kbackup.stores.s3 import outcomes
+from kbackup.stores.s3 import transfer
 
 if TYPE_CHECKING:
     from kbackup.stores.s3.requests import Requests
@@ -91,9 +91,9 @@ def _is_kept(put: _Put, requests: "Requests", key: str, condition: dict[str, Any
     try:
         put(requests, key, condition)
     except StoreError as error:
-        if not (outcomes.is_taken(error) or outcomes.not_implemented(error)):
+        if not (transfer.is_taken(error) or transfer.not_implemented(error)):
             raise
-        return outcomes.is_taken(error)
+        return transfer.is_taken(error)
     return False
 
 
@@ -206,7 +206,7 @@ def abort_upload(requests: "Requests", upload: UnfinishedUpload) -> None:
     try:
         requests.send("abort_multipart_upload", upload.key, Key=upload.key, UploadId=upload.id)
     except StoreError as error:
-        if not outcomes.is_forgotten(error):
+        if not transfer.is_forgotten(error):
             raise
 
 

@@ -25,7 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from kbackup.errors import ConfigurationError, KbackupError, ObjectNotFoundError, StoreError
 from kbackup.stores.s3.options import CUSTOMER_KEY
-from kbackup.stores.s3.outcomes import NOT_IMPLEMENTED
+from kbackup.stores.s3.transfer import NOT_IMPLEMENTED
 
 NETWORK: Final = (ConnectionError, HTTPClientError, IncompleteReadError, HTTPError)
 """Refused, reset, timed out, broken off."""

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.connect.projection import is_projectable, projected
+from kbackup.connect.fields import is_projectable, projected
 from kbackup.connect.schema import ConnectSchema, Type
 
 

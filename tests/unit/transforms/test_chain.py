@@ -13,7 +13,7 @@ from kbackup.pipeline.rows import Nulls, Rows
 from kbackup.pipeline.views import ViewSpec
 from kbackup.plugins import Condition, Step
 from kbackup.records import TopicPartition
-from kbackup.transforms.chain import Chain
+from kbackup.transforms import Chain
 from kbackup.transforms.data import Records
 
 WHERE = TopicPartition("orders", 3)

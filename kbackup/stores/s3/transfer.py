@@ -1,19 +1,62 @@
-"""Sending one body: at once or in parts, each with its checksum."""
+"""Bodies on their way: sent at once or in parts, each with its checksum, and fetched again.
+
+What breaks off while it is fetched goes on where it was, and is compared with its checksum.  What a
+`StoreError` of ours says a request came to is here too.  All of it needs no botocore until a body
+comes: see `errors` for that.
+"""
 
 import base64
 import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, TypedDict
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict
 
-from kbackup.errors import StoreError
-from kbackup.files import Section
+from kbackup.errors import CorruptObjectError, StoreError, counted
+from kbackup.files import Section, Spool
 from kbackup.stores import ObjectHead
-from kbackup.stores.s3 import outcomes
 
 if TYPE_CHECKING:
     from kbackup.stores.s3.requests import Requests
+
+NOT_IMPLEMENTED: Final = 501
+"""The status of a server that lacks what a request asks for."""
+
+TOO_MANY_REQUESTS: Final = 429
+
+
+def not_implemented(error: StoreError) -> bool:
+    """Whether the server lacks a feature that the request used."""
+    return error.place.get("status") == NOT_IMPLEMENTED
+
+
+def is_taken(error: StoreError) -> bool:
+    """Whether a condition failed: the key is taken, or the object is another one by now."""
+    return error.place.get("s3_code") == "PreconditionFailed"
+
+
+def is_missing(error: StoreError) -> bool:
+    """Whether there is no such object to replace."""
+    return error.place.get("s3_code") == "NoSuchKey"
+
+
+def is_forgotten(error: StoreError) -> bool:
+    """Whether there is no such upload: completed before, aborted, or never heard of."""
+    return error.place.get("s3_code") == "NoSuchUpload"
+
+
+def is_lost(error: StoreError) -> bool:
+    """Whether the request may have been carried out all the same."""
+    status = error.place.get("status")
+    return status is None or (status >= 500 and status != NOT_IMPLEMENTED)
+
+
+def is_worn_out(error: BaseException) -> bool:
+    """Whether the budget of attempts has been spent on a server that did not get to it."""
+    return isinstance(error, StoreError) and (
+        is_lost(error) or error.place.get("status") == TOO_MANY_REQUESTS
+    )
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -151,7 +194,7 @@ class Upload:
             ]
             begun.complete(parts, condition)
         except BaseException as error:
-            begun.abort(is_tried_again=not outcomes.is_worn_out(error))
+            begun.abort(is_tried_again=not is_worn_out(error))
             raise
 
 
@@ -233,7 +276,7 @@ class _Begun:
                 UploadId=self.upload_id,
             )
         except StoreError as error:
-            if not outcomes.is_forgotten(error):
+            if not is_forgotten(error):
                 _log.warning("the parts of an unfinished upload are left: %s", error)
 
 
@@ -247,3 +290,143 @@ def _sha256(section: Section) -> bytes:
     while chunk := section.read(_CHUNK):
         digest.update(chunk)
     return digest.digest()
+
+
+def fetch(requests: "Requests", key: str, memory_bytes: int) -> Spool:
+    """Return an object whole and checked, at 0.
+
+    Args:
+        requests: To its bucket.
+        key: Its key.
+        memory_bytes: What may stay in memory.
+
+    Raises:
+        ObjectNotFoundError: No such object.
+        CorruptObjectError: It does not match a checksum, or was replaced meanwhile.
+        StoreError: Not reachable, not authorised, or broken off too often.
+    """
+    answer = requests.send("get_object", key, Key=key, ChecksumMode="ENABLED")
+    spool = Spool(memory_bytes, expected_bytes=answer["ContentLength"])
+    try:
+        _receive(requests, key, answer, spool)
+        _compare(requests.resource(key), spool.sha256, answer["Metadata"].get("sha256"))
+        spool.metadata = answer["Metadata"]
+        spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+def fetch_range(
+    requests: "Requests", key: str, start: int, length: int, memory_bytes: int
+) -> Spool:
+    """Return a part of an object, at 0; one that breaks off is fetched again from its start.
+
+    Args:
+        requests: To its bucket.
+        key: Its key.
+        start: The first byte.
+        length: How many.
+        memory_bytes: What may stay in memory.
+
+    Raises:
+        ObjectNotFoundError: No such object.
+        CorruptObjectError: The object ends before.
+        StoreError: Not reachable, not authorised, broken off too often, or a server that does not
+            send parts.
+    """
+    spool, attempt = Spool(memory_bytes, expected_bytes=length), 1
+    try:
+        while True:
+            why = _read_range(requests, key, start, length, spool)
+            if spool.size == length:
+                break
+            why += f" after {spool.size} of {counted(length, 'byte')}"
+            attempt = _again(requests, key, attempt, why)
+            spool.restart()
+        spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+def _read_range(requests: "Requests", key: str, start: int, length: int, spool: Spool) -> str:
+    asked = f"{start}-{start + length - 1}"
+    answer = requests.send("get_object", key, Key=key, Range=f"bytes={asked}")
+    sent = answer.get("ContentRange", "")
+    if not sent.startswith(f"bytes {asked}/"):
+        answer["Body"].close()
+        why = f"asked for bytes {asked}, the server sent {sent or 'all of it'}"
+        raise CorruptObjectError(requests.resource(key), why, "run again")
+    spool.metadata = answer["Metadata"]
+    return _read(requests.resource(key), answer["Body"], spool)
+
+
+def _again(requests: "Requests", key: str, attempt: int, why: str) -> int:
+    """Wait, and return the number of the next attempt.
+
+    Raises:
+        StoreError: If there is none.
+    """
+    if attempt >= requests.attempts.total:
+        what, why = f"s3:GetObject on {requests.resource(key)}", f"{requests.host}: {why}"
+        raise StoreError(what, why, "check the network, or raise s3.part.retries")
+    return requests.attempts.wait(attempt, requests.resource(key), why)
+
+
+def _compare(resource: str, found: str, stored: str | None) -> None:
+    if stored is not None and found != stored:
+        why = f"its sha256 is {found}; {stored} was stored"
+        raise CorruptObjectError(resource, why, "restore another copy of it")
+
+
+def _receive(requests: "Requests", key: str, answer: Any, spool: Spool) -> None:
+    size, attempt = answer["ContentLength"], 1
+    try:
+        etag = requests.etag(answer, key)
+    except StoreError:
+        answer["Body"].close()
+        raise
+    while True:
+        why = _read(requests.resource(key), answer["Body"], spool)
+        if spool.size == size:
+            return
+        why += f" after {spool.size} of {counted(size, 'byte')}"
+        attempt = _again(requests, key, attempt, why)
+        answer = _read_on(requests, key, spool, etag)
+
+
+def _read(resource: str, body: Any, spool: Spool) -> str:
+    """Move what comes into the spool, and return why there was no more."""
+    from botocore.exceptions import FlexibleChecksumError  # noqa: PLC0415
+
+    from kbackup.stores.s3 import errors  # noqa: PLC0415
+
+    try:
+        for chunk in body.iter_chunks(_CHUNK):
+            spool.write(chunk)
+    except errors.NETWORK as error:
+        return errors.transient(error) or type(error).__name__
+    except FlexibleChecksumError as error:
+        raise CorruptObjectError(resource, str(error), "restore another copy of it") from error
+    finally:
+        body.close()
+    return "body too short"
+
+
+def _read_on(requests: "Requests", key: str, spool: Spool, etag: str) -> Any:
+    start = spool.size
+    try:
+        answer = requests.send(
+            "get_object", key, Key=key, Range=f"bytes={start}-", IfMatch=f'"{etag}"'
+        )
+    except StoreError as error:
+        if not is_taken(error):
+            raise
+        why = "it was replaced while it was read"
+        raise CorruptObjectError(requests.resource(key), why, "run again") from error
+    if not answer.get("ContentRange", "").startswith(f"bytes {start}-"):
+        spool.restart()  # this server sends the whole again
+    return answer
