@@ -19,7 +19,7 @@ from uuid import uuid4
 import orjson
 
 from kbackup import clock
-from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError, RefusedError, StoreError
 from kbackup.naming import Layout
 from kbackup.stores import Store, put_json
 
@@ -85,16 +85,56 @@ def ensure(store: Store, layout: Layout, address: str, now: datetime) -> BackupI
 
     Raises:
         CorruptObjectError: If there is an id, and it cannot be read.
+        RefusedError: If it would lie within another backup, or around one.
         StoreError: If the store does not answer, or takes no id.
     """
     found = read(store, layout, address)
     if found.id:
         return found
+    check_apart(store, layout)
     mine = uuid4().hex
     said = {"id": mine, "topics_dir": layout.topics_dir, "created": clock.rfc3339(now)}
     if put_json(store, key(layout), said, if_absent=True):
         return replace(found, id=mine)
     return read(store, layout, address)
+
+
+def check_apart(store: Store, layout: Layout) -> None:
+    """Refuse a new backup in a folder of another's topics, or around another's ``topics.dir``.
+
+    Where topics have the same names, the objects of the inner one are also objects of the outer
+    one by their keys.  What lies deeper than the next folder is not looked for.
+
+    Raises:
+        RefusedError: If it is so.
+        StoreError: If the store does not answer.
+    """
+    delim, folders = layout.directory_delim, [layout.topics_dir]
+    while folders[-1]:
+        folders.append(folders[-1].rpartition(delim)[0])
+    inner = Layout(f"{layout.prefix()}any", directory_delim=delim)
+    # of an empty topics.dir, an inner one's records are where its own are
+    inside = [one for one in _ids_beside(store, inner) if one != key(layout)]
+    outer = (Layout(folder, directory_delim=delim) for folder in folders[1:])
+    around = [key(one) for one in outer if key(one) in _ids_beside(store, one)]
+    how = "around" if inside else "within"
+    if inside or around:
+        raise RefusedError(
+            f"topics.dir={layout.topics_dir} lies {how} another backup",
+            f"{(inside or around)[0]} is the id of that one, and objects of the inner one could be "
+            "taken for the outer one's",
+            "choose a topics.dir beside it",
+        )
+
+
+def _ids_beside(store: Store, layout: Layout) -> list[str]:
+    """Return the keys of all ids where that of *layout* would be; none if they may not be seen."""
+    try:
+        return [entry.key for entry in store.list(f"{layout.records_prefix()}backup/")]
+    except StoreError as error:
+        if error.place.get("status") != _DENIED:
+            raise
+        return []
 
 
 def _checked(said: object) -> str:

@@ -355,10 +355,13 @@ class RunContext:
     def _identify(self, command: RunCommand, cluster: Cluster, store: Store) -> None:
         """Find out which backup it is; a sink gives it an id."""
         address, now = self.backup.address, self.world.clock.now()
-        if self.summary.command == "sink" and not self.settings.dry_run:
+        is_sink = self.summary.command == "sink"
+        if is_sink and not self.settings.dry_run:
             self.backup = identity.ensure(store, self.layout, address, now)
         else:
             self.backup = identity.read(store, self.layout, address)
+            if is_sink and not self.backup.id:
+                identity.check_apart(store, self.layout)
         self.group = command.group(cluster, self.backup)
 
     def finish(self) -> Ended:

@@ -12,7 +12,7 @@ import pytest
 from kbackup import config
 from kbackup.catalog import identity
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.errors import CorruptObjectError, StoreError
+from kbackup.errors import CorruptObjectError, RefusedError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -46,6 +46,34 @@ def test_an_id_is_written_once_and_found_from_every_address(store: Store) -> Non
     assert first.id
     assert other.id != first.id
     assert identity.read(store, LAYOUT, "c") == BackupIdentity("c", first.id)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "how"),
+    [
+        ("topics", "topics/topics", "within"),
+        ("topics/topics", "topics", "around"),
+        ("a", "a/b/c", "within"),
+        ("", "topics", "within"),
+        ("topics", "", "around"),
+    ],
+)
+def test_no_backup_begins_within_another(store: Store, first: str, second: str, how: str) -> None:
+    """Objects of the inner one's topics could be taken for the outer one's; it gets no id."""
+    identity.ensure(store, Layout(first), "a", NOW)
+
+    with pytest.raises(RefusedError, match=f"lies {how} another backup"):
+        identity.ensure(store, Layout(second), "a", NOW)
+
+    assert not identity.read(store, Layout(second), "a").id
+
+
+@pytest.mark.parametrize("second", ["topics2", "lake/topics", "topic", "other/topics/deep"])
+def test_backups_may_lie_beside_each_other(store: Store, second: str) -> None:
+    """Also where one name begins with the other."""
+    identity.ensure(store, Layout("topics"), "a", NOW)
+
+    assert identity.ensure(store, Layout(second), "a", NOW).id
 
 
 def test_of_two_starters_one_wins(store: Store) -> None:
