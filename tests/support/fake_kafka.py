@@ -1,5 +1,6 @@
 """A whole cluster in memory: topics that come, go, fail and are deleted; a `Connection`."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +32,7 @@ class FakeKafka:
         keys: Keys of records that are not the usual ones.
         compacted: Offsets whose records compaction has removed.
         letters: What was written to topics, and acknowledged: topic, and the record's columns.
-        configs: Settings of topics that were created over the connection.
+        configs: Settings of topics that are their own.
         unwritten: Errors of the next writes, one each; None for a write that goes well.
         cluster_id: The cluster's id.
         brokers: How many.
@@ -131,6 +132,7 @@ class FakeKafka:
     ) -> dict[str, Topic]:
         """Those of *names* that exist."""
         self._answer()
+        partitions = Counter(where.topic for where in self.logs)
         found = {}
         for name in names:
             if name in self.denied:
@@ -138,9 +140,8 @@ class FakeKafka:
                     raise KafkaError(f"describing topic {name}", "not authorised")
                 failures[name] = KafkaError(f"describing topic {name}", "not authorised")
             elif name in self.ids:
-                count = sum(where.topic == name for where in self.logs)
                 gone = frozenset(at.partition for at in self.leaderless if at.topic == name)
-                found[name] = Topic(name, count, self.ids[name], gone)
+                found[name] = Topic(name, partitions[name], self.ids[name], gone)
         return found
 
     def spans(self, wheres: Sequence[TopicPartition], **_: Any) -> dict[TopicPartition, Span]:
@@ -171,9 +172,12 @@ class FakeKafka:
         """Nobody."""
         return []
 
-    def topic_config(self, _names: Iterable[str], **_: Any) -> dict[str, dict[str, str]]:
-        """Nothing is known."""
-        return {}
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """The settings of topics: one that nobody has changed, and their own."""
+        default = {} if overridden_only else {"cleanup.policy": "delete"}
+        return {name: {**default, **self.configs.get(name, {})} for name in names}
 
     def _answer(self) -> None:
         if self.is_away:

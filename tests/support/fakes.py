@@ -1,7 +1,6 @@
-"""Kafka in memory: topics, a log, a group; no more of it than plans and tasks use."""
+"""What one task of a sink works with: a log, a group's positions, a line to no driver."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,7 @@ from backup_samples import Backup
 
 from kbackup.clock import SystemClock
 from kbackup.events import Event, Plain, to_json
-from kbackup.kafka import KafkaSettings, Position, Topic
+from kbackup.kafka import KafkaSettings, Position
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
@@ -21,68 +20,6 @@ from kbackup.sink.storing import TaskClients
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import Line
 from kbackup.stores import Store
-
-
-def topics_of(
-    ids: Mapping[str, str], wheres: Iterable[TopicPartition], names: Iterable[str]
-) -> dict[str, Topic]:
-    """Return those of *names* that have an id, each with its number of partitions."""
-    partitions = Counter(where.topic for where in wheres)
-    return {name: Topic(name, partitions[name], ids[name]) for name in names if name in ids}
-
-
-@dataclass
-class FakeCluster:
-    """What a sink's plan asks of a cluster.
-
-    Attributes:
-        ids: The id of each topic.
-        logs: What each partition holds.
-        positions: The group's.
-        cluster_id: The cluster's id.
-    """
-
-    ids: dict[str, str]
-    logs: dict[TopicPartition, Span]
-    positions: dict[TopicPartition, Position] = field(default_factory=dict)
-    cluster_id: str = "cluster-1"
-
-    def topic_names(self) -> list[str]:
-        """All topics."""
-        return sorted(self.ids)
-
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of *names* that exist."""
-        return topics_of(self.ids, self.logs, names)
-
-    def topic_config(
-        self, names: Iterable[str], *, overridden_only: bool = False
-    ) -> dict[str, dict[str, str]]:
-        """One setting of the topic's own, and one that it has not changed."""
-        default = {} if overridden_only else {"cleanup.policy": "delete"}
-        return {name: {"retention.ms": "-1", **default} for name in names}
-
-    def has_group(self, _group: str) -> bool:
-        """Whether the group has positions."""
-        return bool(self.positions)
-
-    def members(self, _group: str) -> list[str]:
-        """Nobody."""
-        return []
-
-    def committed(
-        self, _group: str, wheres: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Position]:
-        """The group's positions."""
-        return {where: self.positions[where] for where in wheres if where in self.positions}
-
-    def spans(self, wheres: Sequence[TopicPartition]) -> Mapping[TopicPartition, Span]:
-        """What the logs hold."""
-        return {where: self.logs[where] for where in wheres}
-
-    def ends(self, wheres: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where the logs end."""
-        return {where: self.logs[where].end_offset for where in wheres}
 
 
 class FakeReader:
@@ -105,6 +42,9 @@ class FakeReader:
         rows = self.log.filter(inside)
         for at in range(0, len(rows), self.rows):
             yield rows.slice(at, self.rows)
+
+    def close(self) -> None:
+        """Nothing to leave."""
 
 
 class FakePositions:
@@ -136,6 +76,29 @@ class FakePositions:
         for where, position in positions.items():
             self.advance(where, position)
         return {}
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass
+class OneLog:
+    """A `kafka.Connection` to a cluster whose partitions all hold the same *log*."""
+
+    log: pa.RecordBatch
+    rows: int = 20
+    group: FakePositions = field(default_factory=FakePositions)
+
+    def reader(self, _group: str) -> FakeReader:
+        """A reader of the log, so many *rows* at a time."""
+        return FakeReader(self.log, self.rows)
+
+    def positions(self, _group: str) -> FakePositions:
+        """The group's positions."""
+        return self.group
+
+    def cluster(self) -> None:
+        """It is there."""
 
 
 class CrashError(BaseException):

@@ -1,5 +1,6 @@
 """A cluster in memory that a restore writes to, and a restore of a backup into it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,7 +29,7 @@ from kbackup.runs import wiring
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 from tests.support.creating import each_created
-from tests.support.fakes import SilentLine, topics_of
+from tests.support.fakes import SilentLine
 
 Row = dict[str, Any]
 COPY = TopicPartition("copy_of_orders", 0)
@@ -102,7 +103,12 @@ class FakeTarget:
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of *names* that exist."""
-        return topics_of(self.ids, self.logs, names)
+        partitions = Counter(where.topic for where in self.logs)
+        return {
+            name: Topic(name, partitions[name], self.ids[name])
+            for name in names
+            if name in self.ids
+        }
 
     def spans(
         self, wheres: Sequence[TopicPartition], *, committed_only: bool = True

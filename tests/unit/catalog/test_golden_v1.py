@@ -14,7 +14,7 @@ from kbackup.kafka import Position
 from kbackup.records import Span
 from kbackup.sink.plan import make_plan
 from tests.golden.make import COPY, FOLDER, LAYOUTS, WHERE, reading, restoring, settings, text
-from tests.support.fakes import FakeCluster
+from tests.support.fake_kafka import FakeKafka
 from tests.support.target import Restoring
 
 
@@ -64,9 +64,9 @@ def test_a_sink_goes_on_after_version_1(golden: tuple[str, Backup, dict[str, Any
     """At its position, with what was stored and not committed stored again."""
     name, backup, said = golden
     ((_, _, offset, metadata),) = said["committed"]
-    cluster = FakeCluster(
+    cluster = FakeKafka(
         {"orders": "id-of-orders"}, {WHERE: Span(0, len(said["records"]))},
-        positions={WHERE: Position(offset, metadata)},
+        positions_={WHERE: Position(offset, metadata)},
     )  # fmt: skip
     asked = settings(name, backup.settings.url)
 

@@ -15,7 +15,7 @@ from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from tests.support.ended import ended
 from tests.support.examined import HOUR_MS, NOW, settings
-from tests.support.fakes import FakeCluster
+from tests.support.fake_kafka import FakeKafka
 
 
 def test_without_brokers_nothing_is_asked_of_kafka() -> None:
@@ -101,7 +101,7 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
     operations: set[str], level: str, code: str, text: str
 ) -> None:
     """A dead letter topic that cannot be written to is reported before the first bad record."""
-    cluster: Any = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
+    cluster: Any = FakeKafka({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
     allowed: Any = Allowed(frozenset(operations))
 
     found = examination.dead_letters("letters", cluster, allowed)
@@ -112,7 +112,7 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
 
 def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
     """A missing dead letter topic is reported as fine: the first run creates it."""
-    cluster: Any = FakeCluster({}, {})
+    cluster: Any = FakeKafka({}, {})
     allowed: Any = Allowed(frozenset())
 
     found = examination.dead_letters("letters", cluster, allowed)

@@ -24,26 +24,28 @@ from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.testing import FaultyStore
 from tests.support.configurations import WHOLE, load
-from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import FakePositions, FakeReader, SilentLine, run_task
 
 WHERE = TopicPartition("orders", 0)
 ID = TopicIdentity("cluster-1", "id")
 RUN = "2026-11-21T02:00:00Z-7f3a"
 
 
-def cluster(end: int = 0, topic_id: str = "id", **topics: int) -> FakeCluster:
+def cluster(end: int = 0, topic_id: str = "id", **topics: int) -> FakeKafka:
     """A cluster with ``orders``, of one partition, and *topics*, that are empty."""
     empty = {
         TopicPartition(name, at): Span(0, 0)
         for name, count in topics.items()
         for at in range(count)
     }
-    return FakeCluster(
-        {"orders": topic_id, **dict.fromkeys(topics, "other-id")}, {WHERE: Span(0, end), **empty}
-    )
+    return FakeKafka(
+        {"orders": topic_id, **dict.fromkeys(topics, "other-id")}, {WHERE: Span(0, end), **empty},
+        configs={name: {"retention.ms": "-1"} for name in ("orders", *topics)},
+    )  # fmt: skip
 
 
-def plan(backup: Backup, there: FakeCluster, **options: object) -> SinkPlan:
+def plan(backup: Backup, there: FakeKafka, **options: object) -> SinkPlan:
     """The plan of a sink."""
     settings = load("sink", **{**WHOLE, **options}).settings
     return make_plan(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
@@ -201,7 +203,7 @@ def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
     begin(backup, there)
     back_up(backup, 0, 10)
     there.logs[WHERE] = Span(7, 12)
-    there.positions[WHERE] = Position(2, metadata)
+    there.positions_[WHERE] = Position(2, metadata)
 
     (at,) = plan(backup, there).partitions
 
@@ -218,7 +220,7 @@ def test_a_lost_position_goes_on_after_the_last_cut_that_is_whole(committed: int
     backup.put("orders", 0, range(10, 20), identity=ID)
     there = cluster(100)
     if committed is not None:
-        there.positions[WHERE] = Position(committed)
+        there.positions_[WHERE] = Position(committed)
 
     (at,) = plan(backup, there).partitions
 
@@ -331,7 +333,7 @@ def test_what_a_killed_run_stored_has_not_expired(
     backup.store.put(key, body, sha256="", metadata={**head.metadata, **changes})
     backup.put("orders", 0, range(26, 28), identity=ID)
     there.logs[WHERE] = Span(25, 40)
-    there.positions[WHERE] = Position(10)
+    there.positions_[WHERE] = Position(10)
 
     (at,) = plan(backup, there).partitions
 
@@ -354,7 +356,7 @@ def test_a_position_counts_for_the_topics_dir_that_its_object_is_in(
     begin(backup, there)
     back_up(backup, 0, 10)
     (key,) = partition(backup).objects
-    there.positions[WHERE] = Position(
+    there.positions_[WHERE] = Position(
         10, CommitMetadata(LastObject(key, 9, ID), "r1").to_metadata()
     )
 

@@ -11,13 +11,14 @@ from kbackup.runs.position import CommitMetadata, LastObject
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPartitionPlan, make_plan
 from tests.support.configurations import WHOLE, load
-from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import FakePositions, FakeReader, SilentLine, run_task
 
 WHERE = TopicPartition("orders", 0)
 OLD = TopicIdentity("cluster-1", "old-id")
 
 
-def planned(backup: Backup, cluster: FakeCluster) -> SinkPartitionPlan:
+def planned(backup: Backup, cluster: FakeKafka) -> SinkPartitionPlan:
     """What a sink of ``orders`` would do with partition 0."""
     settings = load("sink", **WHOLE).settings
     return make_plan(settings, cluster, backup.store, SystemClock()).partitions[0]  # type: ignore[arg-type]
@@ -31,9 +32,11 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
     """A recreated topic is refused, however long its log, and with a group or without."""
     backup = Backup()
     (key,) = backup.put("orders", 0, range(300), identity=OLD)
-    cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, end)})
+    cluster = FakeKafka({"orders": "new-id"}, {WHERE: Span(0, end)})
     if keeps_position:
-        cluster.positions[WHERE] = Position(300, CommitMetadata(LastObject(key, 299)).to_metadata())
+        cluster.positions_[WHERE] = Position(
+            300, CommitMetadata(LastObject(key, 299)).to_metadata()
+        )
 
     at = planned(backup, cluster)
 
@@ -44,7 +47,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
 def test_the_position_alone_knows_which_topic_it_is_of() -> None:
     """If nothing could be stored of a topic, its position alone says which topic it is."""
     kept = CommitMetadata(LastObject(identity=OLD), "r1").to_metadata()
-    cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
+    cluster = FakeKafka({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
 
     assert isinstance(planned(Backup(), cluster).refusal, TopicChangedError)
 
@@ -55,7 +58,7 @@ def test_the_same_topic_goes_on(topic_id: str) -> None:
     backup = Backup()
     backup.put("orders", 0, range(300), identity=OLD)
 
-    at = planned(backup, FakeCluster({"orders": topic_id}, {WHERE: Span(0, 400)}))
+    at = planned(backup, FakeKafka({"orders": topic_id}, {WHERE: Span(0, 400)}))
 
     assert at.refusal is None
     assert at.start is not None

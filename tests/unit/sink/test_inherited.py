@@ -18,7 +18,7 @@ from kbackup.sink.accounting import plan_partitions
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, make_plan
 from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import SINK, load
-from tests.support.fakes import FakeCluster
+from tests.support.fake_kafka import FakeKafka
 
 LOG = Span(0, 90)
 WHERE = TopicPartition("orders", 0)
@@ -48,7 +48,7 @@ def planned(
 ) -> SinkPlan:
     """The plan for a group that has committed this."""
     positions = {} if committed is None else {WHERE: Position(committed)}
-    cluster = FakeCluster({"orders": "id"}, {WHERE: log}, positions)
+    cluster = FakeKafka({"orders": "id"}, {WHERE: log}, positions)
     settings = load("sink", config, **options).settings
     return make_plan(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
 
@@ -153,7 +153,7 @@ def test_what_was_counted_is_not_counted_again(config: Path) -> None:
     (at,) = planned(backup, config, 3).partitions
     position = at.position()
     assert position is not None
-    cluster = FakeCluster({"orders": "id"}, {WHERE: Span(0, 90)}, {WHERE: position})
+    cluster = FakeKafka({"orders": "id"}, {WHERE: Span(0, 90)}, {WHERE: position})
     settings = load("sink", config).settings
 
     (again,) = make_plan(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def test_a_newest_object_that_may_not_be_read_stops_its_partition_alone(
     monkeypatch.setattr(MemoryStore, "open", opened)
     other = TopicPartition("orders", 1)
     positions = {WHERE: Position(3), other: Position(3)}
-    cluster = FakeCluster({"orders": "id"}, {WHERE: LOG, other: LOG}, positions)
+    cluster = FakeKafka({"orders": "id"}, {WHERE: LOG, other: LOG}, positions)
     settings = load("sink", config).settings
 
     plan = make_plan(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]

@@ -1,31 +1,20 @@
 """Plans of very many partitions."""
 
 import time
-from collections.abc import Iterable
 from uuid import uuid4
 
 import pytest
 
 from kbackup import config
 from kbackup.clock import SystemClock
-from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.sink import accounting, plan
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
-from tests.support.fakes import FakeCluster
+from tests.support.fake_kafka import FakeKafka
 
 MANY = 10_000
-
-
-class Even(FakeCluster):
-    """A cluster whose topics have the same number of partitions."""
-
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of *names*."""
-        each = len(self.logs) // len(self.ids)
-        return {name: Topic(name, each, self.ids[name]) for name in names}
 
 
 @pytest.mark.parametrize("topics", [1, 1_000, MANY])
@@ -41,7 +30,7 @@ def test_a_plan_grows_with_the_number_of_partitions_and_no_faster(topics: int) -
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     begin = time.process_time()
 
-    found = plan.make_plan(settings, Even(names, logs), store, SystemClock())  # type: ignore[arg-type]
+    found = plan.make_plan(settings, FakeKafka(names, logs), store, SystemClock())  # type: ignore[arg-type]
     units, lines = found.units(), list(accounting.plan_topics(found, Layout()))
 
     assert (MANY, topics) == (len(units), len(lines))

@@ -21,7 +21,7 @@ from kbackup.sink import storing, task
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
-from tests.support.fakes import FakePositions, FakeReader, SilentLine
+from tests.support.fakes import FakePositions, OneLog, SilentLine
 from tests.support.hand_clock import HandClock
 
 MANY = 40
@@ -69,31 +69,6 @@ class Group(FakePositions):
         return super().advance_all(positions)
 
 
-class Reader(FakeReader):
-    """A log that any partition has, and that is left."""
-
-    def close(self) -> None:
-        """Nothing to leave."""
-
-
-class Connection:
-    """A cluster whose partitions hold the same ten records."""
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-
-    def reader(self, _group: str) -> Reader:
-        """A reader."""
-        return Reader(batch(range(10)))
-
-    def positions(self, _group: str) -> Group:
-        """The group."""
-        return self._group
-
-    def cluster(self) -> None:
-        """It is there."""
-
-
 class Backing:
     """One task over many partitions of two topics."""
 
@@ -105,7 +80,7 @@ class Backing:
     def reports(self, rule: Rule, count: int = FEW) -> list[PartitionReport[OfSink]]:
         """What the task reports."""
         whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
-        kafka: Any = Connection(self.group)
+        kafka: Any = OneLog(batch(range(10)), rows=3, group=self.group)
         job = SinkJob(
             "r1", kafka, StoreSettings("-"), Layout(), HandClock(), (whole,), "default",
             "record", rule, "group",

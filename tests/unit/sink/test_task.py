@@ -23,7 +23,7 @@ from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings, open_store
-from tests.support.fakes import FakePositions, FakeReader, SilentLine
+from tests.support.fakes import OneLog, SilentLine
 
 
 def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,36 +57,6 @@ def one_mib_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-class OpenReader(FakeReader):
-    """A log that is read, and left."""
-
-    def close(self) -> None:
-        pass
-
-
-class OpenPositions(FakePositions):
-    """A group that is asked, and left."""
-
-    def close(self) -> None:
-        pass
-
-
-class Connection:
-    """A cluster that has one partition of this log."""
-
-    def __init__(self, log: pa.RecordBatch, rows: int = 20) -> None:
-        self._log, self._rows = log, rows
-
-    def reader(self, _group: str) -> OpenReader:
-        return OpenReader(self._log, rows=self._rows)
-
-    def positions(self, _group: str) -> OpenPositions:
-        return OpenPositions()
-
-    def cluster(self) -> None:
-        return None
-
-
 @pytest.mark.parametrize("part", ["parquet", "json"])
 def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
     one_mib_files: None, part: str
@@ -97,7 +67,7 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
          "value": b'"' + os.urandom(100_000).hex().encode() + b'"'}
         for at in range(100)
     ]  # fmt: skip
-    kafka: Any = Connection(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    kafka: Any = OneLog(pa.RecordBatch.from_pylist(rows, SCHEMA))
     views = {
         "parquet": ViewSpec(View.RECORD, "parquet", FormatOptions()),
         "json": ViewSpec(View.VALUE, "json", FormatOptions(), "json", {"schemas.enable": "false"}),
@@ -135,7 +105,7 @@ def test_a_task_stops_between_two_cuts_of_one_batch() -> None:
          "value": b"%d" % at}
         for at in range(1000)
     ]  # fmt: skip
-    kafka: Any = Connection(pa.RecordBatch.from_pylist(rows, SCHEMA), rows=1000)
+    kafka: Any = OneLog(pa.RecordBatch.from_pylist(rows, SCHEMA), rows=1000)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     settings = StoreSettings(f"memory://{uuid4()}")
     job = SinkJob(
