@@ -64,12 +64,14 @@ class FakeTarget:
         ids: The id of each topic.
         logs: Its partitions.
         groups: The positions of each group.
+        configs: Settings of topics that are their own, beside those of a copy.
         away: What a refresh fails with; None while the cluster is there.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
     cluster_id: str = "cluster-here"
     brokers: int = 3
     away: Exception | None = None
@@ -151,9 +153,20 @@ class FakeTarget:
         if self.away is not None:
             raise self.away
 
-    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
         """Settings of topics."""
-        return {name: {"retention.ms": "-1"} for name in names}
+        default = {} if overridden_only else {"retention.ms": "-1"}
+        return {name: {**default, **self.configs.get(name, {})} for name in names}
+
+    def alter_topic_config(
+        self, name: str, config: Mapping[str, str], removed: Iterable[str]
+    ) -> None:
+        """Change settings."""
+        self.configs[name] |= config
+        for key in removed:
+            del self.configs[name][key]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition's records, in order."""

@@ -1,9 +1,8 @@
 """What a restore would write where."""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,47 +16,25 @@ from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.formats import FormatOptions, by_name
-from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.records import Facts
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.runs.known import BackupState
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from tests.support.frozen_store import UNTIL, FrozenStore
-from tests.support.target import Restoring
+from tests.support.target import FakeTarget, Restoring
 
 HERE = "cluster-here"
 
 
-class FakeCluster:
-    """Topics, what they hold, and a group's positions."""
-
-    cluster_id = HERE
-    brokers = 3
-
-    def __init__(self, topics: Mapping[str, int] | None = None, records: int = 0) -> None:
-        self._topics = dict(topics or {})
-        self._records = records
-        self.positions: dict[TopicPartition, Position] = {}
-
-    def topic_names(self) -> list[str]:
-        return sorted(self._topics)
-
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        return {name: Topic(name, self._topics[name], "id") for name in names}
-
-    def spans(self, wheres: Sequence[TopicPartition], **_: Any) -> dict[TopicPartition, Span]:
-        return {where: Span(0, self._records) for where in wheres}
-
-    def committed(
-        self, _group: str, wheres: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Position]:
-        return {where: self.positions[where] for where in wheres if where in self.positions}
-
-    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {name: {"max.message.bytes": "1000"} for name in names}
+def having(**topics: int) -> FakeTarget:
+    """A cluster with *topics* of so many partitions."""
+    found = FakeTarget()
+    for name, count in topics.items():
+        found.create_topic(name, count, 1, {})
+    return found
 
 
 @pytest.fixture
@@ -83,7 +60,7 @@ def whole(topic: str, partition: int, start: int) -> str:
 
 
 def plan(
-    store: Store, cluster: FakeCluster, sources: Mapping[str, TopicEntry] | None = None,
+    store: Store, cluster: FakeTarget, sources: Mapping[str, TopicEntry] | None = None,
     entries: Sequence[Entry] = (), **options: object,
 ) -> RestorePlan:  # fmt: skip
     """The plan of a restore with these options."""
@@ -112,7 +89,7 @@ def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Sto
     settings = {"max.message.bytes": "77"}
     known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 6, settings)}
 
-    (topic,) = plan(store, FakeCluster(), known, rename="copy_of_$0").topics
+    (topic,) = plan(store, FakeTarget(), known, rename="copy_of_$0").topics
 
     assert ("create", "copy_of_orders", 6) == (
         topic.action, topic.intent.target, topic.intent.partitions,
@@ -128,8 +105,10 @@ def test_the_limits_of_original_and_target_are_compared(
     put(store, whole("orders", 0, 0), 0, 4)
     settings = {"max.message.bytes": original}
     known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 1, settings)}
+    cluster = having(copy=1)
+    cluster.configs["copy"] = {"max.message.bytes": "1000"}
 
-    (topic,) = plan(store, FakeCluster({"copy": 1}), known, rename="copy").topics
+    (topic,) = plan(store, cluster, known, rename="copy").topics
 
     assert expected == [code for code, _ in topic.warnings]
 
@@ -138,8 +117,8 @@ def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> Non
     """Nothing restored is deleted or refused for its time, unless the operator says so."""
     put(store, whole("orders", 0, 0), 0, 4)
 
-    (topic,) = plan(store, FakeCluster()).topics
-    (asked,) = plan(store, FakeCluster(), topic_config=("retention.ms=77",)).topics
+    (topic,) = plan(store, FakeTarget()).topics
+    (asked,) = plan(store, FakeTarget(), topic_config=("retention.ms=77",)).topics
 
     kept = {
         "retention.ms": "-1", "cleanup.policy": "delete", "message.timestamp.type": "CreateTime",
@@ -159,10 +138,10 @@ def test_archived_objects_are_found_before_anything_is_written() -> None:
     store.classes = {keys[0]: "GLACIER", keys[1]: "DEEP_ARCHIVE"}
     store.thaws = {keys[0]: Thaw("thawing")}
 
-    (refused,) = plan(store, FakeCluster()).topics
-    (other,) = plan(store, FakeCluster(), partitions="1").topics
+    (refused,) = plan(store, FakeTarget()).topics
+    (other,) = plan(store, FakeTarget(), partitions="1").topics
     store.thaws = dict.fromkeys(keys[:2], Thaw("ready", UNTIL))
-    (ready,) = plan(store, FakeCluster()).topics
+    (ready,) = plan(store, FakeTarget()).topics
 
     [refusal] = refused.refusals
     assert ("refuse", 4) == (refused.action, refusal.exit_code)
@@ -178,7 +157,7 @@ def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
     """Without a ledger, the highest partition decides how many a target gets."""
     put(store, whole("orders", 4, 0), 0, 4)
 
-    assert 5 == plan(store, FakeCluster()).topics[0].intent.partitions
+    assert 5 == plan(store, FakeTarget()).topics[0].intent.partitions
 
 
 def test_offsets_are_ordered_as_numbers(store: Store) -> None:
@@ -186,7 +165,7 @@ def test_offsets_are_ordered_as_numbers(store: Store) -> None:
     for start in (99_999_999_999, 0, 9_999_999_999):
         put(store, whole("orders", 0, start), start, start)
 
-    (unit,) = plan(store, FakeCluster()).units()
+    (unit,) = plan(store, FakeTarget()).units()
 
     assert [0, 9_999_999_999, 99_999_999_999] == [files.start_offset for files in unit.sets]
 
@@ -198,7 +177,7 @@ def test_full_records_are_preferred_to_value_objects_of_the_same_offsets(store: 
         key = f"topics/orders/partition=0/orders+0+{start:010d}.json"
         store.put(key, io.BytesIO(b"1\n"), sha256=sha256(b"1\n").hexdigest(), metadata={})
 
-    found = plan(store, FakeCluster())
+    found = plan(store, FakeTarget())
 
     (unit,) = found.units()
     assert [(0, False), (10, True), (20, False)] == [
@@ -214,8 +193,8 @@ def test_an_object_that_is_gone_is_no_good_restore() -> None:
     entries = [backup.entry(key) for key in keys]
     backup.store.delete(keys[1])
 
-    found = plan(backup.store, FakeCluster(), entries=entries)
-    agreed = plan(backup.store, FakeCluster(), entries=entries, behavior_on_error="log")
+    found = plan(backup.store, FakeTarget(), entries=entries)
+    agreed = plan(backup.store, FakeTarget(), entries=entries, behavior_on_error="log")
 
     assert ["incomplete"] == [error.code for error in found.refusals]
     assert [] == agreed.refusals
@@ -227,8 +206,8 @@ def test_the_plan_counts_records_where_the_ledger_knows_them_all() -> None:
     keys = [*backup.put("orders", 0, range(10)), *backup.put("orders", 1, range(5))]
     entries = [backup.entry(key) for key in keys]
 
-    half = plan(backup.store, FakeCluster(), entries=entries[:1])
-    both = plan(backup.store, FakeCluster(), entries=entries)
+    half = plan(backup.store, FakeTarget(), entries=entries[:1])
+    both = plan(backup.store, FakeTarget(), entries=entries)
 
     assert None is to_json(half.topics[0].event())["records"]
     assert 15 == to_json(both.topics[0].event())["records"]
@@ -249,9 +228,9 @@ def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> Non
     """More replicas than brokers are refused by the plan, not in the middle of the run."""
     put(store, whole("orders", 0, 0), 0, 9)
 
-    asked = plan(store, FakeCluster(), replication_factor=4)
-    fits = plan(store, FakeCluster(), replication_factor=3)
-    there = plan(store, FakeCluster({"orders": 1}), replication_factor=4)
+    asked = plan(store, FakeTarget(), replication_factor=4)
+    fits = plan(store, FakeTarget(), replication_factor=3)
+    there = plan(store, having(orders=1), replication_factor=4)
 
     assert ["refused"] == [error.code for error in asked.refusals]
     assert [] == fits.refusals
@@ -265,8 +244,8 @@ def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
 
     known = {"orders": TopicEntry("topic", "orders", partitions=3)}
 
-    assert ["refused"] == [error.code for error in plan(store, FakeCluster()).refusals]
-    assert ["refused"] == [error.code for error in plan(store, FakeCluster(), known).refusals]
+    assert ["refused"] == [error.code for error in plan(store, FakeTarget()).refusals]
+    assert ["refused"] == [error.code for error in plan(store, FakeTarget(), known).refusals]
 
 
 def test_one_refused_topic_refuses_all(store: Store) -> None:
@@ -274,7 +253,7 @@ def test_one_refused_topic_refuses_all(store: Store) -> None:
     put(store, whole("orders", 2, 0), 0, 4)
     put(store, whole("payments", 0, 0), 0, 4)
 
-    found = plan(store, FakeCluster({"orders": 1}))
+    found = plan(store, having(orders=1))
 
     assert ["fewer_partitions"] == [error.code for error in found.refusals]
     assert {"orders": "refuse", "payments": "create"} == {
@@ -287,7 +266,7 @@ def test_a_topic_that_is_not_there_is_no_empty_restore(store: Store) -> None:
     put(store, whole("orders", 0, 0), 0, 4)
 
     with pytest.raises(IncompleteBackupError, match="odrers is not in the backup"):
-        plan(store, FakeCluster(), topics="odrers")
+        plan(store, FakeTarget(), topics="odrers")
 
 
 def test_a_sink_watches_what_its_pattern_matches() -> None:
@@ -304,7 +283,7 @@ def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
     put(store, whole("orders", 0, 0), 0, 4)
     known = {"audit": TopicEntry("topic", "audit", "elsewhere", "", 6)}
 
-    found = plan(store, FakeCluster(), known, rename="copy_of_$0")
+    found = plan(store, FakeTarget(), known, rename="copy_of_$0")
 
     assert [("audit", "create", 6, 0), ("orders", "create", 1, 1)] == [
         (one.intent.source, one.action, one.intent.partitions, one.objects) for one in found.topics
@@ -319,7 +298,7 @@ def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store
     put(store, key, 0, 4)
     longer = Entry(OBJECT, 0, 0, 9, key, "record", 10, 7, "ab", time=1)
 
-    found = plan(store, FakeCluster(), entries=[longer])
+    found = plan(store, FakeTarget(), entries=[longer])
 
     assert [7] == [error.exit_code for error in found.refusals]
     assert "it holds 5 records up to offset 4; 10 records up to offset 9 were" in str(
@@ -337,7 +316,7 @@ def test_values_that_two_objects_may_hold_are_refused(store: Store) -> None:
         for key, first, last in zip(keys, (0, 5, 20), (9, 14, 29), strict=True)
     ]
 
-    overlapping = plan(store, FakeCluster(), entries=entries, rename="copy_of_$0")
+    overlapping = plan(store, FakeTarget(), entries=entries, rename="copy_of_$0")
 
     (refusal,) = overlapping.refusals
     assert f"orders-0: {keys[0]}, {keys[1]}" == refusal.what
@@ -349,7 +328,7 @@ def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:
     gone = Entry(OBJECT, 0, 0, 9, whole("orders", 0, 0), "record", 10, 7, "ab", time=1)
     known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 1)}
 
-    found = plan(store, FakeCluster(), known, entries=[gone], rename="copy_of_$0")
+    found = plan(store, FakeTarget(), known, entries=[gone], rename="copy_of_$0")
 
     (orders,) = [one for one in found.topics if one.intent.source == "orders"]
     assert [7] == [error.exit_code for error in orders.refusals]
@@ -362,8 +341,8 @@ def test_a_stray_object_refuses_no_other_partitions(store: Store) -> None:
         put(store, whole("orders", partition, 0), 0, 9)
     sources = {"orders": TopicEntry("topic", "orders", "c", "id", 2)}
 
-    everything = plan(store, FakeCluster(), sources, rename="copy_of_$0")
-    some = plan(store, FakeCluster(), sources, rename="copy_of_$0", partitions="0,1")
+    everything = plan(store, FakeTarget(), sources, rename="copy_of_$0")
+    some = plan(store, FakeTarget(), sources, rename="copy_of_$0", partitions="0,1")
 
     assert ["claims that there is a partition 7" in one.what for one in everything.refusals] == [
         True
@@ -389,9 +368,9 @@ def test_a_partition_that_no_topic_has_is_refused(
     known = {"orders": TopicEntry("topic", "orders", partitions=3)}
 
     if lacking is None:
-        assert 2 == len(plan(store, FakeCluster(), known, partitions=asked).topics)
+        assert 2 == len(plan(store, FakeTarget(), known, partitions=asked).topics)
         return
     with pytest.raises(ConfigurationError) as refused:
-        plan(store, FakeCluster(), known, partitions=asked)
+        plan(store, FakeTarget(), known, partitions=asked)
     assert f"no topic of the backup has the partitions {lacking}" == refused.value.what
     assert "bills, orders: the highest is 5" == refused.value.why

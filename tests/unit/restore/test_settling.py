@@ -1,6 +1,6 @@
 """The way back to the settings of the original."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -13,13 +13,13 @@ from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
 from kbackup.cli.screens import headline
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
-from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.restore.plan import config_of_copy
 from kbackup.restore.settle import COPY_CONFIG, settle, settled_changes
 from kbackup.runs.report import Summary
 from kbackup.stores import StoreSettings, open_store
 from tests.support.hand_clock import HandClock
+from tests.support.target import FakeTarget
 
 ORIGINAL = {"retention.ms": "604800000", "cleanup.policy": "compact,delete", "segment.ms": "1000"}
 
@@ -67,45 +67,17 @@ def test_settings_of_another_cluster_are_named_and_left() -> None:
     assert ("remote.storage.enable",) == found.left
 
 
-@dataclass
-class FakeCluster:
-    """Topics with settings of their own."""
-
-    configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    cluster_id: str = "here"
-    topic_id: str = "id"
-
-    def topic_names(self) -> list[str]:
-        """All topics."""
-        return sorted(self.configs)
-
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """What topics are."""
-        return {name: Topic(name, 1, self.topic_id) for name in names}
-
-    def topic_config(
-        self, names: Iterable[str], *, overridden_only: bool = False
-    ) -> dict[str, dict[str, str]]:
-        """Settings of topics."""
-        assert overridden_only
-        return {name: dict(self.configs[name]) for name in names}
-
-    def alter_topic_config(
-        self, name: str, config: Mapping[str, str], removed: Collection[str]
-    ) -> None:
-        """Change settings."""
-        self.configs[name] |= config
-        for key in removed:
-            del self.configs[name][key]
+def there(topic: str, config: Mapping[str, str], **cluster: str) -> FakeTarget:
+    """A cluster with a topic and its settings."""
+    topic_id = cluster.pop("topic_id", "id")
+    return FakeTarget({topic: topic_id}, configs={topic: dict(config)}, **cluster)  # type: ignore[arg-type]
 
 
 @dataclass
 class Settling:
     """A backup that knows how ``orders`` was set, and a cluster with its copy."""
 
-    cluster: FakeCluster = field(
-        default_factory=lambda: FakeCluster({"copy_of_orders": dict(COPY_CONFIG)})
-    )
+    cluster: FakeTarget = field(default_factory=lambda: there("copy_of_orders", COPY_CONFIG))
     url: str = field(default_factory=lambda: f"memory://{uuid4()}")
     summary: Summary = field(default_factory=lambda: Summary("r", "restore settle"))
 
@@ -161,7 +133,7 @@ def test_nothing_is_changed_that_nobody_agreed_to(agree: Any) -> None:
 
 def test_a_topic_that_was_not_restored_is_refused_by_name() -> None:
     """Named, it is an error; among all topics of the backup it is left out."""
-    settling = Settling(FakeCluster())
+    settling = Settling(FakeTarget())
 
     assert [] == settling.run(yes=True)
     with pytest.raises(RefusedError, match="no topic copy_of_orders"):
@@ -171,24 +143,23 @@ def test_a_topic_that_was_not_restored_is_refused_by_name() -> None:
 def test_a_topic_whose_settings_nobody_wrote_down_is_refused() -> None:
     """A topic whose settings were not recorded is refused, and nothing is guessed."""
     with pytest.raises(IncompleteBackupError, match="does not say how pay was set"):
-        Settling(FakeCluster({"copy_of_pay": {}})).run(topics="pay", yes=True)
+        Settling(there("copy_of_pay", {})).run(topics="pay", yes=True)
 
 
 def test_the_original_itself_is_left_alone() -> None:
     """In its own cluster, without a renaming, a topic is no copy."""
-    settling = Settling(FakeCluster({"orders": {}}, cluster_id="there"))
+    settling = Settling(there("orders", {}, cluster_id="there"))
 
     assert [] == settling.run(yes=True, rename=None)
 
 
 def test_what_was_restored_in_the_place_of_the_original_is_settled() -> None:
     """A topic that was deleted and restored under its own name is another topic: a copy."""
-    there = FakeCluster({"orders": dict(COPY_CONFIG)}, cluster_id="there", topic_id="new")
-    settling = Settling(there)
+    settling = Settling(there("orders", COPY_CONFIG, cluster_id="there", topic_id="new"))
 
     settling.run(yes=True, rename=None)
 
-    assert ORIGINAL == there.configs["orders"]
+    assert ORIGINAL == settling.cluster.configs["orders"]
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
