@@ -11,7 +11,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from kbackup.cli import options
-from kbackup.cli.options import EXIT_CODES, version_option
+from kbackup.cli.options import EXIT_CODES, GroupedCommand, version_option
 from kbackup.spark.worker import keep_little
 
 _COMMANDS: Final = {
@@ -32,6 +32,8 @@ class Family(click.Group):
         default: The command to run when none is given.
         runs_bare: Whether it runs without a single word; else the help is shown.
     """
+
+    command_class = GroupedCommand
 
     def __init__(
         self, *args: Any, default: str | None = None, runs_bare: bool = True, **kwargs: Any

@@ -63,8 +63,13 @@ class GroupedOption(click.Option):
         self.group = group
 
 
-max_age_option = click.option(
-    "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
+def option(*names: str, group: str, **more: Any) -> Callable[[AnyCommand], AnyCommand]:
+    """Decorate a command with an option of its own, under the heading *group* of its help."""
+    return click.option(*names, cls=GroupedOption, group=group, **more)
+
+
+max_age_option = option(
+    "--max-age", group="Safety", metavar="TIME",
     help="Exit 7 when the newest good run is older than this, such as 1h.",
 )  # fmt: skip
 """For each command that reports how past runs ended."""
@@ -73,26 +78,22 @@ max_age_option = click.option(
 class GroupedCommand(click.Command):
     """A command whose help has examples, options under headings, and the exit codes.
 
-    Attributes:
+    Args:
         examples: Lines that can be pasted.
         siblings: Of a command that is meant where no word is given: all words that may stand in
             its place, for the usage line.
     """
 
-    examples: tuple[str, ...] = ()
-    siblings: str = ""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, examples: Sequence[str] = (), siblings: str = "", **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.examples, self.siblings = examples, siblings
         self.params.append(version_option())
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the pieces of the usage line."""
-        return (
-            [self.siblings, *super().collect_usage_pieces(ctx)]
-            if self.siblings
-            else (super().collect_usage_pieces(ctx))
-        )
+        return [*filter(None, [self.siblings]), *super().collect_usage_pieces(ctx)]
 
     def usage_path(self, ctx: click.Context) -> str:
         """Return the words in front of the usage line, without a word that need not be typed."""
@@ -166,33 +167,33 @@ def _options(
             if is_wanted(found) and found.is_option:
                 function = _option(found)(function)
         if has_extra:
-            function = click.option(
-                "-X", "extra", cls=GroupedOption, group="Other", multiple=True,
-                metavar="NAME=VALUE", help="Set any property, including those that have no option.",
+            function = option(
+                "-X", "extra", group="Other", multiple=True, metavar="NAME=VALUE",
+                help="Set any property, including those that have no option.",
             )(function)  # fmt: skip
-        if not has_files:
-            return function
-        files = click.option(
-            "--config", "files", cls=GroupedOption, group="Other", multiple=True,
-            metavar="FILE", envvar="KBACKUP_CONFIG",
-            help="Configuration: .properties, .json or .yaml; the last file wins.",
-        )  # fmt: skip
-        return files(function)
+        if has_files:
+            function = option(
+                "--config", "files", group="Other", multiple=True, metavar="FILE",
+                envvar="KBACKUP_CONFIG",
+                help="Configuration: .properties, .json or .yaml; the last file wins.",
+            )(function)  # fmt: skip
+        return function
 
     return decorate
 
 
 def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
-    kwargs: dict[str, Any] = {"cls": GroupedOption, "group": found.group, "help": _help(found)}
+    kwargs: dict[str, Any] = {"default": None}
     if found.is_count:
-        kwargs |= {"count": True, "default": None}
+        kwargs |= {"count": True}
     elif found.is_flag:
-        kwargs |= {"is_flag": True, "default": None}
+        kwargs |= {"is_flag": True}
     else:
-        kwargs |= {"type": str, "default": None, "metavar": _metavar(found)}
+        kwargs |= {"type": str, "metavar": _metavar(found)}
         if found.is_repeated or found.type in _LISTS:
             kwargs |= {"multiple": True}
-    return click.option(*found.option_names, found.attribute, **kwargs)
+    names = (*found.option_names, found.attribute)
+    return option(*names, group=found.group, help=_help(found), **kwargs)
 
 
 def _metavar(found: "Property") -> str:

@@ -23,18 +23,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib import resources
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import IO, Any, Final, Literal, Protocol, Self
+from typing import IO, Any, Final, Literal, Self
 
 from kbackup import clock, files
 from kbackup.cli.progress import ERROR_LOG, EVENT_LOG, RUN_LOG, Lines, Live
 from kbackup.cli.screens import LOCKED, RECORDS, Failures, Screens
 from kbackup.cli.tables import is_run
-from kbackup.cli.terminal import Mask, OutputStream, escape
+from kbackup.cli.terminal import Mask, OutputPart, OutputStream, escape
 from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.events import Ended, Event, Plain, Planned, Progress, to_json
 
@@ -221,7 +221,7 @@ def json_line(event: Event) -> str:
     return json.dumps(event, separators=(",", ":"))
 
 
-class JsonLines:
+class JsonLines(OutputPart):
     """Prints each event as it comes, and the summary last."""
 
     def __init__(
@@ -257,7 +257,7 @@ class JsonLines:
         self._stdout.write(json_line(to_json(summary) | {"errors": errors}) + "\n")
 
 
-class SummaryFile:
+class SummaryFile(OutputPart):
     """Writes the summary beside its place and moves it there.
 
     The file holds the summary line and ``last_success``, as `RunRecord.success` defines it: up to
@@ -284,12 +284,6 @@ class SummaryFile:
             raise self._error(f"no permission to write in {folder}")
         self._is_usable = True
         return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: the summary comes with `finish`."""
-
-    def tell(self, event: Plain) -> None:
-        """Do nothing: only the summary counts."""
 
     def finish(self, summary: Ended) -> None:
         """Put *summary* in place of the old one.
@@ -333,44 +327,8 @@ class SummaryFile:
         )
 
 
-class OutputPart(Protocol):
-    """One way to show a command; entered and left with it where it is a context manager."""
-
-    def tell(self, event: Plain) -> None:
-        """Take in what has happened; called by one thread at a time, and not always the same."""
-
-    def finish(self, summary: Ended) -> None:
-        """Show how it ended; called once, last, after the part was left."""
-
-
-class Output(Protocol):
-    """What commands speak to."""
-
-    def __enter__(self) -> Self:
-        """Start displays and logging.
-
-        Raises:
-            ConfigurationError: If the log file or the summary file cannot be written; `finish`
-                shows the summary of that failure all the same.
-        """
-
-    def __exit__(self, *exception: object) -> None:
-        """Stop displays, whatever happened; nothing of them stays on the screen."""
-
-    def tell(self, event: Plain) -> None:
-        """Take in an event.  Never raises because nobody reads stdout any more."""
-
-    def finish(self, summary: Ended) -> None:
-        """Show the summary of a run, also of a failed one, and stop logging.
-
-        Raises:
-            KbackupError: If the summary file, the log file or stdout could not be written, such as
-                on a full disk.  A reader that has gone, as in ``| head -1``, is no error.
-        """
-
-
-class Parts:
-    """The `Output` made of parts, told and finished in their order."""
+class Output:
+    """What commands speak to: parts, told and finished in their order."""
 
     def __init__(
         self,
@@ -389,25 +347,41 @@ class Parts:
         self._entered = ExitStack()
 
     def __enter__(self) -> Self:
+        """Start displays and logging.
+
+        Raises:
+            ConfigurationError: If the log file or the summary file cannot be written; `finish`
+                shows the summary of that failure all the same.
+        """
         self._logs.__enter__()
         with ExitStack() as entered:
             for part in self._parts:
-                if isinstance(part, AbstractContextManager):
-                    entered.enter_context(part)
+                entered.enter_context(part)
             self._entered = entered.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """Stop displays, whatever happened; nothing of them stays on the screen."""
         self._entered.close()
 
     def tell(self, event: Plain) -> None:
-        """Take in an event, without the secrets in its texts."""
+        """Take in an event, without the secrets in its texts.
+
+        Never raises because nobody reads stdout any more.
+        """
         masked = self._mask.of(event)
         for part in self._parts:
             part.tell(masked)
 
     def finish(self, summary: Ended) -> None:
-        """Let every part finish, even where one of them fails."""
+        """Show the summary of a run, also of a failed one, and stop logging.
+
+        Every part finishes, even where one of them fails.
+
+        Raises:
+            KbackupError: If the summary file, the log file or stdout could not be written, such as
+                on a full disk.  A reader that has gone, as in ``| head -1``, is no error.
+        """
         masked = self._mask.of(summary)
         with ExitStack() as finishing:
             finishing.callback(self._check)
@@ -482,4 +456,4 @@ def choose(
         parts.append(Screens(command, out, err))
     if is_live:
         parts.append(Live(command, err))
-    return Parts(parts, logs, out, mask, is_run=is_run(command))
+    return Output(parts, logs, out, mask, is_run=is_run(command))

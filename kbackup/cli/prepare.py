@@ -19,8 +19,8 @@ from kbackup.cli import Family
 from kbackup.cli.options import (
     EXIT_CODES,
     GroupedCommand,
-    GroupedOption,
     all_options,
+    option,
     output_options,
     version_option,
 )
@@ -58,22 +58,13 @@ def config_command() -> None:
 config_command.params.append(version_option())
 
 
-class _Check(GroupedCommand):
-    examples = (
+@config_command.command(
+    "check",
+    examples=(
         "kbackup config check --config s3.properties",
         "kbackup config check --config common.yaml --config orders.json --json",
-    )
-
-
-class _Show(GroupedCommand):
-    examples = (
-        "kbackup config show --config s3.properties",
-        "kbackup config show --config s3.properties --flush-size 500 -t orders",
-        "kbackup config show --all",
-    )
-
-
-@config_command.command("check", cls=_Check)
+    ),
+)
 @output_options(has_files=True)
 def check_command(**parameters: Any) -> None:
     """Read a configuration, from files and variables, and report every problem.
@@ -98,7 +89,14 @@ def _no_doubt(parameters: dict[str, Any]) -> Check:
     return Check("configuration", names, "ok", "no problems found")
 
 
-@config_command.command("show", cls=_Show)
+@config_command.command(
+    "show",
+    examples=(
+        "kbackup config show --config s3.properties",
+        "kbackup config show --config s3.properties --flush-size 500 -t orders",
+        "kbackup config show --all",
+    ),
+)
 @click.option("--all", "is_all", is_flag=True, help="List every property, with its default.")
 @all_options("config")
 def show_command(is_all: bool, **parameters: Any) -> None:
@@ -127,21 +125,21 @@ class SettingShown:
     origin: str
 
 
-class _Doctor(GroupedCommand):
-    examples = (
+@click.command(
+    "doctor",
+    cls=GroupedCommand,
+    examples=(
         "kbackup doctor -k broker:9092 -t orders -b my-bucket",
         "kbackup doctor --config s3.properties --write-probe",
         "kbackup doctor --config s3.properties --no-spark --quiet",
-    )
-
-
-@click.command("doctor", cls=_Doctor)
-@click.option(
-    "--write-probe", is_flag=True, cls=GroupedOption, group="S3",
+    ),
+)
+@option(
+    "--write-probe", is_flag=True, group="S3",
     help="Put, upload in parts, try conditions, abort and delete a probe object under _kbackup/.",
 )  # fmt: skip
-@click.option(
-    "--spark/--no-spark", "starts", default=True, cls=GroupedOption, group="Spark",
+@option(
+    "--spark/--no-spark", "starts", default=True, group="Spark",
     help="Start Spark and run a trial task, which takes some seconds. [default: spark]",
 )  # fmt: skip
 @all_options("doctor")
@@ -181,11 +179,9 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
     perform("doctor", replace(loaded, warnings=()), work)
 
 
-class _Plugins(GroupedCommand):
-    examples = ("kbackup plugins", "kbackup plugins --json")
-
-
-@click.command("plugins", cls=_Plugins)
+@click.command(
+    "plugins", cls=GroupedCommand, examples=("kbackup plugins", "kbackup plugins --json")
+)
 @output_options(has_files=False)
 def plugins_command(**parameters: Any) -> None:
     """List the installed plugins of each seam, and their packages."""
@@ -306,29 +302,22 @@ _BUCKET: Final = "demo"
 _RENAME: Final = "copy_of_$0"
 
 
-class _Demo(GroupedCommand):
-    examples = ("kbackup demo", "kbackup demo --records 20000", "kbackup demo --keep")
-
-
-@click.command("demo", cls=_Demo)
-@click.option(
-    "--records", cls=GroupedOption, group="Sample", type=click.IntRange(min=1000),
+@click.command(
+    "demo",
+    cls=GroupedCommand,
+    examples=("kbackup demo", "kbackup demo --records 20000", "kbackup demo --keep"),
+)
+@option(
+    "--records", group="Sample", type=click.IntRange(min=1000),
     default=DEFAULT_RECORDS, show_default=True, metavar="N", help="Number of sample records.",
 )  # fmt: skip
-@click.option(
-    "--keep", cls=GroupedOption, group="Sample", is_flag=True,
+@option(
+    "--keep", group="Sample", is_flag=True,
     help="Keep Kafka and S3 running until Ctrl-C, so that you can try things out.",
 )  # fmt: skip
-@click.option(
-    "-q",
-    "--quiet",
-    cls=GroupedOption,
-    group="Output",
-    is_flag=True,
-    help="Print errors and reasons only.",
-)
-@click.option(
-    "--no-progress", cls=GroupedOption, group="Output", is_flag=True,
+@option("-q", "--quiet", group="Output", is_flag=True, help="Print errors and reasons only.")
+@option(
+    "--no-progress", group="Output", is_flag=True,
     help="Print plain lines instead of the live display.",
 )  # fmt: skip
 def demo_command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None:

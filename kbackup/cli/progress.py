@@ -26,6 +26,7 @@ from rich.text import Text
 
 from kbackup.cli.tables import RULED, is_run, left_out, rows_of, title
 from kbackup.cli.terminal import (
+    OutputPart,
     OutputStream,
     count,
     digits,
@@ -226,7 +227,7 @@ _LEAST_WANTED: Final = ("objects", "rate", "open", "offset", "bar")
 """Columns in the order in which a narrow terminal loses them."""
 
 
-class Live:
+class Live(OutputPart):
     """Shows `ProgressTable`, from the first event that says what is to be done."""
 
     def __init__(
@@ -240,10 +241,8 @@ class Live:
         self._is_starting = False
         self._is_over = False
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
+        """Take the display off the screen: what is left there is the table of the summary."""
         with self._lock:
             self._is_over = True
             if self._display is not None:
@@ -256,9 +255,6 @@ class Live:
             is_plan = isinstance(event, Planned)
             self._is_starting = is_plan and not all(row.is_done for row in self._progress.rows())
             self._start()
-
-    def finish(self, summary: Ended) -> None:
-        """Do nothing: what is left on the screen is the table of the summary."""
 
     def _start(self) -> None:
         with self._lock:
@@ -447,7 +443,7 @@ _START_UNSHOWN: Final = frozenset({"type", "v", "command", "version", "config_sh
 _LEVELS: Final = {"ok": logging.INFO, "skipped": logging.WARNING, "stopped": logging.WARNING}
 
 
-class Lines:
+class Lines(OutputPart):
     """Turns events into log records, and reports progress every *interval* seconds."""
 
     def __init__(

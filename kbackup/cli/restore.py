@@ -17,13 +17,12 @@ import click
 from kbackup.cli import Family
 from kbackup.cli.options import (
     DEEP,
-    GroupedCommand,
-    GroupedOption,
     config_options,
     max_age_option,
+    option,
     seconds,
 )
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, counted
 from kbackup.events import Ended, Plain, Warned
 from kbackup.runs.report import Summary
@@ -36,46 +35,40 @@ _TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
 
 
-class _Verify(GroupedCommand):
-    examples = (
+# what the environment configures would be restored, all of it, by one word
+@click.group("restore", cls=Family, default="run", runs_bare=False)
+def restore_command() -> None:
+    """Write backed-up records to Kafka, and look at a backup."""
+
+
+@restore_command.command(
+    "verify",
+    examples=(
         "kbackup restore verify -b my-bucket",
         "kbackup restore verify --config s3.properties --deep --part $(date +%u)/7 --quiet",
-    )
-
-
-class _Peek(GroupedCommand):
-    examples = (
-        "kbackup restore peek orders:0@4200 -b my-bucket",
-        "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
-        "kbackup restore peek orders -b my-bucket --key customer-42 --from-time 2026-11-21",
-    )
-
-
-@click.command("verify", cls=_Verify)
-@click.option(
-    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
-    help=DEEP,
-)  # fmt: skip
-@click.option(
-    "--part", cls=GroupedOption, group="Safety", metavar="I/N",
+    ),
+)
+@option("--deep", is_flag=True, group="Safety", help=DEEP)
+@option(
+    "--part", group="Safety", metavar="I/N",
     help="With --deep: read part I of N; together the N parts read every object once.",
 )  # fmt: skip
-@click.option(
-    "--sample", cls=GroupedOption, group="Safety", metavar="P%",
+@option(
+    "--sample", group="Safety", metavar="P%",
     help="With --deep: read a random sample of this percentage of the objects.",
 )  # fmt: skip
-@click.option(
-    "--rebuild", is_flag=True, cls=GroupedOption, group="Safety",
+@option(
+    "--rebuild", is_flag=True, group="Safety",
     help="Rebuild the ledger from the objects first.",
 )  # fmt: skip
-@click.option(
-    "--accept-missing", multiple=True, cls=GroupedOption, group="Safety",
+@option(
+    "--accept-missing", multiple=True, group="Safety",
     metavar="TOPIC:PARTITION:FIRST-LAST",
     help="Accept that objects missing here were removed on purpose; never report them again.  "
         "Repeatable.",
 )  # fmt: skip
-@click.option(
-    "--accept-before", cls=GroupedOption, group="Safety", metavar="DATE",
+@option(
+    "--accept-before", group="Safety", metavar="DATE",
     help="Accept the same of missing objects stored before this date, as after a lifecycle rule.",
 )  # fmt: skip
 @config_options("verify")
@@ -94,18 +87,16 @@ def verify_command(
     reported as not checkable, never as "ok".
     """
 
-    def work(session: Session) -> Ended:
+    def work(at: OpenedBackup) -> None:
         from kbackup.verify.run import Acceptance  # noqa: PLC0415
         from kbackup.verify.task import Sample  # noqa: PLC0415
 
-        at = OpenedBackup.of(session, "restore verify")
         share = Sample.parse(part, sample, at.summary.run)
         acceptance = Acceptance.parse(accept_missing, accept_before)
         _mend(at, acceptance, rebuild=rebuild)
         _verify(at, share, deep=deep or part is not None or sample is not None)
-        return at.summary.finish(session.stop.signal)
 
-    run("verify", "restore verify", parameters, work)
+    look("verify", "restore verify", parameters, work)
 
 
 def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
@@ -163,20 +154,24 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     )
 
 
-@click.command("peek", cls=_Peek)
+@restore_command.command(
+    "peek",
+    examples=(
+        "kbackup restore peek orders:0@4200 -b my-bucket",
+        "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
+        "kbackup restore peek orders -b my-bucket --key customer-42 --from-time 2026-11-21",
+    ),
+)
 @click.argument("what", metavar="KEY|TOPIC[:PARTITION[@OFFSET]]")
-@click.option(
+@option(
     "-c", "--count", type=click.IntRange(1, 2**31 - 1), default=10, show_default=True,
-    cls=GroupedOption, group="Output", metavar="N", help="Number of records to print.",
+    group="Output", metavar="N", help="Number of records to print.",
 )  # fmt: skip
-@click.option(
-    "--template", cls=GroupedOption, group="Output", metavar="TEXT",
+@option(
+    "--template", group="Output", metavar="TEXT",
     help="How to print a record, in kcat's format: %t %p %o %k %s %K %S %h %T \\n; also -f.",
 )  # fmt: skip
-@click.option(
-    "--key", cls=GroupedOption, group="Restore", metavar="TEXT",
-    help="Only records with this key, byte for byte.",
-)  # fmt: skip
+@option("--key", group="Restore", metavar="TEXT", help="Only records with this key, byte for byte.")
 @config_options("peek")
 def peek_command(
     what: str, count: int, template: str | None, key: str | None, **parameters: Any
@@ -188,12 +183,12 @@ def peek_command(
     if template is None and "%" in str(parameters.get("format_class")):
         template = parameters.pop("format_class")  # kcat's -f; no format has such a name
 
-    def work(session: Session) -> Ended:
+    def work(at: OpenedBackup) -> None:
         from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.known import NOTHING  # noqa: PLC0415
 
-        at, settings = OpenedBackup.of(session, "restore peek"), session.settings
+        settings = at.session.settings
         window, place, known = wiring.window(settings), PeekTarget.parse(what, at.layout), NOTHING
         if place.key is None:  # one object is shown as it is
             known = at.known(if_allowed=True, topics=(place.topic,))
@@ -209,9 +204,8 @@ def peek_command(
             known=known,
         )
         _print(records, None if settings.json else template or _TEMPLATE)
-        return at.summary.finish()
 
-    run("peek", "restore peek", parameters, work)
+    look("peek", "restore peek", parameters, work)
 
 
 def _print(records: "Iterable[Record]", template: str | None) -> None:
@@ -236,21 +230,20 @@ def _print(records: "Iterable[Record]", template: str | None) -> None:
             return
 
 
-class _Thaw(GroupedCommand):
-    examples = (
+@restore_command.command(
+    "thaw",
+    examples=(
         "kbackup restore thaw -b my-bucket -t orders --dry-run",
         "kbackup restore thaw -b my-bucket -t orders --days 14 --tier Bulk",
-    )
-
-
-@click.command("thaw", cls=_Thaw)
-@click.option(
+    ),
+)
+@option(
     "--days", type=click.IntRange(min=1), default=7, show_default=True, metavar="N",
-    cls=GroupedOption, group="Restore", help="How many days the objects stay readable.",
+    group="Restore", help="How many days the objects stay readable.",
 )  # fmt: skip
-@click.option(
+@option(
     "--tier", type=click.Choice(["Standard", "Bulk", "Expedited"]), default="Standard",
-    show_default=True, cls=GroupedOption, group="Restore",
+    show_default=True, group="Restore",
     help="How fast to retrieve them: Standard within hours, Bulk within two days, Expedited "
         "within minutes.",
 )  # fmt: skip
@@ -262,10 +255,9 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
     already requested or readable are not requested again.
     """
 
-    def work(session: Session) -> Ended:
+    def work(at: OpenedBackup) -> None:
         from kbackup.inspect.topics import thaw  # noqa: PLC0415
 
-        at = OpenedBackup.of(session, "restore thaw")
         at.tell(
             thaw(
                 at.store,
@@ -274,44 +266,39 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
                 days=days,
                 tier=tier,
                 only_format=at.only_format,
-                is_dry=session.settings.dry_run,
+                is_dry=at.session.settings.dry_run,
                 **at.asked,
             )
         )
-        return at.summary.finish()
 
-    run("thaw", "restore thaw", parameters, work)
+    look("thaw", "restore thaw", parameters, work)
 
 
-class _Topics(GroupedCommand):
-    examples = (
+@restore_command.command(
+    "topics",
+    examples=(
         "kbackup restore topics -b my-bucket",
         "kbackup restore topics orders -b my-bucket --deep",
         "kbackup restore topics orders -b my-bucket --map --html orders.html",
-    )
-
-
-@click.command("topics", cls=_Topics)
+    ),
+)
 @click.argument("topic", required=False)
-@click.option(
-    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
-    help=DEEP,
-)  # fmt: skip
-@click.option(
-    "--map", "has_map", is_flag=True, cls=GroupedOption, group="Output",
+@option("--deep", is_flag=True, group="Safety", help=DEEP)
+@option(
+    "--map", "has_map", is_flag=True, group="Output",
     help="Draw which offsets and which days of each partition are stored, and which are missing.",
 )  # fmt: skip
-@click.option(
-    "--html", "page", cls=GroupedOption, group="Output", metavar="FILE",
+@option(
+    "--html", "page", group="Output", metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the same as one self-contained HTML page.",
 )  # fmt: skip
-@click.option(
-    "--schemas", "has_schemas", is_flag=True, cls=GroupedOption, group="Output",
+@option(
+    "--schemas", "has_schemas", is_flag=True, group="Output",
     help="Show the Schema Registry ids and subjects that the records of each topic name.",
 )  # fmt: skip
-@click.option(
-    "--as-of", cls=GroupedOption, group="Safety", metavar="TIME",
+@option(
+    "--as-of", group="Safety", metavar="TIME",
     help="Show only what was stored before this time: RFC 3339, a date, or milliseconds.",
 )  # fmt: skip
 @config_options("topics")
@@ -328,11 +315,10 @@ def topics_command(
     if topic is not None:
         parameters["topics"] = topic
 
-    def work(session: Session) -> Ended:
+    def work(at: OpenedBackup) -> None:
         from kbackup.inspect.topics import PartitionMap, StoredPartition, topics  # noqa: PLC0415
 
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
-        at = OpenedBackup.of(session, "restore topics")
         known = at.known(if_allowed=True)
         found = topics(
             at.store,
@@ -341,7 +327,7 @@ def topics_command(
             only_format=at.only_format,
             deep=deep,
             has_map=has_map or page is not None,
-            has_directories=session.settings.json,
+            has_directories=at.session.settings.json,
             has_schemas=has_schemas,
             as_of_ms=as_of_ms,
             known=known,
@@ -361,9 +347,8 @@ def topics_command(
             moment = as_of_ms if as_of_ms is not None else at.clock.ms()
             place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
             _write_page(page, place, moment, stored, coverages)
-        return at.summary.finish()
 
-    run("topics", "restore topics", parameters, work)
+    look("topics", "restore topics", parameters, work)
 
 
 def _moment(option: str, text: str) -> int:
@@ -409,22 +394,21 @@ def _entered(summary: Summary, told: "Told") -> Plain:
 _FORMS: Final = ("table", "csv", "json", "parquet")
 
 
-class _Query(GroupedCommand):
-    examples = (
+@restore_command.command(
+    "query",
+    examples=(
         "kbackup restore query 'select count(*) from orders' -b my-bucket",
         "kbackup restore query 'select * from orders limit 9' -b my-bucket --output json",
-    )
-
-
-@click.command("query", cls=_Query)
+    ),
+)
 @click.argument("sql", metavar="SQL")
-@click.option(
+@option(
     "--output", "form", type=click.Choice(_FORMS), default="table", show_default=True,
-    cls=GroupedOption, group="Output", help="Format of the result.",
+    group="Output", help="Format of the result.",
 )  # fmt: skip
-@click.option(
-    "--output-file", type=click.Path(path_type=Path, dir_okay=False), cls=GroupedOption,
-    group="Output", metavar="FILE", help="Write the result to this file, whole or not at all.",
+@option(
+    "--output-file", type=click.Path(path_type=Path, dir_okay=False), group="Output",
+    metavar="FILE", help="Write the result to this file, whole or not at all.",
 )  # fmt: skip
 @config_options("query")
 def query_command(sql: str, form: str, output_file: Path | None, **parameters: Any) -> None:
@@ -498,25 +482,14 @@ def _write_rows(answer: Any, form: str, place: Path) -> None:
         raise KbackupError(f"{place} cannot be written", error.strerror or str(error)) from error
 
 
-# what the environment configures would be restored, all of it, by one word
-@click.group("restore", cls=Family, default="run", runs_bare=False)
-def restore_command() -> None:
-    """Write backed-up records to Kafka, and look at a backup."""
-
-
-class _Run(GroupedCommand):
-    siblings = "[run|plan|topics|verify|peek|query|thaw|settle|status]"
-    examples = (
+@restore_command.command(
+    "run",
+    siblings="[run|plan|topics|verify|peek|query|thaw|settle|status]",
+    examples=(
         "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
         "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
-    )
-
-
-class _Plan(GroupedCommand):
-    examples = ("kbackup restore plan -k broker:9092 -b my-bucket --rename 'copy_of_$0'",)
-
-
-@restore_command.command("run", cls=_Run)
+    ),
+)
 @config_options("restore")
 def run_command(**parameters: Any) -> None:
     """Write backed-up records to Kafka, exactly once.
@@ -528,21 +501,22 @@ def run_command(**parameters: Any) -> None:
     run("restore", words, parameters, _restore)
 
 
-@restore_command.command("plan", cls=_Plan)
+@restore_command.command(
+    "plan", examples=("kbackup restore plan -k broker:9092 -b my-bucket --rename 'copy_of_$0'",)
+)
 @config_options("restore")
 def plan_command(**parameters: Any) -> None:
     """Show which objects would go to which topics, and what prevents it; nothing is written."""
     run("restore", "restore plan", parameters | {"dry_run": True}, _restore)
 
 
-class _Settle(GroupedCommand):
-    examples = (
+@restore_command.command(
+    "settle",
+    examples=(
         "kbackup restore settle -k broker:9092 -b my-bucket --rename 'copy_of_$0' --dry-run",
         "kbackup restore settle -k broker:9092 -b my-bucket -t orders --yes",
-    )
-
-
-@restore_command.command("settle", cls=_Settle)
+    ),
+)
 @config_options("settle")
 def settle_command(**parameters: Any) -> None:
     """Give restored topics the settings of their originals: retention, compaction and all others.
@@ -570,17 +544,16 @@ def settle_command(**parameters: Any) -> None:
     run("settle", "restore settle", parameters, work)
 
 
-class _Status(GroupedCommand):
-    examples = (
+@restore_command.command(
+    "status",
+    examples=(
         "kbackup restore status -b my-bucket",
         "kbackup restore status --config standby.properties --max-age 10m --quiet",
-    )
-
-
-@restore_command.command("status", cls=_Status)
+    ),
+)
 @max_age_option
-@click.option(
-    "--of-group", cls=GroupedOption, group="Safety", metavar="NAME",
+@option(
+    "--of-group", group="Safety", metavar="NAME",
     help="Only restores that keep their position in this consumer group.",
 )  # fmt: skip
 @config_options("status")
@@ -613,10 +586,3 @@ def _agree() -> Callable[[str], bool] | None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     return lambda question: click.confirm(question, err=True)
-
-
-restore_command.add_command(topics_command)
-restore_command.add_command(verify_command)
-restore_command.add_command(peek_command)
-restore_command.add_command(query_command)
-restore_command.add_command(thaw_command)

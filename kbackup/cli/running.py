@@ -393,3 +393,19 @@ class OpenedBackup:
         """Report all *events*."""
         for event in events:
             self.session.tell(event)
+
+
+def look(
+    command: config.Command,
+    words: str,
+    parameters: Mapping[str, Any],
+    work: Callable[[OpenedBackup], object],
+) -> None:
+    """Do what `run` does, for *work* that looks into a backup and enters in its summary."""
+
+    def opened(session: Session) -> Ended:
+        at = OpenedBackup.of(session, words)
+        work(at)
+        return at.summary.finish(session.stop.signal)
+
+    run(command, words, parameters, opened)

@@ -21,6 +21,7 @@ from kbackup.cli.tables import (
     title,
 )
 from kbackup.cli.terminal import (
+    OutputPart,
     OutputStream,
     count,
     digits,
@@ -184,7 +185,7 @@ def _reason(summary: Ended, refused: int) -> str:
     return text + (f" ({len(summary.errors)} errors)" if len(summary.errors) > 1 else "")
 
 
-class Failures:
+class Failures(OutputPart):
     """Prints what failed when the command is over; nothing where nothing did."""
 
     def __init__(self, stderr: OutputStream, *, has_reason: bool, is_quiet: bool = False) -> None:
@@ -199,9 +200,6 @@ class Failures:
         self._stderr = stderr
         self._has_reason = has_reason
         self._is_quiet = is_quiet
-
-    def tell(self, event: Plain) -> None:
-        """Do nothing: what is not in the summary has not failed the command."""
 
     def finish(self, summary: Ended) -> None:
         """Print each error in its three parts, or the reason of the exit code."""
@@ -308,7 +306,7 @@ RECORDS: Final = frozenset({"restore peek", "restore query"})
 """Commands that print records or rows, and nothing beside them."""
 
 
-class Screens:
+class Screens(OutputPart):
     """Collects what is to be in a table, and prints it when it is complete."""
 
     def __init__(self, command: str, stdout: OutputStream, stderr: OutputStream) -> None:

@@ -7,13 +7,12 @@ import click
 
 from kbackup.cli import Family
 from kbackup.cli.options import (
-    GroupedCommand,
-    GroupedOption,
     config_options,
     max_age_option,
+    option,
     seconds,
 )
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, run
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
 from kbackup.errors import ConfigurationError
 from kbackup.events import Ended
 
@@ -23,27 +22,15 @@ def sink_command() -> None:
     """Copy Kafka topics to S3."""
 
 
-class _Run(GroupedCommand):
-    siblings = "[run|plan|status|ddl|prune]"
-    examples = (
+@sink_command.command(
+    "run",
+    siblings="[run|plan|status|ddl|prune]",
+    examples=(
         "kbackup sink -k broker:9092 -t orders -b my-bucket",
         "kbackup sink --config quickstart-s3.properties",
         "kbackup sink --config s3.json --follow --rotate-idle-ms 600000",
-    )
-
-
-class _Plan(GroupedCommand):
-    examples = ("kbackup sink plan -k broker:9092 -t orders -b my-bucket",)
-
-
-class _Status(GroupedCommand):
-    examples = (
-        "kbackup sink status -b my-bucket",
-        "kbackup sink status --config s3.properties --max-age 1h --quiet",
-    )
-
-
-@sink_command.command("run", cls=_Run)
+    ),
+)
 @config_options("sink")
 def run_command(**parameters: Any) -> None:
     """Copy Kafka topics to S3.
@@ -54,17 +41,23 @@ def run_command(**parameters: Any) -> None:
     run("sink", words, parameters, _sink)
 
 
-@sink_command.command("plan", cls=_Plan)
+@sink_command.command("plan", examples=("kbackup sink plan -k broker:9092 -t orders -b my-bucket",))
 @config_options("sink")
 def plan_command(**parameters: Any) -> None:
     """Show what a run would read and write; nothing is written, and no JVM is started."""
     run("sink", "sink plan", parameters | {"dry_run": True}, _sink)
 
 
-@sink_command.command("status", cls=_Status)
+@sink_command.command(
+    "status",
+    examples=(
+        "kbackup sink status -b my-bucket",
+        "kbackup sink status --config s3.properties --max-age 1h --quiet",
+    ),
+)
 @max_age_option
-@click.option(
-    "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
+@option(
+    "--prometheus", group="Output", metavar="FILE",
     help="Write metrics to this file, for node-exporter's textfile collector.",
 )  # fmt: skip
 @config_options("status")
@@ -90,23 +83,19 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
     run("status", "sink status", parameters, work)
 
 
-class _Ddl(GroupedCommand):
-    examples = (
+@sink_command.command(
+    "ddl",
+    examples=(
         "kbackup sink ddl --config s3.json",
         "kbackup sink ddl -b my-bucket -t orders --engine spark",
         "kbackup sink ddl --config s3.json --database lake > tables.sql",
-    )
-
-
-@sink_command.command("ddl", cls=_Ddl)
-@click.option(
+    ),
+)
+@option(
     "--engine", type=click.Choice(["athena", "hive", "spark"]), default="athena",
-    show_default=True, cls=GroupedOption, group="Output", help="Whose words to use.",
+    show_default=True, group="Output", help="Whose words to use.",
 )  # fmt: skip
-@click.option(
-    "--database", cls=GroupedOption, group="Output", metavar="NAME",
-    help="Declare the tables in this database.",
-)  # fmt: skip
+@option("--database", group="Output", metavar="NAME", help="Declare the tables in this database.")
 @config_options("sink")
 def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
     """Print the CREATE TABLE for Athena, Hive or Spark over what is written, a table a topic.
@@ -115,37 +104,33 @@ def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
     started.
     """
 
-    def work(session: Session) -> Ended:
+    def work(at: OpenedBackup) -> None:
         from kbackup.inspect.ddl import statements  # noqa: PLC0415
 
-        at = OpenedBackup.of(session, "sink ddl")
-        at.tell(statements(session.settings, at.store, engine, database))
-        return at.summary.finish()
+        at.tell(statements(at.session.settings, at.store, engine, database))
 
-    run("ddl", "sink ddl", parameters, work)
+    look("ddl", "sink ddl", parameters, work)
 
 
-class _Prune(GroupedCommand):
-    examples = (
+@sink_command.command(
+    "prune",
+    examples=(
         "kbackup sink prune -b my-bucket --dry-run",
         "kbackup sink prune --config s3.properties --older-than 7d",
-    )
-
-
-@sink_command.command("prune", cls=_Prune)
-@click.option(
-    "--older-than", default="1d", show_default=True, cls=GroupedOption, group="Safety",
+    ),
+)
+@option(
+    "--older-than", default="1d", show_default=True, group="Safety",
     metavar="TIME", help="Abort uploads older than this; a run may still be writing younger ones.",
 )  # fmt: skip
 @config_options("prune")
 def prune_command(older_than: str, **parameters: Any) -> None:
     """Abort unfinished uploads that killed runs left: listings hide them, but S3 bills them."""
 
-    def work(session: Session) -> Ended:
+    def work(at: OpenedBackup) -> None:
         from kbackup.sink.maintenance import prune  # noqa: PLC0415
 
         older_than_s = seconds("--older-than", older_than)
-        at = OpenedBackup.of(session, "sink prune")
         at.tell(
             prune(
                 at.store,
@@ -153,13 +138,12 @@ def prune_command(older_than: str, **parameters: Any) -> None:
                 at.summary,
                 now=at.clock.now(),
                 older_than_s=older_than_s,
-                is_dry=session.settings.dry_run,
+                is_dry=at.session.settings.dry_run,
                 **at.asked,
             )
         )
-        return at.summary.finish()
 
-    run("prune", "sink prune", parameters, work)
+    look("prune", "sink prune", parameters, work)
 
 
 def _sink(session: Session) -> Ended:

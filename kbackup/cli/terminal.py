@@ -21,7 +21,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
-from typing import IO, Any, Final, TypeVar, cast
+from typing import IO, Any, Final, Self, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from rich.cells import cell_len
@@ -30,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbackup.errors import form
+from kbackup.events import Ended, Plain
 
 THIN: Final = "\u2009"
 """The thin space between groups of digits."""
@@ -295,6 +296,23 @@ class Mask:
                 names = [each.name for each in fields(value) if each.init]
                 return replace(value, **{at: self._value(at, getattr(value, at)) for at in names})
         return value
+
+
+class OutputPart:
+    """One way to show a command; what it does not override it does nothing for."""
+
+    def __enter__(self) -> Self:
+        """Start, before the work."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop, whatever happened."""
+
+    def tell(self, event: Plain) -> None:
+        """Take in what has happened; called by one thread at a time, and not always the same."""
+
+    def finish(self, summary: Ended) -> None:
+        """Show how it ended; called once, last, after the part was left."""
 
 
 _ARGUMENTS: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
