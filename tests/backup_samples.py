@@ -76,16 +76,12 @@ def written(
 
 @dataclass
 class Backup:
-    """A store with a backup in it, and what its writer would have entered into the ledger.
+    """A store with a backup in it, and what its writer would have entered into the ledger."""
 
-    Attributes:
-        settings: Of the store, one in memory if nothing else is said.
-        layout: How objects are named.
-        entries: The rows of each topic that a `run` has stored.
-    """
-
+    # of the store, one in memory if nothing else is said
     settings: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
-    layout: Layout = field(default_factory=Layout)
+    layout: Layout = field(default_factory=Layout)  # how objects are named
+    # the rows of each topic that a `run` has stored
     entries: dict[str, list[Entry]] = field(default_factory=dict)
 
     @classmethod

@@ -224,19 +224,15 @@ def batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
 
 @dataclass
 class Outcome:
-    """What came of one Kafka partition, step by step.
+    """What came of one Kafka partition, step by step."""
 
-    Attributes:
-        objects: Step, key and offsets of each object.
-        committed: Step and next offset of each cut.
-        reported: Step and offset of each bad record, which is left out.
-        raised: Step at which a bad record ended the partition; None if none did.
-    """
-
+    # step, key and offsets of each object
     objects: list[tuple[int, str, list[int]]] = field(default_factory=list)
+    # step and next offset of each cut
     committed: list[tuple[int, int]] = field(default_factory=list)
+    # step and offset of each bad record, which is left out
     reported: list[tuple[int, int]] = field(default_factory=list)
-    raised: int | None = None
+    raised: int | None = None  # step at which a bad record ended the partition; None if none did
 
 
 @dataclass

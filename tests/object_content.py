@@ -15,15 +15,10 @@ from kbackup.stores import Store
 
 @dataclass(frozen=True)
 class Content:
-    """What is equal where two objects hold the same.
+    """What is equal where two objects hold the same."""
 
-    Attributes:
-        about: Schema and codec; None where the format has none.
-        rows: The records; one, of all bytes, where nothing tells where a record ends.
-    """
-
-    about: Any
-    rows: list[Any]
+    about: Any  # schema and codec; None where the format has none
+    rows: list[Any]  # the records; one, of all bytes, where nothing tells where a record ends
 
 
 def stored(store: Store) -> dict[str, bytes]:

@@ -35,39 +35,22 @@ Action = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to break some requests.
+    """One way to break some requests."""
 
-    Attributes:
-        match: Regular expression, searched for in ``METHOD path?query``.
-        header: Name of a header that the request must have; empty for any request.
-        do: What happens to them.
-        nth: Which of the matching requests, from 1; empty for all of them.
-        after: Skips that many matching requests first.
-        status: Of the answer.
-        code: S3's code in the answer's body.
-        message: S3's words in the answer's body.
-        extra: More XML inside the answer's Error.
-        headers: More headers of the answer.
-        body: For ``replace`` and ``status``.
-        count: Bytes.
-        seconds: How long.
-        rst: Ends by RST in place of FIN.
-    """
-
-    match: str
-    do: Action
-    header: str = ""
-    nth: tuple[int, ...] = ()
-    after: int = 0
-    status: int = 503
-    code: str = "SlowDown"
-    message: str = "injected"
-    extra: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
-    count: int = 1
-    seconds: float = 0.0
-    rst: bool = False
+    match: str  # regular expression, searched for in ``METHOD path?query``
+    do: Action  # what happens to them
+    header: str = ""  # name of a header that the request must have; empty for any request
+    nth: tuple[int, ...] = ()  # which of the matching requests, from 1; empty for all of them
+    after: int = 0  # skips that many matching requests first
+    status: int = 503  # of the answer
+    code: str = "SlowDown"  # S3's code in the answer's body
+    message: str = "injected"  # S3's words in the answer's body
+    extra: str = ""  # more XML inside the answer's Error
+    headers: tuple[tuple[str, str], ...] = ()  # more headers of the answer
+    body: bytes = b""  # for ``replace`` and ``status``
+    count: int = 1  # bytes
+    seconds: float = 0.0  # how long
+    rst: bool = False  # ends by RST in place of FIN
 
     def wants(self, number: int) -> bool:
         """Whether matching request *number*, from 1, is to be broken."""
@@ -76,20 +59,14 @@ class Fault:
 
 @dataclass
 class S3Faults:
-    """The proxy; listens while it is entered.
+    """The proxy; listens while it is entered."""
 
-    Attributes:
-        upstream: URL of the server behind it.
-        faults: The rules; may be replaced between requests.
-        page_keys: Longest page of a listing; None leaves it to the server.
-        log: Each request as ``METHOD path?query``, with the action it met, or None.
-        headers: The headers of each request, in the same order.
-    """
-
-    upstream: str
-    faults: list[Fault] = field(default_factory=list)
-    page_keys: int | None = None
+    upstream: str  # URL of the server behind it
+    faults: list[Fault] = field(default_factory=list)  # the rules; may be replaced between requests
+    page_keys: int | None = None  # longest page of a listing; None leaves it to the server
+    # each request as ``METHOD path?query``, with the action it met, or None
     log: list[tuple[str, Action | None]] = field(default_factory=list)
+    # the headers of each request, in the same order
     headers: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:

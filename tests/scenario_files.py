@@ -72,19 +72,13 @@ class Listed:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run of the connector.
+    """One run of the connector."""
 
-    Attributes:
-        name: Of its folder.
-        config: The connector's, without credentials.
-        result: ``ok`` or the error.
-        committed: The offset that the task reported for each topic and partition.
-    """
-
-    name: str
+    name: str  # of its folder
     folder: Path
-    config: dict[str, str]
-    result: str
+    config: dict[str, str]  # the connector's, without credentials
+    result: str  # ``ok`` or the error
+    # the offset that the task reported for each topic and partition
     committed: dict[tuple[str, int], int]
 
     @classmethod

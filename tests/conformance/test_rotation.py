@@ -61,15 +61,11 @@ def rows_of(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 @dataclass
 class Files:
-    """What a run of `cut` leaves.
+    """What a run of `cut` leaves."""
 
-    Attributes:
-        closed: For each cut, the offsets of each directory.
-        open: Offsets in files that no rule closed.
-    """
-
+    # for each cut, the offsets of each directory
     closed: list[dict[str, list[int]]] = field(default_factory=list)
-    open: list[int] = field(default_factory=list)
+    open: list[int] = field(default_factory=list)  # offsets in files that no rule closed
 
 
 def files(stream: Iterable[Rows], rule: Rule) -> Files:

@@ -30,19 +30,14 @@ FLIPS = 60
 
 @dataclass(frozen=True)
 class File:
-    """A good file, and what is known of it.
-
-    Attributes:
-        is_checked: Whether its bytes carry a checksum, so that no damage goes unseen.
-        boundaries: Where its parts begin and end.
-    """
+    """A good file, and what is known of it."""
 
     form: Format
     view: View
     extension: str
     data: bytes
-    is_checked: bool
-    boundaries: tuple[int, ...]
+    is_checked: bool  # whether its bytes carry a checksum, so that no damage goes unseen
+    boundaries: tuple[int, ...]  # where its parts begin and end
 
     def rows(self, data: bytes) -> list[Any]:
         """Read *data* as this file is read."""

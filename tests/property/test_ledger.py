@@ -131,16 +131,11 @@ class SlowStore(MemoryStore):
 
 @dataclass
 class Story:
-    """Writers, folders and readers of one stream, each with a clock of its own.
+    """Writers, folders and readers of one stream, each with a clock of its own."""
 
-    Attributes:
-        world: What makes them take turns.
-        returned: The rows whose append has returned.
-        overlooked: Rows that were returned before a reader began, and that it did not see.
-    """
-
-    world: World
-    returned: set[int] = field(default_factory=set)
+    world: World  # what makes them take turns
+    returned: set[int] = field(default_factory=set)  # the rows whose append has returned
+    # rows that were returned before a reader began, and that it did not see
     overlooked: set[int] = field(default_factory=set)
 
     def play(self) -> None:

@@ -12,19 +12,12 @@ from tests.support.target import CrashError, Restoring
 
 @dataclass(frozen=True)
 class Step:
-    """A run of the sink, then a run of the restore.
+    """A run of the sink, then a run of the restore."""
 
-    Attributes:
-        records: How many records the sink finds.
-        size: Records of a file.
-        back: By how many records its group was set back before: objects grow.
-        crash_at: The commit at which the restore is killed; 0 for none.
-    """
-
-    records: int
-    size: int
-    back: int
-    crash_at: int
+    records: int  # how many records the sink finds
+    size: int  # records of a file
+    back: int  # by how many records its group was set back before: objects grow
+    crash_at: int  # the commit at which the restore is killed; 0 for none
 
 
 STEPS = st.lists(

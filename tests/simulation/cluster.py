@@ -21,18 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Log:
-    """One partition's log.
+    """One partition's log."""
 
-    Attributes:
-        rows: The readable records, by offset.
-        start: The log start.
-        end: The end offset; markers and aborted records take offsets too.
-        open: Records of transactions that are not over, by transactional id.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
+    rows: list[Row] = field(default_factory=list)  # the readable records, by offset
+    start: int = 0  # the log start
+    end: int = 0  # the end offset; markers and aborted records take offsets too
+    # records of transactions that are not over, by transactional id
     open: dict[str, list[Row]] = field(default_factory=dict)
 
     @property

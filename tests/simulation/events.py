@@ -11,23 +11,15 @@ NO_TYPE = 0
 
 
 class Row(NamedTuple):
-    """One record.
+    """One record."""
 
-    Attributes:
-        offset: Where it is.
-        timestamp: In ms.
-        timestamp_type: As `records.TimestampType`, or `NO_TYPE`.
-        key: As it is.
-        value: As it is.
-        headers: In order; the first one's value is the record's own and only name.  Where only
-            values are kept, the value is the name.
-    """
-
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
+    offset: int  # where it is
+    timestamp: int  # in ms
+    timestamp_type: int  # as `records.TimestampType`, or `NO_TYPE`
+    key: bytes | None  # as it is
+    value: bytes | None  # as it is
+    # in order; the first one's value is the record's own and only name.  Where only values are
+    # kept, the value is the name
     headers: tuple[tuple[str, bytes | None], ...]
 
     @property
@@ -92,19 +84,12 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object became visible.
-
-    Attributes:
-        key: Its key.
-        rows: What a reader finds in it; None where it cannot be read.
-        by: ``kbackup``, or ``person`` for whoever has the bucket's keys.
-        size: Bytes.
-    """
+    """An object became visible."""
 
     key: str
-    rows: tuple[Row, ...] | None
-    by: str = "kbackup"
-    size: int = 0
+    rows: tuple[Row, ...] | None  # what a reader finds in it; None where it cannot be read
+    by: str = "kbackup"  # ``kbackup``, or ``person`` for whoever has the bucket's keys
+    size: int = 0  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,63 +143,41 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command ended by itself.
+    """A command ended by itself."""
 
-    Attributes:
-        kind: ``sink``, ``follow``, ``restore``, ``verify``, ``verify --deep`` or ``status``.
-        code: Its exit code.
-        planned: For a sink, each partition's identity and end offset when it looked first.
-        records: The count in the summary, None where it is not known.
-        done: Records that it stored or wrote, by the world's own count.
-        targets: For a restore, the targets of the topics that it was asked for.
-        requests: To the bucket.
-        text: All that it said, for a search.
-        is_disturbed: Whether it met a fault, or anything else went on beside it.
-        run: Which run it was.
-        may_leave: Records of a partition that a sink may leave to the next one, by its settings.
-        errors: Those of its summary.
-    """
-
-    kind: str
-    code: int
+    kind: str  # ``sink``, ``follow``, ``restore``, ``verify``, ``verify --deep`` or ``status``
+    code: int  # its exit code
+    # for a sink, each partition's identity and end offset when it looked first
     planned: Mapping[TopicPartition, tuple[str, int]]
-    records: int | None
-    done: int
+    records: int | None  # the count in the summary, None where it is not known
+    done: int  # records that it stored or wrote, by the world's own count
+    # for a restore, the targets of the topics that it was asked for
     targets: Mapping[TopicPartition, TopicPartition]
-    requests: int
-    text: str
-    is_disturbed: bool = False
-    run: str = ""
+    requests: int  # to the bucket
+    text: str  # all that it said, for a search
+    is_disturbed: bool = False  # whether it met a fault, or anything else went on beside it
+    run: str = ""  # which run it was
+    # records of a partition that a sink may leave to the next one, by its settings
     may_leave: int = 0
-    errors: Sequence[Mapping[str, Any]] = ()
+    errors: Sequence[Mapping[str, Any]] = ()  # those of its summary
 
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """``sink status`` said up to when all is backed up.
+    """``sink status`` said up to when all is backed up."""
 
-    Attributes:
-        until_ms: Up to then.
-        topics: The partitions that are there now, and which topics they are of.
-        may_leave: As in `Ended`.
-    """
-
-    until_ms: int
+    until_ms: int  # up to then
+    # the partitions that are there now, and which topics they are of
     topics: Mapping[TopicPartition, str]
-    may_leave: int = 0
+    may_leave: int = 0  # as in `Ended`
 
 
 @dataclass(frozen=True, slots=True)
 class StandsBy:
-    """A restore that follows said up to when its targets are complete.
+    """A restore that follows said up to when its targets are complete."""
 
-    Attributes:
-        until_ms: Up to then.
-        targets: Of the partitions that it was asked for.
-    """
-
-    until_ms: int
-    targets: Mapping[TopicPartition, TopicPartition]
+    until_ms: int  # up to then
+    targets: Mapping[TopicPartition, TopicPartition]  # of the partitions that it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +191,9 @@ class TargetShows:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Files are cut by the records alone: each holds *size* of them, or ends before a multiple.
+    """Files are cut by the records alone: each holds *size* of them, or ends before a multiple."""
 
-    Attributes:
-        size: Records.
-    """
-
-    size: int
+    size: int  # records
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,27 +23,16 @@ DIRECTORIES: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What stays the same throughout a script of this family.
+    """What stays the same throughout a script of this family."""
 
-    Attributes:
-        partitions: Of the topic.
-        formats: Those that sinks write, by names of `FORMATS`.
-        directories: Where they put objects, by names of `DIRECTORIES`.
-        groups: Those of sinks.
-        hours: Over how many hours records' times are spread.
-        is_connected: Whether a connector writes to the same directory.
-        has_locks: Whether runs take locks.
-        is_meddled: Whether people change objects and the ledger.
-    """
-
-    partitions: int
-    formats: tuple[str, ...]
-    directories: tuple[str, ...]
-    groups: tuple[str, ...]
-    hours: int
-    is_connected: bool
-    has_locks: bool
-    is_meddled: bool
+    partitions: int  # of the topic
+    formats: tuple[str, ...]  # those that sinks write, by names of `FORMATS`
+    directories: tuple[str, ...]  # where they put objects, by names of `DIRECTORIES`
+    groups: tuple[str, ...]  # those of sinks
+    hours: int  # over how many hours records' times are spread
+    is_connected: bool  # whether a connector writes to the same directory
+    has_locks: bool  # whether runs take locks
+    is_meddled: bool  # whether people change objects and the ledger
 
 
 STEPS: Final = {

@@ -30,28 +30,20 @@ class KilledError(BaseException):
 
 @dataclass
 class Script:
-    """What befalls a run, by the number of its request, counted from 1.
+    """What befalls a run, by the number of its request, counted from 1."""
 
-    Attributes:
-        dies_at: The request that is its last; 0 for none.
-        worker_dies_at: The same of its worker, which Spark replaces; 0 for none.
-        dies_before: The kind of request that it dies at, the first time; empty for none.
-        is_slow: Whether its PUTs in the place of other objects get no answer and land later.
-        turns: How often a task that follows looks at the cluster before it is asked to stop.
-        faults: ``fail``: refused; ``lost``: done, but the answer is lost; ``late``: no answer, and
-            done later, if at all.
-        events: What others do just before a request.
-        cores: Tasks that Spark runs at a time.
-    """
-
-    dies_at: int = 0
-    worker_dies_at: int = 0
-    dies_before: str = ""
+    dies_at: int = 0  # the request that is its last; 0 for none
+    worker_dies_at: int = 0  # the same of its worker, which Spark replaces; 0 for none
+    dies_before: str = ""  # the kind of request that it dies at, the first time; empty for none
+    # whether its PUTs in the place of other objects get no answer and land later
     is_slow: bool = False
-    turns: int = 0
+    turns: int = 0  # how often a task that follows looks at the cluster before it is asked to stop
+    # ``fail``: refused; ``lost``: done, but the answer is lost; ``late``: no answer, and done
+    # later, if at all
     faults: Mapping[int, str] = field(default_factory=dict)
+    # what others do just before a request
     events: Mapping[int, Callable[[], None]] = field(default_factory=dict)
-    cores: int = CORES
+    cores: int = CORES  # tasks that Spark runs at a time
 
 
 class Process:

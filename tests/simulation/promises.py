@@ -73,17 +73,11 @@ CODES = frozenset({0, 1, 3, 4, 5, 6, 7, 9})
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise.
+    """A broken promise."""
 
-    Attributes:
-        promise: ``P1`` to ``P8``.
-        text: What is wrong, and where.
-        at: The number of the event that shows it.
-    """
-
-    promise: str
-    text: str
-    at: int
+    promise: str  # ``P1`` to ``P8``
+    text: str  # what is wrong, and where
+    at: int  # the number of the event that shows it
 
     def __str__(self) -> str:
         return f"{self.promise}: {self.text} (event {self.at})"

@@ -25,39 +25,28 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What stays the same throughout a script.
+    """What stays the same throughout a script."""
 
-    Attributes:
-        topics: What is backed up, with the number of partitions.
-        flush_size: Records a file.
-        flush_on_stop: Whether a run closes its last short file.
-        exactly_once: How a restore writes.
-        group: One group for sink and restore, as some operators set it; None for one each.
-        hours: Over how many directories records are spread, by their timestamps; 0: by partition.
-        timestamp_type: Who sets timestamps: 1 the producer, 2 the broker.
-        values_only: Whether objects hold values alone, as the connectors' do.
-        is_mapped: Whether restores choose partitions by a map, which gives each partition of the
-            backup a group of its own.
-        is_keyed: Whether that map goes by the records' keys.
-        leaves_out: Whether sinks leave out, by a transform, the records that have a header ``h``.
-        is_routed: Whether sinks store topics under other names.
-        has_letters: Whether records without a value are dead letters; only with *values_only*.
-        is_apart: Whether the clocks of hosts are a day apart; what is said of times is not judged.
-    """
-
-    topics: tuple[tuple[str, int], ...]
-    flush_size: int
-    flush_on_stop: bool = True
-    exactly_once: bool = True
+    topics: tuple[tuple[str, int], ...]  # what is backed up, with the number of partitions
+    flush_size: int  # records a file
+    flush_on_stop: bool = True  # whether a run closes its last short file
+    exactly_once: bool = True  # how a restore writes
+    # one group for sink and restore, as some operators set it; None for one each
     group: str | None = None
+    # over how many directories records are spread, by their timestamps; 0: by partition
     hours: int = 0
-    timestamp_type: int = 1
-    values_only: bool = False
+    timestamp_type: int = 1  # who sets timestamps: 1 the producer, 2 the broker
+    values_only: bool = False  # whether objects hold values alone, as the connectors' do
+    # whether restores choose partitions by a map, which gives each partition of the backup a group
+    # of its own
     is_mapped: bool = False
-    is_keyed: bool = False
+    is_keyed: bool = False  # whether that map goes by the records' keys
+    # whether sinks leave out, by a transform, the records that have a header ``h``
     leaves_out: bool = False
-    is_routed: bool = False
+    is_routed: bool = False  # whether sinks store topics under other names
+    # whether records without a value are dead letters; only with *values_only*
     has_letters: bool = False
+    # whether the clocks of hosts are a day apart; what is said of times is not judged
     is_apart: bool = False
 
 

@@ -17,27 +17,19 @@ ROUTED = "routed-"
 
 @dataclass(slots=True)
 class Source:
-    """What is true of one partition of one topic id.
+    """What is true of one partition of one topic id."""
 
-    Attributes:
-        rows: Every record that was ever readable.
-        gone: Those that no longer are, and how they went.
-        times: When each became readable, in ms.
-        begins: Where the backup of it begins, None before it has begun.
-        claimed: What is before this offset is safe, by kbackup's own commits.
-        claims: When that was said, in ms, and of which offset.
-        excused: Offsets that need not be stored: they went before they had to be.
-        unfit: Records that are to become dead letters.
-    """
-
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)  # every record that was ever readable
+    # those that no longer are, and how they went
     gone: dict[int, str] = field(default_factory=dict)
-    times: dict[int, int] = field(default_factory=dict)
-    begins: int | None = None
-    claimed: int = 0
+    times: dict[int, int] = field(default_factory=dict)  # when each became readable, in ms
+    begins: int | None = None  # where the backup of it begins, None before it has begun
+    claimed: int = 0  # what is before this offset is safe, by kbackup's own commits
+    # when that was said, in ms, and of which offset
     claims: list[tuple[int, int]] = field(default_factory=list)
+    # offsets that need not be stored: they went before they had to be
     excused: set[int] = field(default_factory=set)
-    unfit: dict[int, Row] = field(default_factory=dict)
+    unfit: dict[int, Row] = field(default_factory=dict)  # records that are to become dead letters
 
     def due(self) -> dict[int, Row]:
         """The records that have to be in the backup."""

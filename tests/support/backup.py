@@ -17,23 +17,14 @@ _NAME = re.compile(r"topics/(?P<topic>[^/]+)/[^/]+/(?P=topic)\+(?P<p>\d+)\+(?P<s
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One object of records.
+    """One object of records."""
 
-    Attributes:
-        topic: By its key.
-        partition: By its key.
-        start: First offset, by its key.
-        offsets: Of its rows.
-        records: Its rows.
-        sha256: Of its bytes.
-    """
-
-    topic: str
-    partition: int
-    start: int
-    offsets: tuple[int, ...] = field(repr=False)
-    records: tuple[Record, ...] = field(repr=False)
-    sha256: str
+    topic: str  # by its key
+    partition: int  # by its key
+    start: int  # first offset, by its key
+    offsets: tuple[int, ...] = field(repr=False)  # of its rows
+    records: tuple[Record, ...] = field(repr=False)  # its rows
+    sha256: str  # of its bytes
 
 
 class Backup:

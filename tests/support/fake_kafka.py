@@ -16,45 +16,35 @@ from tests.support.creating import each_created
 
 @dataclass
 class FakeKafka:
-    """One cluster and its group; a `Connection` that opens clients of itself.
+    """One cluster and its group; a `Connection` that opens clients of itself."""
 
-    Attributes:
-        ids: The id of each topic.
-        logs: What each partition holds, by offsets; the records are made when they are read.
-        positions_: The group's.
-        faults: What reading a partition raises.
-        behind: How many offsets open transactions keep from consumers.
-        leaderless: Partitions that nobody answers for.
-        denied: Topics that may not be described.
-        is_away: No broker answers.
-        opened: How often a reader was opened.
-        values: Values of records that are not the usual ones.
-        keys: Keys of records that are not the usual ones.
-        compacted: Offsets whose records compaction has removed.
-        letters: What was written to topics, and acknowledged: topic, and the record's columns.
-        configs: Settings of topics that are their own.
-        unwritten: Errors of the next writes, one each; None for a write that goes well.
-        cluster_id: The cluster's id.
-        brokers: How many.
-    """
-
-    ids: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)  # the id of each topic
+    # what each partition holds, by offsets; the records are made when they are read
     logs: dict[TopicPartition, Span] = field(default_factory=dict)
-    positions_: dict[TopicPartition, Position] = field(default_factory=dict)
+    positions_: dict[TopicPartition, Position] = field(default_factory=dict)  # the group's
+    # what reading a partition raises
     faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
+    # how many offsets open transactions keep from consumers
     behind: dict[TopicPartition, int] = field(default_factory=dict)
+    # partitions that nobody answers for
     leaderless: set[TopicPartition] = field(default_factory=set)
-    denied: set[str] = field(default_factory=set)
-    is_away: bool = False
-    opened: int = 0
+    denied: set[str] = field(default_factory=set)  # topics that may not be described
+    is_away: bool = False  # no broker answers
+    opened: int = 0  # how often a reader was opened
+    # values of records that are not the usual ones
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    # keys of records that are not the usual ones
     keys: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    # offsets whose records compaction has removed
     compacted: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    # what was written to topics, and acknowledged: topic, and the record's columns
     letters: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    # settings of topics that are their own
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    # errors of the next writes, one each; None for a write that goes well
     unwritten: list[KbackupError | None] = field(default_factory=list)
-    cluster_id: str = "cluster-1"
-    brokers: int = 1
+    cluster_id: str = "cluster-1"  # the cluster's id
+    brokers: int = 1  # how many
 
     def create(self, topic: str, *ends: int, topic_id: str = "") -> list[TopicPartition]:
         """Create a topic, or add partitions to it, whose logs end there."""

@@ -6,15 +6,10 @@ from datetime import UTC, datetime
 
 @dataclass
 class HandClock:
-    """A `kbackup.clock.Clock`.
+    """A `kbackup.clock.Clock`."""
 
-    Attributes:
-        at_ms: What it shows, in ms since the epoch.
-        ahead_ms: How far its time of day is ahead of that; what has passed is not.
-    """
-
-    at_ms: float = 1_800_000_000_000
-    ahead_ms: float = 0
+    at_ms: float = 1_800_000_000_000  # what it shows, in ms since the epoch
+    ahead_ms: float = 0  # how far its time of day is ahead of that; what has passed is not
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass."""

@@ -18,21 +18,13 @@ LZ4: Final = ("-X", "producer.override.compression.type=lz4")
 
 @dataclass(frozen=True)
 class Large:
-    """The backup.
+    """The backup."""
 
-    Attributes:
-        topic: What was backed up.
-        partitions: Of it.
-        count: Records in each partition.
-        kbackup: The command, with the backup's bucket in its environment.
-        group: The sink's consumer group.
-    """
-
-    topic: str
+    topic: str  # what was backed up
     partitions: int
-    count: int
-    kbackup: Kbackup
-    group: str
+    count: int  # records in each partition
+    kbackup: Kbackup  # the command, with the backup's bucket in its environment
+    group: str  # the sink's consumer group
 
     def records(self, partition: int) -> list[Record]:
         """What was written: records that compress well, each unlike the others."""

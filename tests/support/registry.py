@@ -17,34 +17,25 @@ TYPE = "application/vnd.schemaregistry.v1+json"
 
 @dataclass
 class FakeRegistry:
-    """Ids are given in the order of registration, from 1 on.
+    """Ids are given in the order of registration, from 1 on."""
 
-    Attributes:
-        user: ``user:password`` that requests must bring; empty for nobody.
-        script: What the next requests meet instead of an answer: a status, or "hang" until the
-            registry is closed.
-        asked: Method and path of each request.
-        keys: Its certificate and private key, for TLS; None for plain HTTP.
-        clients: Authority of the certificates that clients must show; None for nobody.
-        keeps_alive: A connection takes more than one request.
-        has_modes: It knows modes, as Confluent's does: in IMPORT the client chooses ids.
-        deletes_modes: It takes a subject's mode away, as Confluent's does from 6.1 on.
-        refuses: Subjects that no other schema is compatible with.
-        denies: Requests that are not allowed, such as "DELETE /mode/orders-value".
-        closed: A client closed a connection that was kept for it.
-    """
-
-    user: str = ""
+    user: str = ""  # ``user:password`` that requests must bring; empty for nobody
+    # what the next requests meet instead of an answer: a status, or "hang" until the registry is
+    # closed
     script: list[int | str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    keys: Path | None = None
+    asked: list[str] = field(default_factory=list)  # method and path of each request
+    keys: Path | None = None  # its certificate and private key, for TLS; None for plain HTTP
+    # authority of the certificates that clients must show; None for nobody
     clients: Path | None = None
-    keeps_alive: bool = False
-    has_modes: bool = False
-    deletes_modes: bool = True
+    keeps_alive: bool = False  # A connection takes more than one request
+    has_modes: bool = False  # it knows modes, as Confluent's does: in IMPORT the client chooses ids
+    deletes_modes: bool = True  # it takes a subject's mode away, as Confluent's does from 6.1 on
+    # subjects that no other schema is compatible with
     refuses: set[str] = field(default_factory=set)
+    # requests that are not allowed, such as "DELETE /mode/orders-value"
     denies: set[str] = field(default_factory=set)
     modes: dict[str, str] = field(default_factory=dict)
+    # A client closed a connection that was kept for it
     closed: threading.Event = field(default_factory=threading.Event)
     _schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     _versions: dict[str, list[int]] = field(default_factory=dict)

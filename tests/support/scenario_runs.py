@@ -128,21 +128,13 @@ def text(data: Any) -> bytes | None:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a scenario is run.
-
-    Attributes:
-        scenario: The scenario.
-        cluster: The Kafka.
-        s3: The S3 server.
-        bucket: A fresh bucket, whose name is the group's too.
-        folder: Where the connector's file is written.
-    """
+    """Where a scenario is run."""
 
     scenario: Scenario
-    cluster: TestCluster
-    s3: LocalS3
-    bucket: str
-    folder: Path
+    cluster: TestCluster  # the Kafka
+    s3: LocalS3  # the S3 server
+    bucket: str  # A fresh bucket, whose name is the group's too
+    folder: Path  # where the connector's file is written
 
     @property
     def topics(self) -> list[str]:

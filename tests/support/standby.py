@@ -27,23 +27,16 @@ NO_PROPERTIES: Mapping[str, str] = {}
 
 @dataclass
 class _Connection:
-    """The way to a `FakeTarget`: a `kafka.Connection`.
+    """The way to a `FakeTarget`: a `kafka.Connection`."""
 
-    Attributes:
-        target: The cluster.
-        faults: What writing to a partition fails with.
-        away: What connecting fails with; None while the cluster is there.
-        crash_at: The commit that kills the process, counted from 1; 0 for none.
-        beside: A record that somebody else writes to a partition as soon as it is written to.
-        denied: What this principal may not do with topics.
-    """
-
-    target: FakeTarget
+    target: FakeTarget  # the cluster
+    # what writing to a partition fails with
     faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
-    away: KbackupError | None = None
-    crash_at: int = 0
+    away: KbackupError | None = None  # what connecting fails with; None while the cluster is there
+    crash_at: int = 0  # the commit that kills the process, counted from 1; 0 for none
+    # A record that somebody else writes to a partition as soon as it is written to
     beside: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
-    denied: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()  # what this principal may not do with topics
 
     def cluster(self) -> FakeTarget:
         """The cluster, unless it is away."""
@@ -155,19 +148,12 @@ class Ticks(threading.Event):
 
 @dataclass
 class Standby:
-    """Restores that follow one bucket, one after the other, into one cluster.
+    """Restores that follow one bucket, one after the other, into one cluster."""
 
-    Attributes:
-        backup: The bucket.
-        target: The cluster.
-        time: Its clock.
-        told: What the runs told.
-    """
-
-    backup: Backup = field(default_factory=Backup)
-    target: FakeTarget = field(default_factory=FakeTarget)
-    time: HandClock = field(default_factory=HandClock)
-    told: list[Event] = field(default_factory=list)
+    backup: Backup = field(default_factory=Backup)  # the bucket
+    target: FakeTarget = field(default_factory=FakeTarget)  # the cluster
+    time: HandClock = field(default_factory=HandClock)  # its clock
+    told: list[Event] = field(default_factory=list)  # what the runs told
 
     def __post_init__(self) -> None:
         self.connection, self.tasks = _Connection(self.target), _Tasks()

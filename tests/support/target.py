@@ -58,23 +58,17 @@ class Log:
 
 @dataclass
 class FakeTarget:
-    """What a plan, a beginning and a task ask of the cluster to restore to.
+    """What a plan, a beginning and a task ask of the cluster to restore to."""
 
-    Attributes:
-        ids: The id of each topic.
-        logs: Its partitions.
-        groups: The positions of each group.
-        configs: Settings of topics that are their own, beside those of a copy.
-        away: What a refresh fails with; None while the cluster is there.
-    """
-
-    ids: dict[str, str] = field(default_factory=dict)
-    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)  # the id of each topic
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)  # its partitions
+    # the positions of each group
     groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
+    # settings of topics that are their own, beside those of a copy
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     cluster_id: str = "cluster-here"
     brokers: int = 3
-    away: Exception | None = None
+    away: Exception | None = None  # what a refresh fails with; None while the cluster is there
 
     def create_topic(
         self, name: str, partitions: int, _factor: int, _config: Any, *, only_validate: bool = False
@@ -235,23 +229,15 @@ class CrashError(Exception):
 
 @dataclass
 class Restoring:
-    """Restores of one backup into one cluster.
-
-    Attributes:
-        backup: The backup.
-        cluster: The target.
-        properties: What else its configuration says.
-        entries: What the ledger says of each topic.
-        pace: How fast it writes.
-        identity: Which backup it is; None for what its address says.
-    """
+    """Restores of one backup into one cluster."""
 
     backup: Backup = field(default_factory=Backup)
-    cluster: FakeTarget = field(default_factory=FakeTarget)
-    properties: Mapping[str, str] = field(default_factory=dict)
+    cluster: FakeTarget = field(default_factory=FakeTarget)  # the target
+    properties: Mapping[str, str] = field(default_factory=dict)  # what else its configuration says
+    # what the ledger says of each topic
     entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
-    pace: Pace | None = None
-    identity: BackupIdentity | None = None
+    pace: Pace | None = None  # how fast it writes
+    identity: BackupIdentity | None = None  # which backup it is; None for what its address says
 
     @property
     def store(self) -> Store:

@@ -15,16 +15,11 @@ from kbackup.records import TopicPartition
 
 @dataclass
 class Producer:
-    """A client that has *left* records to be answered.
+    """A client that has *left* records to be answered."""
 
-    Attributes:
-        left: Records.
-        at_once: How many are answered while it polls; a flush answers all.
-        calls: What was asked of it, and how many were left then.
-    """
-
-    left: int
-    at_once: int
+    left: int  # records
+    at_once: int  # how many are answered while it polls; a flush answers all
+    # what was asked of it, and how many were left then
     calls: list[tuple[str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -23,21 +23,13 @@ TERM = 15
 
 @dataclass
 class FailingCommand:
-    """A command that may fail.
+    """A command that may fail."""
 
-    Attributes:
-        context: The run's.
-        fails_with: What its work raises.
-        no_record: What leaving its record raises.
-        happens: What it did, in order.
-        locked: How many lock objects there were while it worked.
-    """
-
-    context: RunContext
-    fails_with: Exception | None = None
-    no_record: Exception | None = None
-    happens: list[str] = field(default_factory=list)
-    locked: int = 0
+    context: RunContext  # the run's
+    fails_with: Exception | None = None  # what its work raises
+    no_record: Exception | None = None  # what leaving its record raises
+    happens: list[str] = field(default_factory=list)  # what it did, in order
+    locked: int = 0  # how many lock objects there were while it worked
     locks: Sequence[str] = ("orders",)
 
     def group(self, _cluster: Cluster, _backup: BackupIdentity) -> str:
@@ -75,19 +67,12 @@ def held(store: Store) -> list[str]:
 
 @dataclass
 class Running:
-    """One run in a store of its own.
+    """One run in a store of its own."""
 
-    Attributes:
-        folder: For lock files.
-        store: The store.
-        ended: How often Spark was released.
-        stop: Ends it.
-    """
-
-    folder: Path
+    folder: Path  # for lock files
     store: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
-    ended: int = 0
-    stop: Stop = field(default_factory=Stop)
+    ended: int = 0  # how often Spark was released
+    stop: Stop = field(default_factory=Stop)  # ends it
 
     def end(self) -> None:
         """Release Spark."""

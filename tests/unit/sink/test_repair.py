@@ -39,19 +39,13 @@ class KafkaWithGroups(FakeKafka):
 
 @dataclass
 class Bucket:
-    """A sink of three objects of ten records, and its repairs.
+    """A sink of three objects of ten records, and its repairs."""
 
-    Attributes:
-        options: What else its configuration says.
-        kafka: The cluster.
-        settings: The store's.
-        paths: The configuration's files.
-    """
-
-    options: dict[str, str] = field(default_factory=dict)
-    kafka: FakeKafka = field(default_factory=KafkaWithGroups)
+    options: dict[str, str] = field(default_factory=dict)  # what else its configuration says
+    kafka: FakeKafka = field(default_factory=KafkaWithGroups)  # the cluster
+    # the store's
     settings: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
-    paths: tuple[Path, ...] = ()
+    paths: tuple[Path, ...] = ()  # the configuration's files
 
     def __post_init__(self) -> None:
         self.store = open_store(self.settings)
