@@ -23,7 +23,7 @@ from kbackup.kafka import Connection, Position
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step
 from kbackup.records import TopicPartition
-from kbackup.runs.position import CommitMetadata, Mark
+from kbackup.runs.position import Lane, RestorePosition
 from kbackup.stores import StoreSettings
 
 SKIPPED_MOST: Final = 1000
@@ -83,30 +83,6 @@ class RestoreJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """One partition that a unit writes to.
-
-    Attributes:
-        target: The partition.
-        bookmark: Where the restore of the unit's source stands, as it is to be committed there.
-        committed: What the group's position there was when that was found out; None for none.
-    """
-
-    target: TopicPartition
-    bookmark: CommitMetadata[Mark]
-    committed: Position | None = None
-
-    def position(self) -> Position:
-        """Return what to commit."""
-        return self.bookmark.position(self.bookmark.of.place.reached)
-
-    def with_mark(self, **changes: Any) -> Self:
-        """Return it with these changes of what its position rests on."""
-        mark = replace(self.bookmark.of, **changes)
-        return replace(self, bookmark=replace(self.bookmark, of=mark))
-
-
-@dataclass(frozen=True, slots=True)
 class Route:
     """How a unit takes its share of records, where transforms choose a topic for each of them.
 
@@ -125,11 +101,12 @@ class RestoreUnit:
     """One partition's share of a restore.
 
     Attributes:
+        position: Where its restore stands.
         lanes: The partitions to write to, of one topic.  Of several, which together are all of the
-            topic, a record's key chooses one; all their positions are committed together, and the
-            first one's is asked for.
+            topic, a record's key chooses one; the position is committed in all of them together,
+            and the first one's is asked for.
         sets: The file sets that are left, in order.
-        begins: The restore begins where the lanes say, which has to be committed before anything is
+        begins: The restore begins at its position, which has to be committed before anything is
             written.
         before: Digest of the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
@@ -139,6 +116,7 @@ class RestoreUnit:
         route: How records are chosen that go to this target; None where all do.
     """
 
+    position: RestorePosition
     lanes: tuple[Lane, ...]
     sets: tuple[FileSet, ...] = ()
     begins: bool = False
@@ -155,14 +133,9 @@ class RestoreUnit:
         return self.lanes[0].target
 
     @property
-    def mark(self) -> Mark:
-        """Where the restore stands."""
-        return self.lanes[0].bookmark.of
-
-    @property
     def source(self) -> TopicPartition:
         """The partition that was backed up."""
-        return self.mark.source.where
+        return self.position.source.where
 
     @property
     def committed(self) -> Position | None:
@@ -179,15 +152,19 @@ class RestoreUnit:
         """Bytes of its objects."""
         return sum(file.size for files in self.sets for file in files.files)
 
-    def with_marks(self, **changes: Any) -> Self:
-        """Return it with these changes of what its positions rest on."""
-        return replace(self, lanes=tuple(lane.with_mark(**changes) for lane in self.lanes))
+    def positions(self) -> dict[TopicPartition, Position]:
+        """Return what to commit in each of its partitions."""
+        return {lane.target: self.position.position(lane) for lane in self.lanes}
+
+    def at(self, **changes: Any) -> Self:
+        """Return it with these changes of its position."""
+        return replace(self, position=replace(self.position, **changes))
 
     def begun(self) -> Self:
         """Return it once its beginning is committed, where it had one to commit."""
         if not self.begins:
             return self
-        lanes = tuple(replace(lane, committed=lane.position()) for lane in self.lanes)
+        lanes = tuple(replace(lane, committed=self.position.position(lane)) for lane in self.lanes)
         return replace(self, begins=False, lanes=lanes)
 
     def left(self, files: FileSet, error: KbackupError, unread: int | None) -> KbackupError:

@@ -15,12 +15,12 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, settle
 from kbackup.restore.checks import Intent, Target
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import ORDER, Lane, PartitionMap, RestoreUnit, Route
-from kbackup.restore.resume import Log, ResumeState, judge, remaining, united
+from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
+from kbackup.restore.resume import ResumeState, remaining, resumed
 from kbackup.restore.routing import RoutedRecords, Shares, routed_from
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.stores import Store
 
 
@@ -342,11 +342,7 @@ class _TopicPlanner:
         if self._there is not None:
             self._count = self._there.partitions
         self._wanted = of.inventory.wanted(intent.source)
-        self._sources = {where: self._source(where) for where in of.sources(intent)}
-        self._found = {where: self._judged(where) for where in self._sources}
-        self._states = {
-            where: united(found) if found else ResumeState() for where, found in self._found.items()
-        }
+        self._states = {where: self._resumed(where) for where in of.sources(intent)}
         self._refusals: list[KbackupError] = []
         self._warnings: list[tuple[str, str]] = []
         self._units: list[RestoreUnit] = []
@@ -476,9 +472,9 @@ class _TopicPlanner:
         """Add what is left to restore of one partition of the backup."""
         inventory, window = self._of.inventory, self._of.window
         found, state = inventory.covered(where), self._states[where]
-        mark = None if state.bookmark is None else state.bookmark.of
+        position = state.position
         share = None if self._of.shares is None else self._of.shares.of(where, self._intent.target)
-        reads_all = _reads_all(share, mark)
+        reads_all = _reads_all(share, position)
         sets = found.sets
         if share is not None and not reads_all:
             sets = inventory.among(where, share.sets)
@@ -493,10 +489,10 @@ class _TopicPlanner:
         left = remaining(
             inventory.facts_of_begun,
             sets,
-            mark,
+            position,
             inventory.cut_of,
             None if share is None else share.sets,
-            [] if mark is None else self._removed(where),
+            [] if position is None else self._removed(where),
         )
         if left.refusal is not None:
             self._refusals.append(left.refusal)
@@ -508,14 +504,14 @@ class _TopicPlanner:
                 max_message_bytes=max_message_bytes,
                 window=window,
             )
-            reached = 0 if mark is None else mark.place.reached
-            passing = unit.mark.passing(inventory.absent(where), reached=reached)
-            unit = unit.with_marks(absent=passing.absent)
+            reached = 0 if position is None else position.cursor.reached
+            passing = unit.position.passing(inventory.absent(where), reached=reached)
+            unit = replace(unit, position=passing)
             if share is not None:
                 seen = routed_from(self._of.settings, where.topic)
                 unit = replace(unit, route=Route(seen, share.counts_rest))
-                if mark is None or mark.total == 0:
-                    unit = unit.with_marks(is_all=reads_all)
+                if position is None or position.total == 0:
+                    unit = unit.at(is_all=reads_all)
             self._units.append(unit)
         self._sets += sets
         known = self._records is not None and records is not None
@@ -529,10 +525,21 @@ class _TopicPlanner:
 
     def _unit(self, where: TopicPartition, first_offset: int = 0) -> RestoreUnit:
         """Return the task of a partition of the backup without any object: where it begins."""
-        how = self._of.map
+        how, state, source = self._of.map, self._states[where], self._source(where)
+        position, lanes = state.position, state.lanes
+        if position is None:  # what it writes comes after what the target holds
+            target_id = "" if self._there is None else self._there.topic_id
+            position = RestorePosition(source, target_id, Cursor(0, first_offset))
+            ends = {at: self._end(at) for at in self._written(where)}
+            lanes = tuple(
+                Lane(at, Span(end, end), self._position(where, at)) for at, end in ends.items()
+            )
+        # the backup may have an id by now
+        named = replace(position.source, backup=source.backup, address=source.address)
         return RestoreUnit(
-            tuple(self._lane(where, at, first_offset) for at in self._written(where)),
-            begins=self._states[where].bookmark is None,
+            replace(position, source=named),
+            lanes,
+            begins=state.position is None,
             group=None if how.is_same else how.group_of(where.partition),
         )
 
@@ -545,22 +552,8 @@ class _TopicPlanner:
         return tuple(
             planned[where] if where in planned else self._unit(where)
             for where, state in self._states.items()
-            if state.bookmark is None
+            if state.position is None
         )
-
-    def _lane(self, where: TopicPartition, at: TopicPartition, first_offset: int) -> Lane:
-        """Return one partition that is written to, with the position that is continued or begun."""
-        log, state = self._log(at), self._found[where].get(at, ResumeState())
-        found = None if self._states[where].bookmark is None else state.bookmark
-        if found is None:  # what it writes comes after what the target holds
-            end = 0 if log is None else log.span.end_offset
-            target_id = "" if self._there is None else self._there.topic_id
-            place = Cursor(0, first_offset)
-            found = CommitMetadata(Mark(self._sources[where], target_id, Span(end, end), place))
-        mine = self._sources[where]  # the backup may have an id by now
-        named = replace(found.of.source, backup=mine.backup, address=mine.address)
-        found = replace(found, of=replace(found.of, source=named))
-        return Lane(at, found, self._position(where, at))
 
     # the target as it stands
 
@@ -568,61 +561,62 @@ class _TopicPlanner:
         """Return the target, and how much it holds that this restore cannot tell from its own."""
         if self._there is None:
             return Target()
-        spans, found = self._targets.spans, [*self._found.values()]
+        spans, states = self._targets.spans, self._states
         every = (TopicPartition(self._there.name, at) for at in range(self._there.partitions))
         filled = {at: len(spans[at]) for at in every if at in spans}
+        known = [state.is_known for state in states.values()]
         if self._of.map.is_same:
-            states = {at: each for lanes in found for at, each in lanes.items()}
-            own = {at for at, each in states.items() if each.is_known}
+            lanes = {self._written(where)[0]: state for where, state in states.items()}
+            own = {at for at, state in lanes.items() if state.is_known}
             # a partition that someone else fills matters only if this restore is to write to it
-            others = (states.keys() if own else filled.keys()) - own
-            records, has_position = sum(filled[at] for at in others), bool(own)
+            others = (lanes.keys() if own else filled.keys()) - own
+            records = sum(filled.get(at, 0) for at in others)
         else:
             # A restore commits all of its beginnings before its first record.  So a source without
             # a position, once records of others are there, is one whose position was lost: its own
             # records may be there too.
-            known = [each.is_known for each in self._states.values()]
-            has_written = any(each.has_written for lanes in found for each in lanes.values())
+            has_written = any(state.has_written for state in states.values())
             is_doubtful = not all(known) and (has_written or not any(known))
-            records, has_position = sum(filled.values()) if is_doubtful else 0, any(known)
+            records = sum(filled.values()) if is_doubtful else 0
         config = self._targets.configs.get(self._there.name)
-        return Target(self._there.partitions, records, has_position, config)
+        return Target(self._there.partitions, records, any(known), config)
 
-    def _source(self, where: TopicPartition) -> BackupSource:
+    def _source(self, where: TopicPartition) -> RestoreSource:
         """Return what is restored of a partition."""
         settings, how = self._of.settings, self._of.map
         asked = " ".join(filter(None, (wiring.asked(settings), how.name(self._count))))
         identity = self._of.inventory.identity(where)
         backup = self._of.backup
-        return BackupSource(backup.name, where, identity, asked, backup.address)
+        return RestoreSource(backup.name, where, identity, asked, backup.address)
 
     def _written(self, where: TopicPartition) -> list[TopicPartition]:
         """Return the partitions that records of a partition of the backup may go to."""
         return self._of.map.targets(where, self._intent.target, self._count)
 
-    def _judged(self, where: TopicPartition) -> dict[TopicPartition, ResumeState]:
-        """Return where one partition's restore stands in each that it writes to and that exists."""
-        group = self._of.map.group_of(where.partition)
-        return {
-            at: judge(self._position(where, at), self._sources[where], log, group=group)
+    def _resumed(self, where: TopicPartition) -> ResumeState:
+        """Return where one partition's restore stands in what it writes to, as far as it exists."""
+        spans = self._targets.spans
+        found = {
+            at: (spans[at], self._position(where, at))
             for at in self._written(where)
-            if (log := self._log(at)) is not None
+            if self._there is not None and at in spans
         }
+        topic_id = "" if self._there is None else self._there.topic_id
+        group = self._of.map.group_of(where.partition)
+        return resumed(self._source(where), group, topic_id, found)
 
     def _position(self, where: TopicPartition, at: TopicPartition) -> Position | None:
         """Return the position in a target of the group that keeps those of a source."""
         group = self._of.map.group_of(where.partition)
         return self._targets.positions.get(group, {}).get(at)
 
-    def _log(self, at: TopicPartition) -> Log | None:
-        """Return a target partition, None where there is none yet."""
-        span = self._targets.spans.get(at)
-        if self._there is None or span is None:
-            return None
-        return Log(at, self._there.topic_id, span)
+    def _end(self, at: TopicPartition) -> int:
+        """Return where a target partition ends; 0 where there is none yet."""
+        return self._targets.spans.get(at, Span(0, 0)).end_offset
 
 
-def _reads_all(share: RoutedRecords | None, mark: Mark | None) -> bool:
+def _reads_all(share: RoutedRecords | None, position: RestorePosition | None) -> bool:
     """Whether all sets of a partition are read, and not only those with records of the target."""
-    is_begun = mark is not None and mark.total != 0
-    return share is None or share.counts_rest or (is_begun and mark is not None and mark.is_all)
+    if share is None or share.counts_rest:
+        return True
+    return position is not None and position.total != 0 and position.is_all

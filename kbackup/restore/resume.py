@@ -38,24 +38,8 @@ from kbackup.records import (
     joined,
     without,
 )
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark, digest
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource, digest
 from kbackup.stores import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A target partition before a restore.
-
-    Attributes:
-        where: The partition.
-        topic_id: The topic's id; empty where the cluster has none.
-        span: From its log start to its end offset, open transactions included.
-    """
-
-    where: TopicPartition
-    topic_id: str
-    span: Span
-
 
 LEFT_OUT: Final = "left_out"
 """The code of the warning that a partition lacks what an earlier run passed over."""
@@ -63,98 +47,114 @@ LEFT_OUT: Final = "left_out"
 
 @dataclass(frozen=True, slots=True)
 class ResumeState:
-    """What a restore finds in one target partition.
+    """Where the restore of one partition of a backup stands, in the partitions that it writes to.
 
     Attributes:
-        bookmark: Where this restore continues; None where it has to begin.
-        refusal: Why it must do neither.
+        position: Where it continues; None where it has to begin.
+        lanes: The partitions that have that position.
+        has_written: Records were restored to one of them, as far as its position says.
+        refusal: Why it must neither continue nor begin.
         warning: Code and sentence for the operator; None where there is nothing to say.
     """
 
-    bookmark: CommitMetadata[Mark] | None = None
+    position: RestorePosition | None = None
+    lanes: tuple[Lane, ...] = ()
+    has_written: bool = False
     refusal: KbackupError | None = None
     warning: tuple[str, str] | None = None
 
     @property
     def is_known(self) -> bool:
         """Whether there is a position of this restore, or of somebody in its place."""
-        return self.bookmark is not None or self.refusal is not None
-
-    @property
-    def has_written(self) -> bool:
-        """Whether records were restored up to the bookmark, as far as it says."""
-        return self.bookmark is not None and len(self.bookmark.of.log) > 0
+        return self.position is not None or self.refusal is not None
 
 
-def judge(found: Position | None, source: BackupSource, log: Log, *, group: str) -> ResumeState:
-    """Return where a restore of *source* stands in *log*.
+def resumed(
+    source: RestoreSource,
+    group: str,
+    topic_id: str,
+    found: Mapping[TopicPartition, tuple[Span, Position | None]],
+) -> ResumeState:
+    """Return where a restore of *source* stands.
+
+    Its positions in several partitions are committed together.  Where some of these are worth
+    nothing any more, it can begin anew only if the others have none of its records.
 
     Args:
-        found: The group's position in the target partition.
         source: What is to be restored.
-        log: The target as it stands.
-        group: The consumer group, for the sentences.
+        group: The consumer group that keeps its positions.
+        topic_id: Of the target; empty where the cluster has none.
+        found: Of each partition of the target that it writes to and that is there, what its log
+            holds, open transactions included, and the group's position in it.
     """
+    states = {
+        where: _judged(source, group, topic_id, where, span, position)
+        for where, (span, position) in found.items()
+    }
+    written = [where for where, each in states.items() if each.has_written]
+    warning = next((each.warning for each in states.values() if each.warning is not None), None)
+    refusal = next((each.refusal for each in states.values() if each.refusal is not None), None)
+    gone = [where for where, each in states.items() if each.position is None]
+    cursors = {each.position.cursor for each in states.values() if each.position is not None}
+    if refusal is None and gone and written:
+        why = f"it no longer has its part of what was restored to {written[0]} and others"
+        refusal = _changed(gone[0], why)
+    elif refusal is None and not gone and len(cursors) > 1:
+        why = "the positions in the partitions of its topic do not agree: they were moved"
+        refusal = _changed(next(iter(states)), why)
+    if refusal is not None:
+        return ResumeState(has_written=bool(written), refusal=refusal)
+    if gone or not states:
+        return ResumeState(warning=warning)
+    position = next(iter(states.values())).position
+    lanes = tuple(lane for each in states.values() for lane in each.lanes)
+    return ResumeState(position, lanes, bool(written), warning=warning)
+
+
+def _judged(
+    source: RestoreSource,
+    group: str,
+    topic_id: str,
+    where: TopicPartition,
+    span: Span,
+    found: Position | None,
+) -> ResumeState:
+    """Judge the position in one partition."""
     if found is None:
         return ResumeState()
-    bookmark = Mark.read(found)
-    if bookmark is None:
-        return ResumeState(refusal=_of_others(group, log.where))
-    if bookmark.of.source.conflicts(source):
+    read = RestorePosition.read(where, found)
+    if read is None:
+        return ResumeState(refusal=_of_others(group, where))
+    position, lane = read
+    if position.source.conflicts(source):
         return ResumeState()
-    return _in_log(bookmark, log)
+    return _in_log(position, replace(lane, records=0, commits=0), topic_id, span)
 
 
-def united(found: Mapping[TopicPartition, ResumeState]) -> ResumeState:
-    """Return where the restore of one source stands whose records go to several partitions.
-
-    Its positions in them are committed together.  Where some of these are worth nothing any more,
-    it can begin anew only if the others have none of its records.
-
-    Args:
-        found: Where it stands in each; at least one.
-    """
-    refused = next((each for each in found.values() if each.refusal is not None), None)
-    if refused is not None:
-        return refused
-    known = {where: at for where, each in found.items() if (at := each.bookmark) is not None}
-    gone = [where for where in found if where not in known]
-    written = [where for where, each in found.items() if each.has_written]
-    warning = next((each.warning for each in found.values() if each.warning is not None), None)
-    if gone and written:
-        why = f"it no longer has its part of what was restored to {written[0]} and others"
-        return ResumeState(refusal=_changed(gone[0], why))
-    if gone:
-        return ResumeState(warning=warning)
-    if len({bookmark.of.place for bookmark in known.values()}) > 1:
-        why = "the positions in the partitions of its topic do not agree: they were moved"
-        return ResumeState(refusal=_changed(next(iter(found)), why))
-    return ResumeState(next(iter(known.values())), warning=warning)
-
-
-def _in_log(bookmark: CommitMetadata[Mark], log: Log) -> ResumeState:
+def _in_log(position: RestorePosition, lane: Lane, topic_id: str, span: Span) -> ResumeState:
     """Judge a position of this restore by where the log stood, and where it stands."""
-    mark, stood = bookmark.of, bookmark.of.log
-    if mark.target_id and log.topic_id and mark.target_id != log.topic_id:
-        return _anew(log, "target_recreated", "was deleted and created again")
+    where, stood = lane.target, lane.log
+    if position.target_id and topic_id and position.target_id != topic_id:
+        return _anew(where, "target_recreated", "was deleted and created again")
     if not len(stood):  # nothing was written yet, so nothing can be gone
-        return ResumeState(bookmark)
-    if not len(log.span):
-        return _anew(log, "target_emptied", "has been emptied")
+        return ResumeState(position, (lane,))
+    if not len(span):
+        return _anew(where, "target_emptied", "has been emptied")
     why = None
-    if log.span.end_offset < stood.end_offset:
+    if span.end_offset < stood.end_offset:
         why = (
-            f"its log ends at offset {log.span.end_offset}, but ended at {stood.end_offset} when "
+            f"its log ends at offset {span.end_offset}, but ended at {stood.end_offset} when "
             "this restore wrote to it"
         )
-    elif log.span.start_offset > stood.start_offset:
+    elif span.start_offset > stood.start_offset:
         why = (
-            f"its log begins at offset {log.span.start_offset}, but this restore has written "
+            f"its log begins at offset {span.start_offset}, but this restore has written "
             f"from {stood.start_offset} on"
         )
     if why is not None:
-        return ResumeState(refusal=_changed(log.where, why))
-    return ResumeState(bookmark, warning=_left_out(log.where) if mark.total is None else None)
+        return ResumeState(refusal=_changed(where, why))
+    warning = _left_out(where) if position.total is None else None
+    return ResumeState(position, (lane,), has_written=True, warning=warning)
 
 
 def _left_out(where: TopicPartition) -> tuple[str, str]:
@@ -166,8 +166,8 @@ def _left_out(where: TopicPartition) -> tuple[str, str]:
     return LEFT_OUT, text
 
 
-def _anew(log: Log, code: str, what: str) -> ResumeState:
-    text = f"{log.where} {what} since it was restored: the restore starts over"
+def _anew(where: TopicPartition, code: str, what: str) -> ResumeState:
+    text = f"{where} {what} since it was restored: the restore starts over"
     return ResumeState(warning=(code, text))
 
 
@@ -238,7 +238,7 @@ class Remaining:
 def remaining(
     facts_of: FactsOf,
     sets: Sequence[FileSet],
-    mark: Mark | None,
+    position: RestorePosition | None,
     cut_of: CutOf | None = None,
     own: Collection[str] | None = None,
     gone: Sequence[FileSet] = (),
@@ -249,31 +249,32 @@ def remaining(
         facts_of: Asked about each set that may have grown since: of full records those that begin
             below the position, of values the one at hand.
         sets: Of one partition, by start offset.
-        mark: Where the restore stands; None where it begins.
+        position: Where the restore stands; None where it begins.
         cut_of: Tells which sets are of one cut; without, each may be of its own.
         own: The sets that hold records of the target, where a topic is chosen for each record.
         gone: Sets that were removed on purpose: of those that the restore has read, rows of values
             count where they were, and full records with those that are there.
     """
-    if mark is None:
+    if position is None:
         return Remaining(tuple(sets))
-    where, offset = mark.source.where, mark.place.offset
-    passed = [files for files in gone if not _holds(mark.absent or (), files.begin)]
+    where, offset = position.source.where, position.cursor.offset
+    passed = [files for files in gone if not _holds(position.absent or (), files.begin)]
     lost = [files for files in passed if not files.is_whole]
-    done, before, refusal = _done_values(facts_of, where, sets, mark.place, lost)
+    done, before, refusal = _done_values(facts_of, where, sets, position.cursor, lost)
     known = _begun(facts_of, sets, offset)
     done |= _ended(known, offset)
     left = [files for files in sets if files.part not in done]
     cut_of = cut_of or (lambda files: files.id)
-    refusal = refusal or _back(facts_of, cut_of, left, lost, mark.place.reached)
-    if refusal is None and mark.total is not None:
+    refusal = refusal or _back(facts_of, cut_of, left, lost, position.cursor.reached)
+    if refusal is None and position.total is not None:
         cuts = {files.id: cut_of(files) for files in sets}
-        counted = known if mark.is_all or own is None else known.keys() & own
+        counted = known if position.is_all or own is None else known.keys() & own
         entered = [(cuts[key], said) for key, said in known.items() if key in counted and said]
-        if mark.absent is not None and (mark.is_all or own is None):
+        if position.absent is not None and (position.is_all or own is None):
             full = [files for files in passed if files.is_whole and files.begin < offset]
-            entered += _read_once(facts_of, cut_of, full, mark.absent, joined(map(_span, entered)))
-        refusal = _gained(where, entered, offset, mark.total)
+            there = joined(map(_span, entered))
+            entered += _read_once(facts_of, cut_of, full, position.absent, there)
+        refusal = _gained(where, entered, offset, position.total)
     return Remaining(tuple(left), before, refusal)
 
 
@@ -374,30 +375,30 @@ def facts_of_begun(store: Store, files: FileSet) -> Facts | None:
     return facts(store, files.main) or extent(store, files.main)
 
 
-def _is_replaced(sets: Sequence[FileSet], place: Cursor) -> bool:
+def _is_replaced(sets: Sequence[FileSet], cursor: Cursor) -> bool:
     """Whether full records have, of values that are done, what full records are not done of."""
-    begun = any(files.is_whole and files.start_offset < place.reached for files in sets)
-    return begun and place.reached > place.offset
+    begun = any(files.is_whole and files.start_offset < cursor.reached for files in sets)
+    return begun and cursor.reached > cursor.offset
 
 
 def _done_values(
     facts_of: FactsOf,
     where: TopicPartition,
     sets: Sequence[FileSet],
-    place: Cursor,
+    cursor: Cursor,
     gone: Sequence[FileSet],
 ) -> tuple[set[str], str, KbackupError | None]:
     """Return the value sets that are done, their chain, and what is wrong with them."""
     has_values = any(not files.is_whole for files in sets)
     lost = {files.part for files in gone}
-    if not place.values:
-        late = (not (one.is_whole or one.is_generic) and one.begin < place.offset for one in sets)
-        return set(), "", _late(where, place.offset) if any(late) else None
+    if not cursor.values:
+        late = (not (one.is_whole or one.is_generic) and one.begin < cursor.offset for one in sets)
+        return set(), "", _late(where, cursor.offset) if any(late) else None
     if gone:
         sets = sorted((*sets, *gone), key=lambda one: (one.begin, one.encoded_partition))
-    if not (has_values or _is_replaced(sets, place)):
+    if not (has_values or _is_replaced(sets, cursor)):
         return set(), "", None
-    at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), None)
+    at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), None)
     if at is None:
         why = "its rows carry no offsets, so where to continue is unknown"
         what = f"{where}: the object in which this restore stopped is missing"
@@ -406,13 +407,13 @@ def _done_values(
         return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
     done = [files for files in sets[:at] if not files.is_whole]
     before = chained("", done)
-    if place.before not in (None, before):
+    if cursor.before not in (None, before):
         why = "their rows carry no offsets, so what is new in them is unknown"
         what = f"{where}: objects that this restore has passed were added, changed or removed"
         return set(), "", RefusedError(what, why, _DO, **_place(where))
     is_named = not (sets[at].is_whole or sets[at].is_generic)
     known = facts_of(sets[at]) if is_named else None
-    if sets[at].part in lost or (known is not None and known.records <= place.rows):
+    if sets[at].part in lost or (known is not None and known.records <= cursor.rows):
         done, before = [*done, sets[at]], chained(before, [sets[at]])
     return {files.part for files in done}, before, None
 
@@ -472,12 +473,12 @@ class ResumedValues:
 
     Args:
         files: The set.
-        place: Where the restore stands in it: its rows that are done, and their digest.
+        cursor: Where the restore stands in it: its rows that are done, and their digest.
     """
 
-    def __init__(self, files: FileSet, place: Cursor) -> None:
-        self._files, self._done, self._expected = files, place.rows, place.content
-        self._rows, self._is_compared = 0, not place.rows
+    def __init__(self, files: FileSet, cursor: Cursor) -> None:
+        self._files, self._done, self._expected = files, cursor.rows, cursor.content
+        self._rows, self._is_compared = 0, not cursor.rows
         self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()
 
     def take(self, batch: pa.RecordBatch, end_row: int) -> str:
@@ -561,40 +562,42 @@ Ids = Mapping[str, Mapping[int, int]]
 """By part, "key" or "value": the id in the target of each of the backup's."""
 
 
-def noted_ids(mark: Mark, ids: Ids | None) -> tuple[tuple[str, int, int], ...] | None:
-    """Return what a position holds of *ids*, once records were written with them: `Mark.ids`.
+def noted_ids(
+    position: RestorePosition, ids: Ids | None
+) -> tuple[tuple[str, int, int], ...] | None:
+    """Return the `RestorePosition.ids` of a position, once records were written with *ids*.
 
     Args:
-        mark: The position before; what it holds, it keeps.
+        position: The position before; what it holds, it keeps.
         ids: Those of a topic; None where no registry is given.
     """
-    if mark.ids or ids is None:
-        return mark.ids
+    if position.ids or ids is None:
+        return position.ids
     every = sorted((part, old, new) for part, known in ids.items() for old, new in known.items())
     return tuple(every if len(every) <= 2 * _HALF else every[:_HALF] + every[-_HALF:])
 
 
-def check_ids(mark: Mark, ids: Ids | None) -> None:
+def check_ids(position: RestorePosition, ids: Ids | None) -> None:
     """Check that records which are restored from now on get the ids of those before.
 
     Args:
-        mark: The position.
+        position: The position.
         ids: Those of a topic; None where no registry is given.
 
     Raises:
         RefusedError: If they do not.
     """
     now = ids or {}
-    before = mark.ids
+    before = position.ids
     if before is None:  # no registry was given: records have the ids of the backup
-        has_written = mark.total is None or mark.total > 0
+        has_written = position.total is None or position.total > 0
         before = tuple(
             (part, old, old) for part, known in now.items() for old in known if has_written
         )
     for part, old, then in before:
         new = now.get(part, _NO_SCHEMAS).get(old, old)
         if new != then:
-            where = mark.source.where
+            where = position.source.where
             raise RefusedError(
                 f"{where}: schema {old} of the {part}s would get another id than before",
                 f"it is {then} in the records that are restored, and would be {new} in the rest",

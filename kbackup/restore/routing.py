@@ -28,10 +28,10 @@ from kbackup.errors import (
 from kbackup.naming.renaming import rename
 from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import SKIPPED_MOST, Lane, RestoreJob, RestoreUnit, Route
+from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit, Route
 from kbackup.restore.transform import Transforming
 from kbackup.runs import wiring
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
 
@@ -64,11 +64,11 @@ def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -
                 for where, sets in chosen.items()
             }
         for where, sets in chosen.items():
-            source = BackupSource("", where, inventory.identity(where))
-            bookmark = CommitMetadata(Mark(source, "", Span(0, 0), Cursor(0, 0)))
-            lane = Lane(TopicPartition(name, where.partition), bookmark)
+            source = RestoreSource("", where, inventory.identity(where))
+            position = RestorePosition(source, "", Cursor(0, 0))
+            lane = Lane(TopicPartition(name, where.partition), Span(0, 0))
             route = Route(routed_from(settings, name))
-            units.append(RestoreUnit((lane,), tuple(sets), window=window, route=route))
+            units.append(RestoreUnit(position, (lane,), tuple(sets), window=window, route=route))
     return units
 
 
@@ -281,7 +281,7 @@ class _Reading:
         unit, job = self._unit, self._job
         steps = merging.steps(
             store, unit.sets, job.reads(unit.target.topic),
-            identity=unit.mark.source.identity, holds_values=True,
+            identity=unit.position.source.identity, holds_values=True,
             wanted=unit.window.offset,
         )  # fmt: skip
         for step in steps:

@@ -36,7 +36,8 @@ from kbackup.restore.job import PartitionMap, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.runs import wiring
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
+from kbackup.runs.position import Lane
+from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line, NotBegun
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
@@ -264,7 +265,7 @@ def begin(
             cluster.create_partitions(topic.intent.target, topic.partitions)
 
     def named(unit: RestoreUnit) -> RestoreUnit:
-        return unit.with_marks(target_id=ids.get(unit.target.topic, unit.mark.target_id))
+        return unit.at(target_id=ids.get(unit.target.topic, unit.position.target_id))
 
     first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
     units = [named(unit) for unit in plan.units()]
@@ -276,7 +277,7 @@ def begin(
     for unit in (*first, *units):
         if unit.begins:
             mine = positions.setdefault(unit.group or plan.group, {})
-            mine |= {lane.target: lane.position() for lane in unit.lanes}
+            mine |= unit.positions()
     for group, committed in positions.items():
         cluster.set_positions(group, committed)
     return PreparedTasks([], [unit.begun() for unit in units])
@@ -367,27 +368,27 @@ def written(
     Raises:
         KafkaError: If the cluster does not answer.
     """
-    sums: dict[TopicPartition, WrittenTo] = {}
-    befores: dict[TopicPartition, int] = {}
+    lanes = dict[TopicPartition, list[Lane]]()
+    befores = {where: span.end_offset for where, span in spans.items()}
     failed: set[TopicPartition] = set()
     for report in reports:
         for lane in report.own.lanes:
-            where = TopicPartition(report.own.target, lane.partition)
-            sums[where] = sums.get(where, WrittenTo(lane.partition)) + lane
-            befores[where] = max(befores.get(where, 0), report.own.log_end or 0)
-            failed |= {where} if report.failure is not None else set()
-    wheres = [where for where, lane in sums.items() if lane.records and where not in failed]
+            lanes.setdefault(lane.target, []).append(lane)
+            befores[lane.target] = max(befores.get(lane.target, 0), report.own.log_end or 0)
+            failed |= {lane.target} if report.failure is not None else set()
     acknowledged = [
         Written(
             where,
-            sums[where].records,
-            sums[where].commits if exactly_once else 0,
-            before := max(spans.get(where, Span(0, 0)).end_offset, befores[where]),
+            sum(lane.records for lane in its),
+            sum(lane.commits for lane in its) if exactly_once else 0,
+            before := befores[where],
             Span(before, before),
             before,
         )
-        for where in wheres
+        for where, its in lanes.items()
+        if where not in failed and any(lane.records for lane in its)
     ]
+    wheres = [entry.target for entry in acknowledged]
     after = cluster.settled_spans(wheres, {entry.target: entry.least for entry in acknowledged})
     ends = cluster.ends(wheres)
     return [

@@ -28,11 +28,11 @@ from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     FIRST_BYTES,
     OPEN_S,
+    Committed,
     Fence,
     Joint,
     JointLine,
     Pace,
-    Positions,
     Report,
     Transaction,
     UnitWriter,
@@ -73,7 +73,7 @@ class RestorePartitionTask:
     pace: Pace | None = None
     letters: DeadLetters | None = None
     report: PartitionReport[OfRestore] = field(init=False)
-    _positions: Positions = field(init=False)
+    _committed: Committed = field(init=False)
     _open: Transaction = field(init=False)
     _values: FileSet | None = None  # the value set at hand
     _begun: ResumedValues | None = None  # what was read of it, compared with what is restored
@@ -83,12 +83,12 @@ class RestorePartitionTask:
     _told: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        place = self.unit.mark.place
+        cursor = self.unit.position.cursor
         own = OfRestore(self.unit.target.topic)
-        self.report = PartitionReport(self.unit.source, place.reached, None, None, own)
-        self._positions = Positions(self.job, self.unit)
+        self.report = PartitionReport(self.unit.source, cursor.reached, None, None, own)
+        self._committed = Committed(self.job, self.unit)
         self._before = self.unit.before
-        self._open = Transaction(NOTHING, place)
+        self._open = Transaction(NOTHING, cursor)
         self._tally()
 
     def run(self, writer: UnitWriter) -> None:
@@ -106,14 +106,14 @@ class RestorePartitionTask:
                 self._stop_if_asked(writer)
                 match step:
                     case StoredRows(_, files):
-                        rows, place = self._new_rows(step)
+                        rows, cursor = self._new_rows(step)
                         if len(rows):
                             found = records.apply(rows, files, writer.record_bytes_max)
                             self._leave_out(writer, found)
                             self._wait(writer, found.batch)
                             zeros = self._send(writer, found.batch)
                             passed = len(rows) if files[0].is_whole else 0
-                            self._open.take(found.batch, place, passed=passed)
+                            self._open.take(found.batch, cursor, passed=passed)
                             self._count(zero_timestamps=zeros, duplicates=step.duplicates)
                             self._tell_now_and_then()
                     case Skipped():
@@ -144,36 +144,36 @@ class RestorePartitionTask:
         sets = [*unit.sets]
         if found != unit.committed:
             self._catch_up(writer, found)
-            sets = unfinished(self.store, sets, self._positions.mark.place.offset)
+            sets = unfinished(self.store, sets, self._committed.position.cursor.offset)
         elif unit.begins:
-            self._commit_marks(writer)
+            self._commit_position(writer)
         if any(files.is_whole for files in sets):
-            self._positions.check_ids()
-        place = self._positions.mark.place
-        at = next((n for n, files in enumerate(sets) if digest(files.part) == place.values), None)
+            self._committed.check_ids()
+        cursor = self._committed.position.cursor
+        at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), None)
         if at is not None and not sets[at].is_whole:
-            self._values, self._begun = sets[at], ResumedValues(sets[at], place)
+            self._values, self._begun = sets[at], ResumedValues(sets[at], cursor)
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= (at or 0)]
-        if self._positions.is_ours and len(left) < len(unit.sets):
+        if self._committed.is_ours and len(left) < len(unit.sets):
             # some were read to their ends after the last commit
             names = {files.part for files in left}
             ended = [files for files in unit.sets if files.part not in names]
             size = sum(file.size for files in ended for file in files.files)
             count = len(ended) - self._open.done.bad_objects
             self._open.done = replace(self._open.done, objects=count, bytes_read=size)
-        self.report = replace(self.report, done=self._open.done, committed=place.reached)
+        self.report = replace(self.report, done=self._open.done, committed=cursor.reached)
         return left
 
     def _catch_up(self, writer: UnitWriter, found: Position | None) -> None:
         """Continue after what was committed since the run was planned, or refuse a stranger's."""
-        done = self._positions.catch_up(writer, found)
-        mark = self._positions.mark
-        self._open = Transaction(done, mark.place)
-        self._before = mark.place.before or ""
+        committed = self._committed
+        done = committed.catch_up(writer, found)
+        self._open = Transaction(done, committed.position.cursor)
+        self._before = committed.position.cursor.before or ""
         is_mapped = self.unit.group is not None  # onto other partitions than the backup's
         if not is_mapped:
             mine = done.records + (done.commits if self.job.exactly_once else 0)
-            own = replace(self.report.own, log_end=mark.log.end_offset - mine)
+            own = replace(self.report.own, log_end=committed.lanes[0].log.end_offset - mine)
             self.report = replace(self.report, own=own)
         self._tally()
 
@@ -181,13 +181,13 @@ class RestorePartitionTask:
 
     def _read(self, sets: Sequence[FileSet]) -> Iterator[merging.Step]:
         """Open and read *sets*, merged by offset."""
-        mark = self._positions.mark
+        position = self._committed.position
         return merging.steps(
             self.store,
             sets,
             self.job.reads(self.unit.target.topic),
-            offset=mark.place.offset,
-            identity=mark.source.identity,
+            offset=position.cursor.offset,
+            identity=position.source.identity,
             holds_values=True,
             wanted=self.unit.window.offset,
         )
@@ -211,7 +211,7 @@ class RestorePartitionTask:
     def _stop_if_asked(self, writer: UnitWriter) -> None:
         if self.line.is_stopped():
             self._commit(writer)
-            offset = self._open.place.reached
+            offset = self._open.cursor.reached
             raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
 
     def _new_rows(self, step: StoredRows) -> tuple[pa.RecordBatch, Cursor]:
@@ -219,15 +219,15 @@ class RestorePartitionTask:
         batch, files = step.batch, step.files[0]
         end = batch["offset"][len(batch) - 1].as_py() + 1
         if files.is_whole:
-            place = self._open.place
-            return batch, replace(place, offset=end, reached=max(place.reached, end))
+            cursor = self._open.cursor
+            return batch, replace(cursor, offset=end, reached=max(cursor.reached, end))
         self._enter(files)
-        place = self._open.place
+        cursor = self._open.cursor
         content = "" if self._begun is None else self._begun.take(batch, step.end_row)
-        rows = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
+        rows = batch.slice(max(0, len(batch) - max(0, step.end_row - cursor.rows)))
         # of several directories each counts its own rows; a position never goes back
         return rows, replace(
-            place, rows=step.end_row, reached=max(place.reached, end), before=self._before,
+            cursor, rows=step.end_row, reached=max(cursor.reached, end), before=self._before,
             content=content,
         )  # fmt: skip
 
@@ -238,9 +238,10 @@ class RestorePartitionTask:
         if self._values is not None:
             self._before = chained(self._before, [self._values])
         self._values = files
-        place = self._open.place
-        place = replace(place, values=digest(files.part), rows=0, before=self._before, content="")
-        self._open.place, self._begun = place, ResumedValues(files, place)
+        cursor = replace(
+            self._open.cursor, values=digest(files.part), rows=0, before=self._before, content=""
+        )
+        self._open.cursor, self._begun = cursor, ResumedValues(files, cursor)
 
     def _finish(self, files: FileSet) -> None:
         """Note that a set was read to its end."""
@@ -265,17 +266,17 @@ class RestorePartitionTask:
         self._enter(step.files)
         if self._begun is not None and not self._begun.pass_over(step.end_row):
             return
-        place, lost = self._open.place, step.lost
+        cursor, lost = self._open.cursor, step.lost
         self._open.passed = None  # so that whoever goes on says so
         is_asked = self.unit.window.offset.meets(lost.offset, lost.offset)
         if is_asked and self.unit.counts_rest:
             self._count(bad_records=lost.records)
             self._skip(lost.error, None)
             self._log("skipped", lost.error, step.files)
-        self._open.place = replace(
-            place,
-            rows=max(place.rows, step.end_row),
-            reached=max(place.reached, lost.end),
+        self._open.cursor = replace(
+            cursor,
+            rows=max(cursor.rows, step.end_row),
+            reached=max(cursor.reached, lost.end),
             before=self._before,
         )
 
@@ -325,7 +326,7 @@ class RestorePartitionTask:
         """Send records to their partitions; return how many timestamps were changed."""
         if not len(batch):
             return 0
-        targets = self._positions.targets
+        targets = [lane.target for lane in self._committed.lanes]
         parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
         zeros = 0
         for at, part in parts:
@@ -336,28 +337,27 @@ class RestorePartitionTask:
     def _commit(self, writer: UnitWriter) -> None:
         """Make all that was written safe, and begin anew."""
         opened = self._open
-        if opened.records or opened.place.reached != self.report.committed:
+        if opened.records or opened.cursor.reached != self.report.committed:
             opened.count(commits=len(opened.sent), records=opened.records)
-            self._positions.take(opened)
-            self._commit_marks(writer)
+            self._commit_position(writer, opened)
             if opened.records:
                 self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
-        self.report = replace(self.report, done=opened.done, committed=opened.place.reached)
+        self.report = replace(self.report, done=opened.done, committed=opened.cursor.reached)
         self._tally()
         passed = opened.passed if opened.passed is None else 0
-        self._open = Transaction(opened.done, opened.place, passed=passed)
+        self._open = Transaction(opened.done, opened.cursor, passed=passed)
         self._tell_progress()
 
-    def _commit_marks(self, writer: UnitWriter) -> None:
+    def _commit_position(self, writer: UnitWriter, opened: Transaction | None = None) -> None:
         if self.letters is not None:
             self.letters.flush()
-        self._positions.commit(writer)
+        self._committed.commit(writer, opened)
 
     def _tally(self) -> None:
         """Take into the report what is committed in each partition, and what was left out."""
         skipped = (*self.report.own.skipped, *self._left)
         self._left = []
-        own = replace(self.report.own, lanes=self._positions.written, skipped=skipped)
+        own = replace(self.report.own, lanes=self._committed.lanes, skipped=skipped)
         self.report = replace(self.report, own=own)
 
     def _tell_now_and_then(self) -> None:

@@ -22,10 +22,10 @@ from kbackup.errors import RefusedError
 from kbackup.events import Plain
 from kbackup.kafka import Position, Writer
 from kbackup.records import TopicPartition
-from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
+from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.resume import Ids, check_ids, noted_ids
-from kbackup.runs.position import NOTHING, CommitMetadata, Cursor, Done, Mark
-from kbackup.runs.report import OfRestore, PartitionReport, WrittenTo
+from kbackup.runs.position import NOTHING, Cursor, Done, Lane, RestorePosition
+from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import TaskOptions, deal
 
@@ -138,7 +138,7 @@ class Joint:
                 self.position(lane.target) == lane.committed for lane in unit.lanes
             )
             if is_new:
-                self._positions |= {lane.target: lane.position() for lane in unit.lanes}
+                self._positions |= unit.positions()
             begun.append(unit.begun() if is_new else unit)
         self._found |= self._positions
         self.settle()
@@ -251,7 +251,7 @@ class Transaction:
 
     Attributes:
         done: What the run has done, with what is not committed; but for its records.
-        place: Where a commit would leave the restore.
+        cursor: Where a commit would leave the restore.
         passed: Full records of the backup since the last commit; None: not known.
         records: Records sent since the last commit.
         sent: Of these, how many to each partition.
@@ -260,7 +260,7 @@ class Transaction:
     """
 
     done: Done
-    place: Cursor
+    cursor: Cursor
     passed: int | None = 0
     records: int = 0
     sent: dict[TopicPartition, int] = field(default_factory=dict)
@@ -281,9 +281,9 @@ class Transaction:
         """Note records that were sent to a partition."""
         self.sent[where] = self.sent.get(where, 0) + records
 
-    def take(self, batch: pa.RecordBatch, place: Cursor, *, passed: int) -> None:
-        """Take in records that were sent, which lead to *place*."""
-        self.place = place
+    def take(self, batch: pa.RecordBatch, cursor: Cursor, *, passed: int) -> None:
+        """Take in records that were sent, which lead to *cursor*."""
+        self.cursor = cursor
         self.passed = None if self.passed is None else self.passed + passed
         self.records += len(batch)
         self.bytes += batch.nbytes
@@ -300,38 +300,26 @@ def next_limit(limit: int, seconds: float) -> int:
     return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
 
 
-class Positions:
-    """What a unit's positions say, as the last commit has it.
+class Committed:
+    """What the last commit of a unit says.
 
     Args:
         job: The run's settings.
-        unit: Whose they are; they begin as they were planned.
+        unit: Whose it is; it begins as it was planned.
+
+    Attributes:
+        position: Where the restore stands.
+        lanes: The partitions that it writes to, in order.
     """
 
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         self._job, self._unit = job, unit
-        self._lanes: dict[TopicPartition, Lane] = {lane.target: lane for lane in unit.lanes}
-        self._written = {at: WrittenTo(at.partition) for at in self._lanes}
-
-    @property
-    def mark(self) -> Mark:
-        """Where the restore stands."""
-        return self._home.of
+        self.position, self.lanes = unit.position, unit.lanes
 
     @property
     def is_ours(self) -> bool:
-        """Whether it was this run that committed them."""
-        return self._home.run == self._job.committer
-
-    @property
-    def targets(self) -> list[TopicPartition]:
-        """The partitions, in order."""
-        return list(self._lanes)
-
-    @property
-    def written(self) -> tuple[WrittenTo, ...]:
-        """What this run has written to each partition."""
-        return tuple(self._written.values())
+        """Whether it was this run that committed it."""
+        return self.position.run == self._job.committer
 
     def check_ids(self) -> None:
         """Check that the rest gets the ids of what is restored.
@@ -339,7 +327,7 @@ class Positions:
         Raises:
             RefusedError: If it does not: another Schema Registry is given than before.
         """
-        check_ids(self.mark, self._ids)
+        check_ids(self.position, self._ids)
 
     def catch_up(self, writer: UnitWriter, found: Position | None) -> Done:
         """Take what was committed since the run was planned.
@@ -354,63 +342,64 @@ class Positions:
         Raises:
             RefusedError: If that is not of this restore.
         """
-        moved: dict[TopicPartition, CommitMetadata[Mark]] = {}
-        for at, lane in self._lanes.items():
-            now = found if at == self._unit.target else writer.position(at)
-            bookmark = None if now is None else Mark.read(now)
-            if bookmark is None or not bookmark.of.follows(lane.bookmark.of):
+        moved: list[tuple[RestorePosition, Lane]] = []
+        for lane in self.lanes:
+            now = found if lane.target == self._unit.target else writer.position(lane.target)
+            read = None if now is None else RestorePosition.read(lane.target, now)
+            if read is None or not self._is_followed(lane, *read):
                 group = self._unit.group or self._job.group
                 raise RefusedError(
-                    f"the position of group {group} in {at} has been moved",
+                    f"the position of group {group} in {lane.target} has been moved",
                     "another restore or another tool moved it while this run was starting",
                     "let one restore at a time write to a topic, then run the command again",
                 )
-            moved[at] = bookmark
-        self._lanes = {at: replace(lane, bookmark=moved[at]) for at, lane in self._lanes.items()}
+            moved.append(read)
+        self.position, self.lanes = moved[0][0], tuple(lane for _, lane in moved)
         if not self.is_ours:
+            self.lanes = tuple(replace(lane, records=0, commits=0) for lane in self.lanes)
             return NOTHING
-        ours = {at: each.done for at, each in moved.items()}
-        self._written = {
-            at: WrittenTo(at.partition, each.records, each.commits) for at, each in ours.items()
-        }
         return replace(
-            self._home.done,
-            records=sum(each.records for each in ours.values()),
-            commits=sum(each.commits for each in ours.values()),
+            self.position.done,
+            records=sum(lane.records for lane in self.lanes),
+            commits=sum(lane.commits for lane in self.lanes),
         )
 
-    def take(self, opened: Transaction) -> None:
-        """Move all of them on to where a transaction that is to be committed leads."""
-        for at, lane in self._lanes.items():
-            sent = opened.sent.get(at, 0)
-            commits = int(bool(sent))  # a transaction leaves a marker where it has written
-            before = self._written[at]
-            written = WrittenTo(at.partition, before.records + sent, before.commits + commits)
-            self._written[at] = written
-            mark = lane.bookmark.of.moved(
-                opened.place,
-                passed=opened.passed,
-                log_grew=sent + (commits if self._job.exactly_once else 0),
-            )
-            mark = replace(mark, ids=noted_ids(mark, self._ids))
-            done = replace(opened.done, records=written.records, commits=written.commits)
-            bookmark = CommitMetadata(mark, self._job.committer, done)
-            self._lanes[at] = replace(lane, bookmark=bookmark)
+    def _is_followed(self, lane: Lane, position: RestorePosition, now: Lane) -> bool:
+        """Whether what is committed in *lane* now is of the same restore into the same log."""
+        is_same_log = now.log.start_offset == lane.log.start_offset
+        return is_same_log and position.follows(self.position)
 
-    def commit(self, writer: UnitWriter) -> None:
-        """Have the cluster keep them, with what was written.
+    def commit(self, writer: UnitWriter, opened: Transaction | None = None) -> None:
+        """Have the cluster keep it, with what was written.
+
+        Args:
+            writer: Commits.
+            opened: What was written; None where only the beginning is committed.
 
         Raises:
-            KafkaError: If it refused.
+            KafkaError: If the cluster refused.
         """
-        positions = {at: lane.position() for at, lane in self._lanes.items()}
+        if opened is not None:
+            self._move(opened)
         where = self._unit.target
+        positions = {lane.target: self.position.position(lane) for lane in self.lanes}
         writer.commit(positions.pop(where), positions, where)
 
-    @property
-    def _home(self) -> CommitMetadata[Mark]:
-        """What the position in the unit's target says."""
-        return self._lanes[self._unit.target].bookmark
+    def _move(self, opened: Transaction) -> None:
+        """Go on to where *opened* leads."""
+        total, passed = self.position.total, opened.passed
+        self.position = replace(
+            self.position,
+            cursor=opened.cursor,
+            total=None if total is None or passed is None else total + passed,
+            ids=noted_ids(self.position, self._ids),
+            run=self._job.committer,
+            done=opened.done,
+        )
+        self.lanes = tuple(
+            lane.wrote(opened.sent.get(lane.target, 0), leaves_marker=self._job.exactly_once)
+            for lane in self.lanes
+        )
 
     @property
     def _ids(self) -> Ids | None:

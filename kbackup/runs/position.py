@@ -1,8 +1,8 @@
 """What is committed beside an offset: what a sink's offset, or a restore's, rests on.
 
 The group's offset on the target partition is the next offset of the *backup*.  An offset alone
-does not say which backup, which source and which target log it was about, so a mark does.  It
-is bounded whatever the backup looks like: keys are kept as digests.
+does not say which backup, which source and which target log it was about, so the text beside it
+does.  It is bounded whatever the backup looks like: keys are kept as digests.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kbackup.errors import NewerVersionError
 from kbackup.kafka import Position
@@ -88,76 +88,47 @@ _ROOM: Final = 4096
 """A broker takes less beside an offset, in bytes."""
 
 
-class Ground(Protocol):
-    """What must still be there for a committed offset to mean anything."""
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Return it as plain data."""
-        ...
-
-
-Of = TypeVar("Of", bound=Ground)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitMetadata(Generic[Of]):
-    """What is kept beside a committed offset: what it rests on, and who committed it.
-
-    It lets the next run see that group, bucket and target agree.  It carries the offset itself:
-    what moves an offset may keep the metadata.
-
-    Attributes:
-        of: What the offset rests on: of a sink the `LastObject`, of a restore the `Mark`.
-        run: Id of the run that committed; empty where it was not kept.
-        done: What that run had done in this partition by then: where a task dies, the one that
-            takes over continues from here, and no count is lost.
-        at: The offset that it was committed with; None where it was not kept, or not committed yet.
-    """
-
-    of: Of
-    run: str = ""
-    done: Done = NOTHING
-    at: int | None = None
-
-    def position(self, offset: int) -> Position:
-        """Return *offset* with this beside it, to commit."""
-        return Position(offset, replace(self, at=offset).to_metadata())
-
-    def to_metadata(self) -> str:
-        """Return the text to commit with the offset; a broker takes 4,096 bytes."""
-        at = {} if self.at is None else {"at": self.at}
-        data = {**self.of.to_dict(), **at, "run": self.run, "done": self.done.to_dict()}
+def _to_text(of: Mapping[str, Any], at: int | None, run: str, done: Done) -> str:
+    """Return the text to commit with an offset; a broker takes 4,096 bytes."""
+    offset = {} if at is None else {"at": at}
+    data = {**of, **offset, "run": run, "done": done.to_dict()}
+    text = json.dumps(data, separators=(",", ":"))
+    if len(text) >= _ROOM:  # the longest keys of all leave none for what can be done without
+        data.pop("backup", None)
         text = json.dumps(data, separators=(",", ":"))
-        if len(text) >= _ROOM:  # the longest keys of all leave none for what can be done without
-            data.pop("backup", None)
-            text = json.dumps(data, separators=(",", ":"))
-        return text
+    return text
 
-    @classmethod
-    def read(
-        cls, text: str, of: "Callable[[Mapping[str, Any]], Of]"
-    ) -> "CommitMetadata[Of] | None":
-        """Read what `to_metadata` wrote; None where it is anyone else's.
 
-        Args:
-            text: What was committed, by whomever; what follows it is left out, as a client may
-                read on behind it (`kbackup.kafka.client.position_of`).
-            of: Reads what the offset rests on.  Whatever it raises for data that is not ours, of
-                the errors that reading plain data raises, makes it anyone else's.
-        """
-        try:
-            data, _ = _JSON.raw_decode(text)
-            run, done, at = data.get("run", ""), data.get("done") or {}, data.get("at")
-            if not (isinstance(run, str) and isinstance(done, dict) and isinstance(at, int | None)):
-                return None
-            return cls(of(data), run, Done.from_dict(done), at)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            return None
+Of = TypeVar("Of")
+
+
+def _read(text: str, of: Callable[[Mapping[str, Any]], Of]) -> Of | None:
+    """Return what *of* reads from what `_to_text` wrote; None where it is anyone else's.
+
+    Args:
+        text: What was committed, by whomever; what follows it is left out, as a client may
+            read on behind it (`kbackup.kafka.client.position_of`).
+        of: Whatever it raises for data that is not ours, of the errors that reading plain data
+            raises, makes it anyone else's.
+    """
+    try:
+        data, _ = _JSON.raw_decode(text)
+        return of(data)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _by(data: Mapping[str, Any]) -> tuple[str, Done, int | None]:
+    """Return which run has committed it, what it had done, and with which offset."""
+    run, done, at = data.get("run", ""), data.get("done") or {}, data.get("at")
+    if not (isinstance(run, str) and isinstance(done, dict) and isinstance(at, int | None)):
+        raise TypeError("not what a run commits")
+    return run, Done.from_dict(done), at
 
 
 @dataclass(frozen=True, slots=True)
-class LastObject:
-    """What a sink's offset rests on: the object that ends there.
+class SinkPosition:
+    """What is kept beside a sink's committed offset: the object that ends there, and who stored it.
 
     Attributes:
         key: The object's key; None: nothing had been stored before this offset.
@@ -168,6 +139,10 @@ class LastObject:
             back; None where the offset is not before that.
         size: Of the object, in bytes; None where it was not kept.
         backup: Id of the backup; empty where it had none.
+        run: Id of the run that committed; empty where it was not kept.
+        done: What that run had done in this partition by then: where a task dies, the one that
+            takes over continues from here, and no count is lost.
+        at: The offset that it was committed with; None where it was not kept, or not committed yet.
     """
 
     key: str | None = None
@@ -176,30 +151,36 @@ class LastObject:
     again_to: int | None = None
     size: int | None = None
     backup: str = ""
+    run: str = ""
+    done: Done = NOTHING
+    at: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+    def position(self, offset: int) -> Position:
+        """Return *offset* with this beside it, to commit."""
+        return Position(offset, replace(self, at=offset).to_metadata())
+
+    def to_metadata(self) -> str:
+        """Return the text to commit with the offset."""
         again = {} if self.again_to is None else {"again": self.again_to}
         size = {} if self.size is None else {"size": self.size}
         backup = {} if not self.backup else {"backup": self.backup}
-        return {
+        of = {
             "key": self.key, "last": self.last_offset, **size, **self.identity.to_metadata(),
             **again, **backup,
         }  # fmt: skip
+        return _to_text(of, self.at, self.run, self.done)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned.
+    def read(cls, text: str) -> Self | None:
+        """Read what `to_metadata` returned; None where it is anyone else's."""
+        return _read(text, cls._of)
 
-        Raises:
-            KeyError: If it is anything else.
-            TypeError: Likewise.
-            UnicodeError: If the key is none.
-        """
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Self:
         identity = TopicIdentity.from_metadata(data)
         found = cls(
             data["key"], data["last"], identity, data.get("again"), data.get("size"),
-            data.get("backup", ""),
+            data.get("backup", ""), *_by(data),
         )  # fmt: skip
         (found.key or "").encode()  # half of a surrogate pair is no key
         is_sound = (
@@ -216,12 +197,7 @@ class LastObject:
         return found
 
     @classmethod
-    def read(cls, text: str) -> "CommitMetadata[LastObject] | None":
-        """Read what a sink committed; None where it is anyone else's."""
-        return CommitMetadata.read(text, cls.from_dict)
-
-    @classmethod
-    def beside(cls, position: Position | None) -> "CommitMetadata[LastObject] | None":
+    def beside(cls, position: Position | None) -> Self | None:
         """Read what a sink committed with that offset; None where somebody has moved it since.
 
         Where an earlier version committed it, which offset that was is not known.
@@ -243,7 +219,7 @@ VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class BackupSource:
+class RestoreSource:
     """What a position refers to in the backup.
 
     Attributes:
@@ -260,7 +236,7 @@ class BackupSource:
     window: str = ""
     address: str = field(default="", compare=False)
 
-    def conflicts(self, other: "BackupSource") -> bool:
+    def conflicts(self, other: "RestoreSource") -> bool:
         """Whether this is known to be another source than *other*."""
         if self.window != other.window:
             return True
@@ -303,15 +279,46 @@ def digest(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What a restore's offset rests on.
+class Lane:
+    """One partition that a restore writes to.
+
+    Attributes:
+        target: The partition.
+        log: Where its log stood: its end when this restore began in it, and what its end is at
+            least since.  This restore's records are in between.
+        committed: What the group's position there was when that was found out; None for none.
+        records: Records that the run has written to it, acknowledged and committed.
+        commits: Transactions that held some of them, or commits without transactions.
+    """
+
+    target: TopicPartition
+    log: Span
+    committed: Position | None = None
+    records: int = 0
+    commits: int = 0
+
+    def wrote(self, records: int, *, leaves_marker: bool) -> Self:
+        """Return it after a commit with *records* more; a transaction leaves a marker behind it."""
+        commits = int(bool(records))
+        end = self.log.end_offset + records + (commits if leaves_marker else 0)
+        return replace(
+            self,
+            log=Span(self.log.start_offset, end),
+            records=self.records + records,
+            commits=self.commits + commits,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePosition:
+    """Where the restore of one partition of a backup stands.
+
+    It is committed in each partition that its records go to, with what was written there.
 
     Attributes:
         source: What is restored.
         target_id: Id of the target topic; empty where the cluster has none.
-        log: Where the target's log stood: its end when this restore began in it, and what its
-            end is at least since.  This restore's records are in between.
-        place: How far it is.
+        cursor: How far it is.
         total: Full records of the backup that it has finished, over all runs; None if that is not
             known, as after an object that was skipped.
         ids: Some of the schemas' ids that it found, each with its part, "key" or "value", and what
@@ -324,70 +331,45 @@ class Mark:
         translated: Rows that say which offsets of the target have which of the backup, and are not
             stored elsewhere yet, `TRANSLATED_MOST` at most.  Nobody writes any so far: those of a
             later version are kept.
+        run: Id of the run that committed; empty where it was not kept.
+        done: What that run had done by then: where a task dies, the one that takes over continues
+            from here, and no count is lost.
     """
 
-    source: BackupSource
+    source: RestoreSource
     target_id: str
-    log: Span
-    place: Cursor
+    cursor: Cursor
     total: int | None = 0
     ids: tuple[tuple[str, int, int], ...] | None = None
     is_all: bool = True
     translated: tuple[tuple[int | str, ...], ...] = ()
     absent: tuple[Span, ...] | None = ()
+    run: str = ""
+    done: Done = NOTHING
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, but for the offset that is committed."""
-        source, place = self.source, self.place
-        return {
+    def position(self, lane: Lane) -> Position:
+        """Return what to commit in one of the partitions that are written to."""
+        source, cursor = self.source, self.cursor
+        of = {
             "v": VERSION, "backup": source.backup,
             "source": [source.where.topic, source.where.partition],
             **({"window": source.window} if source.window else {}),
             **source.identity.to_metadata(), "target-id": self.target_id,
-            "log": [self.log.start_offset, self.log.end_offset],
-            "offset": place.offset, "values": place.values, "rows": place.rows,
-            "before": place.before, "total": self.total,
-            **({"content": place.content} if place.content else {}),
+            "log": [lane.log.start_offset, lane.log.end_offset],
+            "offset": cursor.offset, "values": cursor.values, "rows": cursor.rows,
+            "before": cursor.before, "total": self.total,
+            **({"content": cursor.content} if cursor.content else {}),
             **({} if self.ids is None else {"ids": self.ids}),
             **({} if self.is_all else {"all": False}),
             **_absent(self.absent),
             **({"translated": self.translated} if self.translated else {}),
         }  # fmt: skip
+        done = replace(self.done, records=lane.records, commits=lane.commits)
+        return Position(cursor.reached, _to_text(of, cursor.reached, self.run, done))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], offset: int) -> Self:
-        """Read what `to_dict` returned, committed beside *offset*.
-
-        Raises:
-            KeyError: If it is anything else.
-            TypeError: Likewise.
-            ValueError: Likewise.
-        """
-        topic, partition = data["source"]
-        source = BackupSource(
-            data["backup"],
-            TopicPartition(topic, partition),
-            TopicIdentity.from_metadata(data),
-            data.get("window", ""),
-        )
-        place = Cursor(
-            data["offset"], offset, data["values"], data["rows"], data["before"],
-            data.get("content", ""),
-        )  # fmt: skip
-        log = Span(*data["log"])
-        ids = data.get("ids")
-        if ids is not None:
-            ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
-        is_all = bool(data.get("all", True))
-        rows = tuple(tuple(row) for row in data.get("translated") or ())
-        absent = data.get("absent")
-        if absent is not None:
-            absent = tuple(Span(int(start), int(end)) for start, end in absent)
-        return cls(source, data["target-id"], log, place, data["total"], ids, is_all, rows, absent)
-
-    @classmethod
-    def read(cls, position: Position) -> "CommitMetadata[Mark] | None":
-        """Read what a restore committed with that offset; None where it is anyone else's.
+    def read(cls, where: TopicPartition, position: Position) -> tuple[Self, Lane] | None:
+        """Read what a restore committed in *where*; None where it is anyone else's.
 
         Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
         always say which offset it was; full records alone show it.
@@ -396,30 +378,53 @@ class Mark:
             NewerVersionError: If a restore of a later version committed it.
         """
 
-        def of(data: Mapping[str, Any]) -> Mark:
+        def of(data: Mapping[str, Any]) -> tuple[Self, Lane] | None:
             if isinstance(data["v"], int) and data["v"] > VERSION:
                 raise NewerVersionError.of("the restore's position", data["v"], VERSION)
-            return cls.from_dict(data, position.offset)
+            run, done, at = _by(data)
+            found = replace(cls._of(data, position.offset), run=run, done=done)
+            if at is None and found.cursor.offset and not found.cursor.values:
+                at = found.cursor.offset
+            if at not in (None, position.offset):
+                return None
+            lane = Lane(where, Span(*data["log"]), position, done.records, done.commits)
+            return found, lane
 
-        found = CommitMetadata.read(position.metadata, of)
-        if found is None:
-            return None
-        at, place = found.at, found.of.place
-        if at is None and place.offset and not place.values:
-            at = place.offset
-        return found if at in (None, position.offset) else None
+        return _read(position.metadata, of)
 
-    def follows(self, earlier: "Mark") -> bool:
-        """Whether this is of the same restore into the same log as *earlier*, or a later one."""
+    @classmethod
+    def _of(cls, data: Mapping[str, Any], offset: int) -> Self:
+        topic, partition = data["source"]
+        source = RestoreSource(
+            data["backup"],
+            TopicPartition(topic, partition),
+            TopicIdentity.from_metadata(data),
+            data.get("window", ""),
+        )
+        cursor = Cursor(
+            data["offset"], offset, data["values"], data["rows"], data["before"],
+            data.get("content", ""),
+        )  # fmt: skip
+        ids = data.get("ids")
+        if ids is not None:
+            ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
+        is_all = bool(data.get("all", True))
+        rows = tuple(tuple(row) for row in data.get("translated") or ())
+        absent = data.get("absent")
+        if absent is not None:
+            absent = tuple(Span(int(start), int(end)) for start, end in absent)
+        return cls(source, data["target-id"], cursor, data["total"], ids, is_all, rows, absent)
+
+    def follows(self, earlier: "RestorePosition") -> bool:
+        """Whether this is of the same restore into the same topic as *earlier*, or a later one."""
         return (
             not self.source.conflicts(earlier.source)
             and self.target_id == earlier.target_id
-            and self.log.start_offset == earlier.log.start_offset
-            and self.place.reached >= earlier.place.reached
+            and self.cursor.reached >= earlier.cursor.reached
         )
 
     def passing(self, absent: Iterable[Span], *, reached: int) -> Self:
-        """Return the mark of a restore that goes on where these offsets are in no object.
+        """Return the position of a restore that goes on where these offsets are in no object.
 
         What was absent below *reached* stays so: it was passed without its records.
         """
@@ -433,18 +438,6 @@ class Mark:
             at = gaps.index(min(gaps))
             kept[at : at + 2] = [Span(kept[at].start_offset, kept[at + 1].end_offset)]
         return replace(self, absent=tuple(kept))
-
-    def moved(self, place: Cursor, *, passed: int | None, log_grew: int) -> Self:
-        """Return the mark that follows this one.
-
-        Args:
-            place: How far the restore is.
-            passed: Full records of the backup it is done with since; None: not known.
-            log_grew: Offsets of the target's log that were taken since, at least.
-        """
-        total = None if self.total is None or passed is None else self.total + passed
-        log = Span(self.log.start_offset, self.log.end_offset + log_grew)
-        return replace(self, place=place, log=log, total=total)
 
 
 def _absent(spans: Sequence[Span] | None) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 A task keeps a `PartitionReport` of each partition and replaces it as the work continues; the
 driver keeps a `Row` of it, and `Row.shown` is what screens and run records show.  What a task
-commits beside an offset is a `CommitMetadata`; whoever continues there reads it.
+commits beside an offset, whoever continues there reads: `kbackup.runs.position`.
 
-Each of them has what both directions share, and of the other type what one direction alone knows:
-``PartitionReport[OfSink]``, ``CommitMetadata[Mark]``.
+A report has what both directions share, and of the other type what one direction alone knows:
+``PartitionReport[OfSink]``.
 
 Consumers of committed records read no further than the first offset of a transaction that is open.
 While it is open, all that follows is kept from a backup too: for moments as a rule, and until
@@ -30,7 +30,7 @@ from kbackup.events import (
     Warned,
 )
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import NOTHING, CommitMetadata, Done, LastObject
+from kbackup.runs.position import NOTHING, Done, Lane, SinkPosition
 
 LONG_S: Final = 900.0
 """Kafka's default for ``transaction.max.timeout.ms``: no transaction should be open for longer."""
@@ -212,7 +212,7 @@ class OfSink:
             backed up, in seconds since the epoch; None where that is not known yet.
     """
 
-    bookmark: CommitMetadata[LastObject] | None = None
+    bookmark: SinkPosition | None = None
     gaps: tuple[Span, ...] = ()
     skipped: tuple[Span, ...] = ()
     until: float | None = None
@@ -235,26 +235,6 @@ class OfSink:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenTo:
-    """What one run of a restore wrote to one partition of a target, of one of the backup.
-
-    Attributes:
-        partition: Of the target.
-        records: Records acknowledged and committed.
-        commits: Transactions that held some of them, or commits without transactions.
-    """
-
-    partition: int
-    records: int = 0
-    commits: int = 0
-
-    def __add__(self, other: "WrittenTo") -> "WrittenTo":
-        """Return what was written to the same partition together."""
-        records, commits = self.records + other.records, self.commits + other.commits
-        return WrittenTo(self.partition, records, commits)
-
-
-@dataclass(frozen=True, slots=True)
 class OfRestore:
     """What only a restore reports.
 
@@ -264,14 +244,14 @@ class OfRestore:
         log_end: Where the target's log ended at least before this run's first record, judging by a
             position that was committed since the plan; None where there was none, or where other
             partitions of the backup are restored to the same one.
-        lanes: What was written to each partition of the target.
+        lanes: The partitions of the target, with what was written to each.
         skipped: What was left out, and why.
     """
 
     target: str
     planned_objects: int = 0
     log_end: int | None = None
-    lanes: tuple[WrittenTo, ...] = ()
+    lanes: tuple[Lane, ...] = ()
     skipped: tuple[Issue, ...] = ()
 
     def progress(self, done: Done) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, DatedLayout, Layout, Ob
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
 from kbackup.runs.known import NOTHING, BackupState, with_objects
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.sink.keep import from_on, pointed_to
 from kbackup.sink.start import (
     Evidence,
@@ -60,12 +60,11 @@ def confirm(
     Raises:
         StoreError: If the store does not answer.
     """
-    bookmark = LastObject.read(position.metadata)
-    if bookmark is None:
+    last = SinkPosition.read(position.metadata)
+    if last is None:
         return UNCONFIRMED
-    last = bookmark.of
     is_of_another = last.backup and backup and last.backup != backup
-    if is_of_another or bookmark.at != position.offset:  # moved since, or not kept at first
+    if is_of_another or last.at != position.offset:  # moved since, or not kept at first
         return Confirmation(identities=(last.identity,))
     is_behind = last.again_to is not None
     found = _following(store, layout, where, position.offset, last.key)
@@ -89,8 +88,8 @@ def _is_changed(position: Position, values: str | None) -> bool:
 
     A run that died may have left a part of the next cut, in directories that no one listing shows.
     """
-    bookmark = LastObject.read(position.metadata)
-    key = None if bookmark is None else bookmark.of.key
+    bookmark = SinkPosition.read(position.metadata)
+    key = None if bookmark is None else bookmark.key
     return values is not None and (key is None or not key.endswith(values))
 
 
@@ -288,8 +287,8 @@ def _of_other_layout(
 ) -> str | None:
     """Return the newest object below ``topics.dir`` that is known, if *layout* has no such name."""
     newest = max(ledger.objects.values(), key=lambda one: one.first, default=None)
-    bookmark = None if position is None else LastObject.read(position.metadata)
-    keys = (None if bookmark is None else bookmark.of.key, None if newest is None else newest.key)
+    bookmark = None if position is None else SinkPosition.read(position.metadata)
+    keys = (None if bookmark is None else bookmark.key, None if newest is None else newest.key)
     key = next((key for key in keys if key is not None), None)
     if key is None or not key.startswith(layout.prefix()) or layout.knows(key):
         return None

@@ -16,7 +16,7 @@ from kbackup.pipeline.rows import Nulls
 from kbackup.pipeline.views import ViewSpec
 from kbackup.plugins import Step
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import CommitMetadata, Done, LastObject
+from kbackup.runs.position import Done, SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
@@ -94,7 +94,7 @@ class SinkUnit:
 
     where: TopicPartition
     span: Span
-    bookmark: CommitMetadata[LastObject] | None = None
+    bookmark: SinkPosition | None = None
     identity: TopicIdentity = UNKNOWN
     held: tuple[HeldCut, ...] = ()
     kept: tuple[Span, ...] = ()
@@ -118,7 +118,7 @@ class SinkUnit:
         return cls(
             TopicPartition(data["topic"], data["partition"]),
             Span(data["start"], data["end"]),
-            LastObject.read(data["metadata"]),
+            SinkPosition.read(data["metadata"]),
             TopicIdentity.from_metadata(data),
             tuple(HeldCut(Span(start, end), *rest) for start, end, *rest in data["held"]),
             tuple(Span(start, end) for start, end in data["kept"]),
@@ -196,7 +196,7 @@ class Examined:
     def from_dict(cls, message: Mapping[str, Any]) -> Self:
         """Read what `to_dict` returned."""
         own = OfSink(
-            LastObject.read(message["metadata"]),
+            SinkPosition.read(message["metadata"]),
             _spans(message["gaps"]),
             _spans(message["skipped"]),
             message["until"],

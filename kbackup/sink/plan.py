@@ -24,7 +24,7 @@ from kbackup.runs import history, known, wiring
 from kbackup.runs.context import RunContext
 from kbackup.runs.history import Selection
 from kbackup.runs.known import NOTHING, BackupState
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
@@ -144,7 +144,7 @@ class SinkPartitionPlan:
             return None
         stands = self.position() or self.seen.committed
         keeps = stands is not None and stands.offset == self.start.offset
-        bookmark = LastObject.beside(stands) if keeps else None
+        bookmark = SinkPosition.beside(stands) if keeps else None
         span = Span(self.start.offset, self.seen.log.end_offset)
         return SinkUnit(self.where, span, bookmark, self.identity, self._held())
 
@@ -160,7 +160,7 @@ class SinkPartitionPlan:
             start = self.start.offset
             kept = tuple(span for span in self.seen.kept if span.end_offset > start)
             return replace(unit, kept=kept)
-        bookmark = LastObject.beside(self.seen.committed)
+        bookmark = SinkPosition.beside(self.seen.committed)
         start = self.start.offset
         return SinkUnit(self.where, Span(start, start), bookmark, self.identity)
 
@@ -175,7 +175,7 @@ class SinkPartitionPlan:
         committed = self.seen.committed
         is_left_behind = committed is not None and committed.offset < self.start.offset
         if self.start.expired or is_left_behind:
-            if self.seen.is_confirmed and (bookmark := LastObject.beside(committed)) is not None:
+            if self.seen.is_confirmed and (bookmark := SinkPosition.beside(committed)) is not None:
                 return bookmark.position(self.start.offset)
             if not self.start.expired and self.seen.has_objects:
                 return Position(self.start.offset)  # the next run compares it with the bucket
@@ -198,9 +198,11 @@ class SinkPartitionPlan:
 
     def _empty(self, offset: int, again_to: int | None = None) -> Position:
         """Return a position before which nothing has been stored."""
-        last = LastObject(identity=self.identity, again_to=again_to, backup=self.backup)
-        before = LastObject.beside(self.seen.committed)  # of this run too, which retention overtook
-        kept = CommitMetadata(last) if before is None else replace(before, of=last)
+        last = SinkPosition(identity=self.identity, again_to=again_to, backup=self.backup)
+        before = SinkPosition.beside(
+            self.seen.committed
+        )  # of this run too, which retention overtook
+        kept = last if before is None else replace(last, run=before.run, done=before.done)
         return kept.position(offset)
 
     def _counted(self, committed: Position) -> Position | None:
@@ -211,15 +213,15 @@ class SinkPartitionPlan:
         """
         left = self.seen.inherited
         if not isinstance(left, Inherited):
-            bookmark = LastObject.beside(committed)
+            bookmark = SinkPosition.beside(committed)
             agrees = self.seen.stored_to == committed.offset
             if bookmark is None or bookmark.at is not None or not agrees:
                 return None
             return bookmark.position(committed.offset)
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last
-        last = LastObject(left.counted[0].key, identity=self.identity, backup=self.backup)
-        return CommitMetadata(last).position(committed.offset)
+        last = SinkPosition(left.counted[0].key, identity=self.identity, backup=self.backup)
+        return last.position(committed.offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kbackup.runs import history, wiring
 from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.locks import RunLock
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
 from kbackup.sink.accounting import News, SinkProgress
@@ -254,7 +254,7 @@ class SinkRun:
             where: Position(end) if bookmark is None else bookmark.position(end)
             for where, position in cluster.committed(group, ends).items()
             if position.offset < (end := ends[where])
-            for bookmark in [LastObject.beside(position)]
+            for bookmark in [SinkPosition.beside(position)]
         }
         cluster.set_positions(group, behind)
 

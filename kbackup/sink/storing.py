@@ -25,7 +25,7 @@ from kbackup.naming import DatedLayout, Layout
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import CommitMetadata, Done, LastObject
+from kbackup.runs.position import Done, SinkPosition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import UploadDates, keep, keep_indexed, point
@@ -323,16 +323,15 @@ class Placing:
             rows.append(self._row(file, facts))
             done = _with_stored(done, file)
             if file.is_main and (newest is None or (newest.last_offset or 0) < facts.last_offset):
-                newest = LastObject(file.key, facts.last_offset, size=rows[-1].bytes)
+                newest = SinkPosition(file.key, facts.last_offset, size=rows[-1].bytes)
             self.line.tell(ObjectStored.of(self.job.run, file.key, file.facts, file.body.size))
         if newest is not None:
             done = replace(done, last=newest.last_offset)
-        last = newest or (LastObject() if before is None else before.of)
-        last = replace(
+        last = newest or before or SinkPosition()
+        bookmark = replace(
             last, identity=self.unit.identity, again_to=self.again.to(next_offset),
-            backup=self.job.backup,
+            backup=self.job.backup, run=self.job.run, done=done, at=next_offset,
         )  # fmt: skip
-        bookmark = CommitMetadata(last, self.job.run, done, next_offset)
         skipped = joined((*report.own.skipped, *left_out.bad))[:SPANS_MOST]
         own = replace(report.own, bookmark=bookmark, skipped=skipped)
         return StoredFileSet(

@@ -30,7 +30,7 @@ from kbackup.pipeline.rotate import Append, Cut, cut
 from kbackup.pipeline.rows import Rows
 from kbackup.pipeline.write import OpenFiles
 from kbackup.records import Prefetch, Span, joined
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import Rejects
@@ -209,7 +209,7 @@ class SinkPartitionTask:
 
     def _files(self, stores: Storing) -> OpenFiles:
         job, unit, bookmark = self.job, self.unit, self.report.own.bookmark
-        last = None if bookmark is None else bookmark.of.key
+        last = None if bookmark is None else bookmark.key
         views = [Conversion.of(spec, unit.where.topic) for spec in job.views]
         return OpenFiles(
             self._placing.stored_as, views, job.layout, job.spool_bytes, unit.identity,
@@ -354,7 +354,7 @@ def resumed(
         store: Where the ledger is.
         position: Of the group in the unit's partition.
     """
-    bookmark = LastObject.beside(position)
+    bookmark = SinkPosition.beside(position)
     if position is None or bookmark is None or bookmark.run != job.run:
         return report
     return replace(
@@ -366,7 +366,7 @@ def resumed(
 
 
 def _skipped(
-    job: SinkJob, unit: SinkUnit, store: Store, bookmark: CommitMetadata[LastObject]
+    job: SinkJob, unit: SinkUnit, store: Store, bookmark: SinkPosition
 ) -> tuple[Span, ...]:
     """Return what the task that this one replaces has left out; its own report is lost.
 

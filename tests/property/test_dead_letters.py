@@ -24,7 +24,7 @@ from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.storing import TaskClients
@@ -72,7 +72,7 @@ def run_once(
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    bookmark = None if found is None else LastObject.read(found.metadata)
+    bookmark = None if found is None else SinkPosition.read(found.metadata)
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     job = SinkJob(
         run, KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), JSON, "default",

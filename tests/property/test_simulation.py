@@ -18,7 +18,7 @@ from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition, batch_bytes
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.storing import TaskClients
@@ -46,7 +46,7 @@ def run_once(
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    bookmark = None if found is None else LastObject.read(found.metadata)
+    bookmark = None if found is None else SinkPosition.read(found.metadata)
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     clients = TaskClients(store, positions, reader)  # type: ignore[arg-type]
     work = SinkPartitionTask(job(size, run), unit, clients, SilentLine())

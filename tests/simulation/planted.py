@@ -12,9 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tests.simulation.product import (
-    BackupSource,
     ClosedFile,
-    CommitMetadata,
     Contents,
     CorruptObjectError,
     Entry,
@@ -22,13 +20,13 @@ from tests.simulation.product import (
     FileSet,
     Holding,
     HoldingRead,
-    LastObject,
-    Log,
-    Mark,
     ObjectHead,
     Position,
     Remaining,
+    RestorePosition,
+    RestoreSource,
     ResumeState,
+    SinkPosition,
     Start,
     Store,
     Stream,
@@ -46,10 +44,10 @@ def a1() -> AbstractContextManager[Any]:
     remaining = original("remaining")
 
     def without_grown(
-        facts_of: Any, sets: Sequence[FileSet], mark: Mark | None, *more: Any
+        facts_of: Any, sets: Sequence[FileSet], position: RestorePosition | None, *more: Any
     ) -> Remaining:
-        found = remaining(facts_of, sets, mark, *more)
-        offset = 0 if mark is None else mark.place.offset
+        found = remaining(facts_of, sets, position, *more)
+        offset = 0 if position is None else position.cursor.offset
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
 
@@ -59,7 +57,7 @@ def a1() -> AbstractContextManager[Any]:
 def a2() -> AbstractContextManager[Any]:
     """A position in a target counts for whatever is restored into it."""
 
-    def never(self: BackupSource, other: BackupSource) -> bool:
+    def never(self: RestoreSource, other: RestoreSource) -> bool:
         return False
 
     return replaced("conflicts", never)
@@ -68,8 +66,8 @@ def a2() -> AbstractContextManager[Any]:
 def a3() -> AbstractContextManager[Any]:
     """A target that was emptied counts as restored."""
 
-    def trusting(bookmark: CommitMetadata[Mark], log: Log) -> ResumeState:
-        return ResumeState(bookmark)
+    def trusting(position: RestorePosition, lane: Any, *_: Any) -> ResumeState:
+        return ResumeState(position, (lane,))
 
     return replaced("in log", trusting)
 
@@ -204,7 +202,7 @@ def offset_uncompared() -> AbstractContextManager[Any]:
     confirm = original("confirm")
 
     def trusting(store: Any, layout: Any, where: Any, position: Position, *more: Any) -> Any:
-        found = LastObject.read(position.metadata)
+        found = SinkPosition.read(position.metadata)
         at = position.offset if found is None or found.at is None else found.at
         return confirm(store, layout, where, replace(position, offset=at), *more)
 

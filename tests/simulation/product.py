@@ -45,14 +45,14 @@ from kbackup.pipeline.write import ClosedFile
 from kbackup.records import SCHEMA, Prefetch, Span, TopicPartition
 from kbackup.restore import plan as restore_plan
 from kbackup.restore import resume as resuming
-from kbackup.restore.resume import Log, Remaining, ResumeState
+from kbackup.restore.resume import Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import locks, wiring
 from kbackup.runs.context import BEAT_S, Environment, Periodic, Stop, linked
 from kbackup.runs.known import read as read_known
 from kbackup.runs.locks import RunLock
 from kbackup.runs.locks import holders as lock_holders
-from kbackup.runs.position import BackupSource, CommitMetadata, LastObject, Mark
+from kbackup.runs.position import RestorePosition, RestoreSource, SinkPosition
 from kbackup.runs.report import HeldUp, Summary
 from kbackup.runs.status import status
 from kbackup.runs.wiring import layout as layout_of
@@ -78,10 +78,8 @@ __all__ = [
     "SCHEMA",
     "TOPICS",
     "Acceptance",
-    "BackupSource",
     "ClosedFile",
     "Command",
-    "CommitMetadata",
     "ConfigurationError",
     "Contents",
     "CorruptObjectError",
@@ -94,13 +92,10 @@ __all__ = [
     "HoldingRead",
     "KafkaError",
     "KbackupError",
-    "LastObject",
     "Layout",
     "Line",
     "LockedError",
-    "Log",
     "LogStartMovedError",
-    "Mark",
     "Mending",
     "NewTopic",
     "NewerVersionError",
@@ -114,9 +109,12 @@ __all__ = [
     "Prefetch",
     "Remaining",
     "RepairRun",
+    "RestorePosition",
     "RestoreRun",
+    "RestoreSource",
     "ResumeState",
     "Settings",
+    "SinkPosition",
     "SinkRun",
     "Span",
     "Start",
@@ -154,7 +152,7 @@ __all__ = [
 
 _PLACES: dict[str, tuple[Any, str]] = {
     "remaining": (restore_plan, "remaining"),
-    "conflicts": (BackupSource, "conflicts"),
+    "conflicts": (RestoreSource, "conflicts"),
     "in log": (resuming, "_in_log"),
     "put": (keep, "_put"),
     "make plan": (sink_run, "make_plan"),

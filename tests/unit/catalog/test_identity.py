@@ -18,7 +18,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import target
 from kbackup.runs import wiring
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.stores import Store, StoreSettings, put_json
 from kbackup.stores.memory import MemoryStore
 from tests.support.target import FakeTarget, Restoring
@@ -138,7 +138,7 @@ def test_positions_are_of_another_backup_by_id(
     mine: tuple[str, str], its: tuple[str, str], *, conflicts: bool
 ) -> None:
     """What has no id is compared by its address."""
-    one, other = (BackupSource(name, WHERE, address=address) for name, address in (mine, its))
+    one, other = (RestoreSource(name, WHERE, address=address) for name, address in (mine, its))
 
     assert (conflicts, conflicts) == (one.conflicts(other), other.conflicts(one))
 
@@ -182,14 +182,14 @@ def test_a_restore_goes_on_from_a_copy(name: str | None, left: list[int]) -> Non
     copy = TopicPartition("copy_of_orders", 0)
     restoring.cluster.create_topic(copy.topic, 1, 1, {})
     restoring.cluster.logs[copy].rows = [{"value": b""}] * 5
-    source = BackupSource(name or address, WHERE)
-    mark = Mark(source, restoring.cluster.ids[copy.topic], Span(0, 5), Cursor(5, 5), total=5)
-    restoring.cluster.set_positions("g", {copy: CommitMetadata(mark).position(5)})
+    source = RestoreSource(name or address, WHERE)
+    at = RestorePosition(source, restoring.cluster.ids[copy.topic], Cursor(5, 5), total=5)
+    restoring.cluster.set_positions("g", {copy: at.position(Lane(copy, Span(0, 5)))})
 
     restoring.identity = BackupIdentity(address, "id")
     plan = restoring.plan(group="g", if_exists="append")
 
     (unit,) = plan.topics[0].units
     assert left == [files.start_offset for files in unit.sets]
-    assert unit.lanes[0].bookmark.of.source.backup == "id"
-    assert orjson.loads(unit.lanes[0].bookmark.to_metadata())["backup"] == "id"
+    assert unit.position.source.backup == "id"
+    assert orjson.loads(unit.positions()[copy].metadata)["backup"] == "id"

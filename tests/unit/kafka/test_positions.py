@@ -12,7 +12,7 @@ from kbackup.errors import KafkaError
 from kbackup.kafka import KafkaSettings, Position, client
 from kbackup.kafka.client import Positions
 from kbackup.records import TopicPartition
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import SinkPosition
 from tests.support.mock_kafka import MockKafka
 from tests.support.raw_commit import commit_as_others_do
 
@@ -182,8 +182,7 @@ def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka)
     """Metadata without a zero byte at the end, as others commit them, say what they said."""
     wheres = [TopicPartition(f"t{at // 4}", at % 4) for at in range(60)]
     lasts = {
-        where: CommitMetadata(LastObject("topics/" + "ö" * at)).position(at)
-        for at, where in enumerate(wheres)
+        where: SinkPosition("topics/" + "ö" * at).position(at) for at, where in enumerate(wheres)
     }
     for topic in {where.topic for where in wheres}:
         mock_kafka.create(topic)
@@ -195,6 +194,6 @@ def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka)
     by_driver = connection.cluster().committed("others", wheres)
 
     group.close()
-    expected = [LastObject.beside(last) for last in lasts.values()]
-    assert expected == [LastObject.beside(by_task[where]) for where in wheres]
-    assert expected == [LastObject.beside(by_driver[where]) for where in wheres]
+    expected = [SinkPosition.beside(last) for last in lasts.values()]
+    assert expected == [SinkPosition.beside(by_task[where]) for where in wheres]
+    assert expected == [SinkPosition.beside(by_driver[where]) for where in wheres]

@@ -10,9 +10,9 @@ from kbackup.catalog.listing import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Issue
 from kbackup.events import Progress, to_json
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import Lane, RestoreUnit
+from kbackup.restore.job import RestoreUnit
 from kbackup.restore.progress import RestoreProgress, SkipList
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
+from kbackup.runs.position import Cursor, Done, Lane, RestorePosition, RestoreSource
 from kbackup.runs.report import OfRestore, PartitionReport, Summary
 
 ORDERS = TopicPartition("orders", 0)
@@ -25,8 +25,8 @@ def summary() -> Summary:
 
 def unit(*starts: int, target: str = "copy") -> RestoreUnit:
     sets = tuple(FileSet(ORDERS, start, "partition=0") for start in starts)
-    bookmark = CommitMetadata(Mark(BackupSource("", ORDERS), "", Span(0, 0), Cursor(0, 0)))
-    return RestoreUnit((Lane(TopicPartition(target, 0), bookmark),), sets)
+    position = RestorePosition(RestoreSource("", ORDERS), "", Cursor(0, 0))
+    return RestoreUnit(position, (Lane(TopicPartition(target, 0), Span(0, 0)),), sets)
 
 
 def report(done: Done, *skipped: Issue, target: str = "copy") -> PartitionReport[OfRestore]:

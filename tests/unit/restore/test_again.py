@@ -22,7 +22,7 @@ from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Facts, Span, TopicPartition
 from kbackup.restore.target import begin
-from kbackup.runs.position import Mark
+from kbackup.runs.position import RestorePosition
 from tests.support.target import COPY, CrashError, Restoring, position, values
 
 WHERE = TopicPartition("orders", 0)
@@ -238,11 +238,11 @@ def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> No
     again.backup = Backup()
     again.backup.put("orders", 0, range(5))
     position = again.cluster.groups["mine"][COPY]
-    bookmark = Mark.read(position)
-    assert bookmark is not None
-    source = replace(bookmark.of.source, backup="another")
-    other = replace(bookmark, of=replace(bookmark.of, source=source))
-    again.cluster.set_positions("mine", {COPY: replace(position, metadata=other.to_metadata())})
+    read = RestorePosition.read(COPY, position)
+    assert read is not None
+    ours, lane = read
+    other = replace(ours, source=replace(ours.source, backup="another"))
+    again.cluster.set_positions("mine", {COPY: other.position(lane)})
 
     with pytest.raises(TargetNotEmptyError):
         again.restore(group="mine")

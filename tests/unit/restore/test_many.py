@@ -96,7 +96,7 @@ def test_topics_are_created_together() -> None:
 
     assert (1, 50) == (found.cluster.requests, len(begun.units))
     assert {TopicPartition(name, 0): id_ for name, id_ in found.cluster.ids.items()} == {
-        unit.target: unit.mark.target_id for unit in begun.units
+        unit.target: unit.position.target_id for unit in begun.units
     }
 
 

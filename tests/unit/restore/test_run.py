@@ -15,12 +15,12 @@ from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
 from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.job import Lane, RestoreUnit
+from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context
 from kbackup.runs.context import Environment, Stop
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, Mark
+from kbackup.runs.position import Cursor, Done, Lane, RestorePosition, RestoreSource
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import NotBegun
 from kbackup.stores import StoredObject, StoreSettings
@@ -77,9 +77,9 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     where = TopicPartition("orders", 0)
 
     run._say_foreign(Catalog(foreign=[("topics/orders/README", "not a key")], foreign_count=1))
-    bookmark = CommitMetadata(Mark(BackupSource("", where), "", Span(0, 0), Cursor(0, 0)))
+    position = RestorePosition(RestoreSource("", where), "", Cursor(0, 0))
     sets = (FileSet(where, 0, "partition=0"),)
-    run._account.plan(RestoreUnit((Lane(TopicPartition("copy", 0), bookmark),), sets))
+    run._account.plan(RestoreUnit(position, (Lane(TopicPartition("copy", 0), Span(0, 0)),), sets))
     done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
     run._account.take(PartitionReport(where, 0, None, None, OfRestore("copy"), done))
 

@@ -9,7 +9,7 @@ from kbackup.errors import KbackupError, TargetNotEmptyError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from tests.support.target import COPY, FakeTarget, Log, Restoring, position, values
 
 # What has become of the target
@@ -91,7 +91,7 @@ def test_records_that_were_there_before_may_go(again: Restoring) -> None:
 
 VALUES_KEY = "topics/orders/partition=0/orders+0+0000000000.json"
 
-ELSEWHERE = BackupSource("another", TopicPartition("clicks", 0))
+ELSEWHERE = RestoreSource("another", TopicPartition("clicks", 0))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ ELSEWHERE = BackupSource("another", TopicPartition("clicks", 0))
     [
         pytest.param(Position(3, ""), id="by a consumer"),
         pytest.param(
-            CommitMetadata(Mark(ELSEWHERE, "", Span(0, 0), Cursor(3, 3))).position(3),
+            RestorePosition(ELSEWHERE, "", Cursor(3, 3)).position(Lane(COPY, Span(0, 0))),
             id="by another restore",
         ),
     ],

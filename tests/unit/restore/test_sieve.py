@@ -8,9 +8,9 @@ import pyarrow as pa
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
-from kbackup.restore.job import Lane, RestoreUnit
+from kbackup.restore.job import RestoreUnit
 from kbackup.restore.transform import Filtered, RecordFilter
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -20,8 +20,8 @@ def filtered(on_error: str, batch: pa.RecordBatch) -> Filtered:
     job: Any = SimpleNamespace(
         schema_ids={}, transforms=(), offset_header=None, max_record_bytes=100, on_error=on_error
     )
-    bookmark = CommitMetadata(Mark(BackupSource("", ORDERS), "", Span(0, 0), Cursor(0, 0)))
-    unit = RestoreUnit((Lane(TopicPartition("copy", 0), bookmark),))
+    position = RestorePosition(RestoreSource("", ORDERS), "", Cursor(0, 0))
+    unit = RestoreUnit(position, (Lane(TopicPartition("copy", 0), Span(0, 0)),))
     return RecordFilter(job, unit).apply(batch, FILES, 1000)
 
 

@@ -9,10 +9,10 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.checks import Intent, Target
-from kbackup.restore.job import Lane, RestoreUnit
+from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.target import asked, create
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Mark
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from tests.support.creating import each_created
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE"})
@@ -54,8 +54,8 @@ class FakeTarget:
 def planned(name: str, action: str = "create", *refusals: KbackupError) -> PlannedTopic:
     """Return a topic with work to do."""
     where = TopicPartition(name, 0)
-    bookmark = CommitMetadata(Mark(BackupSource("", where), "", Span(0, 0), Cursor(0, 0)))
-    unit: Any = RestoreUnit((Lane(where, bookmark),))
+    position = RestorePosition(RestoreSource("", where), "", Cursor(0, 0))
+    unit: Any = RestoreUnit(position, (Lane(where, Span(0, 0)),))
     target = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}
     return PlannedTopic(

@@ -14,8 +14,8 @@ from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import BackupSource, CommitMetadata, Cursor, Done, LastObject, Mark
-from kbackup.runs.report import OfRestore, OfSink, PartitionReport, WrittenTo
+from kbackup.runs.position import Cursor, Done, Lane, RestorePosition, RestoreSource, SinkPosition
+from kbackup.runs.report import OfRestore, OfSink, PartitionReport
 from kbackup.sink.job import Examined
 
 ORDERS = TopicPartition("orders", 3)
@@ -23,16 +23,20 @@ IDENTITY = TopicIdentity("cluster", "topic")
 
 counts = st.integers(0, 2**63 - 1)
 done = st.builds(Done, *[counts] * 5, st.none() | counts, st.none() | counts, *[counts] * 7)
-objects = st.builds(LastObject, st.none() | st.text("a/+", max_size=5), st.none() | counts)
+objects = st.builds(
+    SinkPosition, st.none() | st.text("a/+", max_size=5), st.none() | counts, run=st.text("r1"),
+    done=done,
+)  # fmt: skip
 spans = st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple)
 failures = st.sampled_from([None, StoreError("put", "503").issue()])
 of_sink = st.builds(
-    OfSink, st.none() | st.builds(CommitMetadata, objects, st.text("r1"), done), spans, spans,
+    OfSink, st.none() | objects, spans, spans,
     st.none() | st.floats(0, 2e9),
 )  # fmt: skip
+lanes = st.builds(Lane, st.just(ORDERS), st.just(Span(0, 0)), st.none(), counts, counts)
 of_restore = st.builds(
     OfRestore, st.just("copy"), st.just(0), st.none() | counts,
-    st.lists(st.builds(WrittenTo, counts, counts, counts), max_size=2).map(tuple),
+    st.lists(lanes, max_size=2).map(tuple),
     st.lists(st.just(CorruptObjectError("an object", key="k").issue()), max_size=2).map(tuple),
 )  # fmt: skip
 
@@ -79,56 +83,62 @@ def test_the_fields_of_a_progress_event_stay() -> None:
 @pytest.mark.parametrize(
     "last",
     [
-        CommitMetadata(LastObject("topics/a", 41)),
-        CommitMetadata(LastObject("topics/a", 41, IDENTITY), "run", Done(records=42)),
-        CommitMetadata(LastObject()),
+        SinkPosition("topics/a", 41),
+        SinkPosition("topics/a", 41, IDENTITY, run="run", done=Done(records=42)),
+        SinkPosition(),
     ],
 )
 def test_what_is_committed_with_an_offset_can_be_read_again(
-    last: CommitMetadata[LastObject],
+    last: SinkPosition,
 ) -> None:
     """The object before an offset is found by what was committed with it."""
-    assert last == LastObject.read(last.to_metadata())
+    assert last == SinkPosition.read(last.to_metadata())
 
 
-MARK = Mark(
-    BackupSource("b" * 16, ORDERS, IDENTITY, "w"),
-    "copy-id",
-    Span(7, 19),
-    Cursor(9, 12, "v", 3, "c"),
-    8,
+COPY = TopicPartition("copy", 3)
+LANE = Lane(COPY, Span(7, 19))
+POSITION = RestorePosition(
+    RestoreSource("b" * 16, ORDERS, IDENTITY, "w"), "copy-id", Cursor(9, 12, "v", 3, "c"), 8
 )
 
 
 def test_what_a_restore_commits_can_be_read_again() -> None:
     """Which backup, which log and how far: nothing of it is lost between two runs."""
-    bookmark = CommitMetadata(MARK, "run", Done(records=12, commits=2, first=0, last=11))
+    done = Done(records=12, commits=2, first=0, last=11)
+    position, lane = replace(POSITION, run="run", done=done), Lane(COPY, Span(7, 19), None, 12, 2)
 
-    assert replace(bookmark, at=12) == Mark.read(bookmark.position(12))
+    committed = position.position(lane)
+
+    expected = position, replace(lane, committed=committed)
+    assert (12, expected) == (committed.offset, RestorePosition.read(COPY, committed))
 
 
 @pytest.mark.parametrize("behind", ["a", "}", "5", "\x01", "\ufffd", " {}", '"'])
 def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> None:
     """Bytes behind what was committed neither refuse our position nor confirm another's."""
-    last = CommitMetadata(LastObject("topics/a", 41)).position(42)
-    mark = CommitMetadata(MARK).position(12)
+    last = SinkPosition("topics/a", 41).position(42)
+    position = POSITION.position(LANE)
     ours, moved = Position(42, last.metadata + behind), Position(421, last.metadata + behind)
 
-    assert LastObject.beside(last) == LastObject.beside(ours) is not None
-    assert LastObject.beside(moved) is None
-    assert Mark.read(mark) == Mark.read(Position(12, mark.metadata + behind))
+    assert SinkPosition.beside(last) == SinkPosition.beside(ours) is not None
+    assert SinkPosition.beside(moved) is None
+    read = RestorePosition.read(COPY, Position(12, position.metadata + behind))
+    assert read is not None
+    assert POSITION == read[0]
 
 
 def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
     """Whoever moves an offset may keep the text beside it, which names the offset that it is of."""
-    last = CommitMetadata(LastObject("topics/a", 41))
+    last = SinkPosition("topics/a", 41)
     moved = Position(50, last.position(42).metadata)
-    mark = Position(13, CommitMetadata(MARK).position(12).metadata)
-    whole = Mark(MARK.source, "copy-id", Span(7, 19), Cursor(12, 12))  # shows it without being told
+    position = Position(13, POSITION.position(LANE).metadata)
+    whole = replace(POSITION, cursor=Cursor(12, 12)).position(LANE)
+    untold = whole.metadata.replace('"at":12,', "")  # full records show it without being told
 
-    assert replace(last, at=42) == LastObject.beside(last.position(42))
-    assert (None, None) == (LastObject.beside(moved), Mark.read(mark))
-    assert Mark.read(Position(13, CommitMetadata(whole).to_metadata())) is None
+    assert replace(last, at=42) == SinkPosition.beside(last.position(42))
+    assert (None, None) == (SinkPosition.beside(moved), RestorePosition.read(COPY, position))
+    assert RestorePosition.read(COPY, Position(12, untold)) is not None
+    assert RestorePosition.read(COPY, Position(13, untold)) is None
 
 
 def test_what_earlier_versions_committed_is_understood() -> None:
@@ -148,9 +158,11 @@ def test_what_earlier_versions_committed_is_understood() -> None:
     done = Done(42, 1, 9, first=0, bytes_stored=5)
     restored = Done(12, 1, 5, first=0, last=11, commits=2, duplicates=1)
 
-    assert CommitMetadata(LastObject("topics/a", 41, IDENTITY), "r", done) == LastObject.read(sink)
-    mark = replace(MARK, absent=None)
-    assert CommitMetadata(mark, "r", restored) == Mark.read(Position(12, restore))
+    assert SinkPosition("topics/a", 41, IDENTITY, run="r", done=done) == SinkPosition.read(sink)
+    committed = Position(12, restore)
+    position = replace(POSITION, absent=None, run="r", done=restored)
+    lane = Lane(COPY, Span(7, 19), committed, 12, 2)
+    assert (position, lane) == RestorePosition.read(COPY, committed)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +185,8 @@ def test_what_earlier_versions_committed_is_understood() -> None:
 )
 def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
     """Metadata of another tool confirms nothing, and that of the other direction neither."""
-    assert LastObject.read(text) is None
-    assert Mark.read(Position(1, text)) is None
+    assert SinkPosition.read(text) is None
+    assert RestorePosition.read(COPY, Position(1, text)) is None
 
 
 def test_the_fields_of_a_restores_progress_stay() -> None:
@@ -199,9 +211,10 @@ def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str)
     names = {each.name for each in fields(Done)} - of_restores
     counts = Done(**dict.fromkeys(names, highest))
     identity = TopicIdentity("c" * 22, "t" * 22)
-    last = LastObject(longest, highest, identity, highest, highest, "b" * 32)
+    run = "2026-11-21T02:00:00Z-7f3a"
+    last = SinkPosition(longest, highest, identity, highest, highest, "b" * 32, run, counts)
 
-    text = CommitMetadata(last, "2026-11-21T02:00:00Z-7f3a", counts).position(highest).metadata
+    text = last.position(highest).metadata
 
     assert KEY_BYTES_MAX - 2 < len(longest.encode()) <= KEY_BYTES_MAX
     assert len(text.encode()) < 4096

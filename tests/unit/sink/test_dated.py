@@ -25,7 +25,7 @@ from kbackup.naming import DatedLayout, Layout, TemplateLayout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -82,7 +82,7 @@ def run_once(
     reader = FakeReader(log)
     first = start(log, positions, store, clock, layout).offset
     position = positions.read(WHERE)
-    bookmark = None if position is None else LastObject.read(position.metadata)
+    bookmark = None if position is None else SinkPosition.read(position.metadata)
     if position is not None and position.offset > first:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(

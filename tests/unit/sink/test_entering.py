@@ -18,7 +18,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import BackupState
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
@@ -194,7 +194,7 @@ def test_nothing_is_entered_where_nothing_has_changed() -> None:
     "metadata",
     [
         pytest.param("", id="somebody set the group back"),
-        pytest.param(CommitMetadata(LastObject(identity=ID)).to_metadata(), id="a commit failed"),
+        pytest.param(SinkPosition(identity=ID).to_metadata(), id="a commit failed"),
     ],
 )
 def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
@@ -356,9 +356,7 @@ def test_a_position_counts_for_the_topics_dir_that_its_object_is_in(
     begin(backup, there)
     back_up(backup, 0, 10)
     (key,) = partition(backup).objects
-    there.positions_[WHERE] = Position(
-        10, CommitMetadata(LastObject(key, 9, ID), "r1").to_metadata()
-    )
+    there.positions_[WHERE] = Position(10, SinkPosition(key, 9, ID, run="r1").to_metadata())
 
     (at,) = plan(backup, there, **{"topics.dir": folder}).partitions
 

@@ -7,7 +7,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import CommitMetadata, LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPartitionPlan, make_plan
 from tests.support.configurations import WHOLE, load
@@ -34,9 +34,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
     (key,) = backup.put("orders", 0, range(300), identity=OLD)
     cluster = FakeKafka({"orders": "new-id"}, {WHERE: Span(0, end)})
     if keeps_position:
-        cluster.positions_[WHERE] = Position(
-            300, CommitMetadata(LastObject(key, 299)).to_metadata()
-        )
+        cluster.positions_[WHERE] = Position(300, SinkPosition(key, 299).to_metadata())
 
     at = planned(backup, cluster)
 
@@ -46,7 +44,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
 
 def test_the_position_alone_knows_which_topic_it_is_of() -> None:
     """If nothing could be stored of a topic, its position alone says which topic it is."""
-    kept = CommitMetadata(LastObject(identity=OLD), "r1").to_metadata()
+    kept = SinkPosition(identity=OLD, run="r1").to_metadata()
     cluster = FakeKafka({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
 
     assert isinstance(planned(Backup(), cluster).refusal, TopicChangedError)
@@ -81,10 +79,10 @@ def test_objects_and_positions_say_which_topic_they_are_of() -> None:
 
     (entry,) = backup.store.list("topics/")
     head = backup.store.head(entry.key)
-    last = LastObject.read(positions.positions[WHERE].metadata)
+    last = SinkPosition.read(positions.positions[WHERE].metadata)
     assert head is not None
     assert last is not None
-    assert (OLD, OLD) == (TopicIdentity.from_metadata(head.metadata), last.of.identity)
+    assert (OLD, OLD) == (TopicIdentity.from_metadata(head.metadata), last.identity)
 
 
 def test_an_object_of_another_topic_is_not_replaced() -> None:

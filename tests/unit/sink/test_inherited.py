@@ -13,7 +13,7 @@ from kbackup.errors import CorruptObjectError, StoreError, TopicChangedError
 from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.sink.accounting import plan_partitions
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, make_plan
 from kbackup.stores.memory import MemoryStore
@@ -160,7 +160,7 @@ def test_what_was_counted_is_not_counted_again(config: Path) -> None:
     backup.store.delete(KEY.format(0))
     (emptied,) = make_plan(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
 
-    assert (3, KEY.format(0)) == (position.offset, LastObject.read(position.metadata).of.key)  # type: ignore[union-attr]
+    assert (3, KEY.format(0)) == (position.offset, SinkPosition.read(position.metadata).key)  # type: ignore[union-attr]
     assert (3, True, None) == (again.start.offset, again.seen.is_confirmed, again.seen.inherited)  # type: ignore[union-attr]
     assert (0, ["bucket_behind"], []) == outcome(emptied)
 

@@ -6,12 +6,12 @@ import pytest
 
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.position import CommitMetadata, Done, LastObject
+from kbackup.runs.position import Done, SinkPosition
 from kbackup.sink.plan import SinkPartitionPlan
 from kbackup.sink.start import Evidence, decide
 
 WHERE = TopicPartition("orders", 0)
-BOOKMARK = CommitMetadata(LastObject("topics/orders/x", 499), "r1", Done(records=500))
+BOOKMARK = SinkPosition("topics/orders/x", 499, run="r1", done=Done(records=500))
 KEPT = BOOKMARK.position(500)
 
 
@@ -38,7 +38,7 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     position = at.position()
 
     assert position is not None
-    assert CommitMetadata(LastObject()).position(1000) == position
+    assert SinkPosition().position(1000) == position
 
 
 def test_a_group_that_stands_right_is_left_alone() -> None:

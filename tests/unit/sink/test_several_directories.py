@@ -17,7 +17,7 @@ from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.runs.position import LastObject
+from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -61,7 +61,7 @@ def run_once(
     seen = gather(store, LAYOUT, SystemClock(), logs, positions.positions)[WHERE]
     start = decide(WHERE, seen, reset="earliest").offset
     position = positions.read(WHERE)
-    bookmark = None if position is None else LastObject.read(position.metadata)
+    bookmark = None if position is None else SinkPosition.read(position.metadata)
     if position is not None and position.offset > start:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
@@ -102,9 +102,9 @@ def test_every_record_is_stored_once_in_its_directory(partitioner: str) -> None:
     assert (23, 23, 22) == (report.done.records, report.committed, report.done.last)
     assert len(objects(store)) == report.done.objects
     assert 0 == report.done.first
-    bookmark = LastObject.read(positions.positions[WHERE].metadata)
+    bookmark = SinkPosition.read(positions.positions[WHERE].metadata)
     assert bookmark is not None
-    assert objects(store)[bookmark.of.key or ""][-1]["offset"] == bookmark.of.last_offset == 22
+    assert objects(store)[bookmark.key or ""][-1]["offset"] == bookmark.last_offset == 22
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])
