@@ -116,11 +116,8 @@ def refused() -> tuple[Declared[Unsupported], ...]:
 
 @cache
 def _declared() -> tuple[Declared[Any], ...]:
-    """Return all declarations, those that plugins share once.
-
-    Of a module that cannot be imported there are none: whoever chooses its plugin learns why
-    from `options`.
-    """
+    """Return all declarations, those that plugins share once."""
+    # of a module that cannot be imported there are none: `options` tells who chooses its plugin
     found: dict[tuple[str, str | Unsupported], Declared[Any]] = {}
     for seam in SEAMS:
         for name in sorted(_points(seam), key=lambda name: (not _is_built_in(seam, name), name)):

@@ -224,10 +224,8 @@ def _without_sibling(
 
 
 def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) -> Iterator[Finding]:
-    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss.
-
-    In the directory of tombstones their keys stand for the value.
-    """
+    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss."""
+    # in the directory of tombstones their keys stand for the value
     beside = [each for each in values if each.encoded_partition == files.encoded_partition]
     patterns = [each.main for each in beside if each.main is not None]
     if not patterns:

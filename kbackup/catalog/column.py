@@ -216,11 +216,8 @@ def _joined(parts: Sequence[FilePart]) -> FilePart:
 
 
 def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
-    """Return what makes Kafka's bytes of a column, None where they are bytes.
-
-    Looking at a backup registers no schema: what would be registered is shown as the format's
-    files are without a converter.
-    """
+    """Return what makes Kafka's bytes of a column, None where they are bytes."""
+    # to look at a backup registers no schema: it shows what the files are without a converter
     if file.view is View.HEADERS:
         return None
     given = given_converter(options, file.view)
@@ -315,11 +312,7 @@ def read_generic(
 def _opened(
     file: BackupFile, start: int, rows: pa.BinaryArray, options: ReadOptions
 ) -> Iterator[pa.RecordBatch | Lost]:
-    """Yield the records of some rows, and what is lost where the options salvage the rest.
-
-    Raises:
-        CorruptObjectError: If a row does not hold what it should, and nothing is left out.
-    """
+    """Yield the records of some rows, and what is lost where the options salvage the rest."""
     try:
         found = _records(file, start, rows, options)
     except CorruptObjectError as error:
@@ -338,17 +331,7 @@ def _opened(
 def _records(
     file: BackupFile, start: int, rows: pa.BinaryArray, options: ReadOptions
 ) -> pa.RecordBatch:
-    """Return the records of some rows of *file*, ``records.SCHEMA``.
-
-    Args:
-        file: The object.
-        start: The number of the first row.
-        rows: The rows as bytes.
-        options: Whether they hold full records, and get headers.
-
-    Raises:
-        CorruptObjectError: If a row does not hold what it should.
-    """
+    """Return the records of *rows* of *file* from number *start* on, ``records.SCHEMA``."""
     headers = _headers(file, len(rows)) if options.file_headers else None
     if options.envelope is None:
         return assemble(start, rows, None, headers)

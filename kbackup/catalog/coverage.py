@@ -282,14 +282,7 @@ class _Found:
     def beside(
         self, one: Holding, accounted: Sequence[Span], told: Sequence[int], bound: int | None
     ) -> Iterator[Read]:
-        """Yield what is to be read of values beside what others have.
-
-        Args:
-            one: The values.
-            accounted: The offsets that full records account for, disjoint, in order.
-            told: Where values begin whose end is stated, in order.
-            bound: The offset before which it must end; None where nothing says.
-        """
+        """Yield what is to be read of values beside what others *accounted* for, before *bound*."""
         place = _place(accounted, one.start)
         around = next(iter(accounted[place : place + 1]), None)
         if around is not None and around.start_offset > one.start:
@@ -314,10 +307,8 @@ class _Found:
             yield Read(one, bound=bound)
 
     def ends_before(self, one: Holding, following: int, bound: int | None) -> bool:
-        """Whether values whose end is not stated end before another's first offset.
-
-        Where that is not known, their rows are to be counted; where they do not, it is disputed.
-        """
+        """Whether values whose end is not stated end before another's first offset."""
+        # not known: their rows are counted; where they do not, it is disputed
         if bound is not None and bound <= following:
             return True
         if one.counted is None:
@@ -409,11 +400,8 @@ def _by_rotation(values: Iterable[Holding]) -> Mapping[Rotation, Sequence[Holdin
 
 
 def _overlapping(known: Sequence[Holding]) -> Iterator[Dispute]:
-    """Name values with stated ends that overlap and were not closed together.
-
-    Files of one rotation have no record in common, and neither have tombstones and values.  Where
-    one of two does not say what it was closed with, they may lie side by side in two directories.
-    """
+    """Name values with stated ends that overlap and were not closed together."""
+    # where one does not say what it was closed with, they may lie side by side in two directories
     for lane in _lanes(known, lambda one: (one.is_tombstones, one.directory)):
         yield from _reaching(lane, lambda one: one.key)
     told = [one for one in known if one.rotation is not None]
@@ -445,11 +433,8 @@ def _lanes(
 
 
 def _bounds(values: Sequence[Holding]) -> dict[str, int]:
-    """Return, of values whose end is not stated, the offset before which each must end.
-
-    One writer gives it, that writes a directory's objects one after the other: a name whose end is
-    stated is another writer's, and says nothing of the end of these.
-    """
+    """Return, of values whose end is not stated, the offset before which each must end."""
+    # one writer gives it: a name whose end is stated is another writer's, and says nothing of it
     return {
         one.key: following.start
         for lane in _lanes(
@@ -483,15 +468,8 @@ def _begun_inside(
 
 
 def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:
-    """Return the offsets of which full records, or the ledger's word, have all there was.
-
-    That there was nothing before the first full records is not believed here: values that begin
-    there say otherwise.
-
-    Args:
-        full: Holdings of full records, at least one.
-        said: What the ledger says of the offsets between them.
-    """
+    """Return the offsets of which *full* records, or the ledger's word, have all there was."""
+    # what was before the first of them is not believed: values that begin there say otherwise
     own = [one.accounted for one in full]
     nothing = [*said.gone, *said.empty]
     starts = sorted(one.start_offset for one in own)

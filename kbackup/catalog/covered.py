@@ -234,11 +234,8 @@ def within(
 
 
 def _rotations(ledger: PartitionLedger) -> Mapping[Span, Rotation]:
-    """Return what the ledger knows to have been closed together, by the offsets.
-
-    Of offsets that several runs closed it does not say how many files belong together: the objects
-    do.
-    """
+    """Return what the ledger knows to have been closed together, by the offsets."""
+    # of offsets that several runs closed only the objects say how many files belong together
     runs: defaultdict[Span, set[str | None]] = defaultdict(set)
     files: Counter[Span] = Counter()
     for entry in ledger.objects.values():

@@ -315,11 +315,8 @@ def _twice(stored: Iterable[_Stored]) -> int | None:
 
 
 def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
-    """Judge sets of full records of one directory that hold the same offsets.
-
-    Retries leave such objects.  Each record is restored once, so it matters only whether they are
-    the same.
-    """
+    """Judge sets of full records of one directory that hold the same offsets, as retries leave."""
+    # each record is restored once, so it matters only whether they are the same
     before: dict[str, Extent] = {}
     for extent in extents:
         files = extent.files

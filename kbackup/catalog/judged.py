@@ -45,13 +45,7 @@ _DO: Final = "if it is right, enter it with kbackup restore verify --rebuild"
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """An object to ask about.
-
-    Attributes:
-        files: Its set.
-        file: The object.
-        row: The ledger's row.
-    """
+    """An object to ask about, its set, and the ledger's row of it."""
 
     files: FileSet
     file: BackupFile
@@ -129,10 +123,7 @@ def _judged(
 
 
 def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
-    """Whether cuts from *end* on, where an object has grown to, were entered after its *row*.
-
-    The cuts of a partition are entered in order, so who entered them has passed it.
-    """
+    """Whether cuts from *end* on were entered after *row*, in whose order they come."""
     return any(
         later.cut != row.cut
         and (later.first if later.cut_start is None else later.cut_start) >= end
@@ -142,10 +133,8 @@ def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
 
 
 def _is_entered(span: Span, ledger: PartitionLedger) -> bool:
-    """Whether other objects that are entered reach over all of *span*.
-
-    A restore compares what two objects of full records hold, and reads it once.
-    """
+    """Whether other objects that are entered reach over all of *span*."""
+    # a restore compares what two objects of full records hold, and reads it once
     return not without(span, (row.span for row in ledger.objects.values() if row.last is not None))
 
 
@@ -267,10 +256,8 @@ class JudgedPartition:
     def _of_others(
         self, extents: Sequence[Extent], named: Container[tuple[str, str | None]]
     ) -> Iterator[Finding]:
-        """Name objects that say they are of another topic than the first that says it.
-
-        A restore stops at them; without a ledger nothing but the objects says which topic it is.
-        """
+        """Name objects of another topic than the first that says its own."""
+        # a restore stops at them; without a ledger nothing else says which topic it is
         first = self.identity
         for extent in extents:
             report, main = self._report(extent.files), extent.files.main
@@ -312,10 +299,8 @@ class JudgedPartition:
         ).findings()
 
     def _missing(self, layout: Layout) -> Iterator[Finding]:
-        """Name what the ledger says was stored and is not there.
-
-        Of what was stored in another layout nobody knows: it was not looked for.
-        """
+        """Name what the ledger says was stored and is not there."""
+        # of what was stored in another layout nobody knows: it was not looked for
         mine = {file.key for files in self.sets for file in files.files}
         for entry in self.ledger.missing(mine if self.present is None else self.present):
             offsets = (entry.first, entry.span.end_offset - 1)

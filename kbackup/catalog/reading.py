@@ -567,11 +567,7 @@ def _paired(
 
 
 def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View]) -> None:
-    """Check that what was stored beside an object of values is there.
-
-    Raises:
-        IncompleteBackupError: If it is not.
-    """
+    """Check that what was stored beside an object of values is there."""
     for view, file in ((View.KEY, files.keys), (View.HEADERS, files.headers)):
         if view in promised and file is None:
             raise IncompleteBackupError(

@@ -205,10 +205,7 @@ def _place(use: SchemaUse) -> dict[str, Any]:
 
 
 def _document(schema: RegisteredSchema, seen: set[_Version] | None = None) -> dict[str, Any]:
-    """Return a schema as JSON values, in the registries' own words, with what it refers to.
-
-    What several schemas refer to stands where it is referred to first.
-    """
+    """Return a schema as JSON in the registries' own words, and what it refers to, each once."""
     seen = set() if seen is None else seen
     references = []
     for each in schema.references:

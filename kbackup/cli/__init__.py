@@ -153,11 +153,8 @@ def main() -> None:
 
 
 def _fill_in() -> None:
-    """Open what the parent process has closed: no file or socket may get one of these numbers.
-
-    Nothing can be read there, and what is written fails: a run goes on without it, and a command
-    that only shows something reports it.
-    """
+    """Open what the parent process has closed: no file or socket may get one of these numbers."""
+    # what is written there fails: a run goes on, a command that only shows something reports it
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDONLY)  # the lowest that is free: its own

@@ -238,11 +238,7 @@ def _leave(shown: output.Output, summary: Ended) -> NoReturn:
 
 @contextmanager
 def _signals(stop: "Stop", *, is_asked: bool) -> Iterator[None]:
-    """The first signal asks for a clean stop, the second leaves at once.
-
-    If the work does not check for a stop, the first signal ends it at once: such commands only
-    look, and leave nothing half done.
-    """
+    """The first signal asks for a clean stop, or ends what does not check; the second ends all."""
 
     def handle(number: int, _frame: object) -> None:
         if stop.signal is not None:

@@ -204,11 +204,7 @@ def _yaml_name(key: Any) -> str:
 
 
 def _flat(document: Any) -> Iterator[tuple[str, str]]:
-    """Yield names and texts; a null value counts as absent.
-
-    Raises:
-        ValueError: If *document* is not a mapping, or two of its names are the same when flat.
-    """
+    """Yield names and texts; a null value counts as absent."""
     if not isinstance(document, dict):
         raise ValueError("expected a mapping of names to values")  # noqa: TRY004 - of the text
     envelope = document if _ENVELOPE.issuperset(document) else {}

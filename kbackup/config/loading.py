@@ -159,10 +159,8 @@ class ConfigValidator:
         return renaming.steps
 
     def _route_topics(self, values: dict[str, Any]) -> None:
-        """Where a backup is read by the sink's file, let its topics be those that it stored.
-
-        Names from elsewhere are the backup's own.
-        """
+        """Where a backup is read by the sink's file, let its topics be those that it stored."""
+        # names from elsewhere are the backup's own
         named = self.given.get("topics")
         is_of_sink = self.connector == "sink" and not self.sides.isdisjoint(READING | SETTLING)
         if not is_of_sink or named is None or named.origin.kind != "file" or "topics" not in values:

@@ -364,10 +364,8 @@ def _side_format(
 
 
 def _misfits(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
-    """Yield an error for each option that applies to all files and that some format does not have.
-
-    Source: ``S3SinkConnectorConfig.validateCompression``: all files must have the same format.
-    """
+    """Yield an error for each option that applies to all files and that some format lacks."""
+    # as S3SinkConnectorConfig.validateCompression: all files have the same format
     for name, value in given.items():
         found = BY_NAME.get(name)
         option = None if found is None else found.declared

@@ -142,11 +142,8 @@ _DERIVED: Final[Mapping[str, type[dict[str, Any]] | type[tuple[Any, ...]]]] = {
 
 
 def _properties() -> Iterator[Property]:
-    """Yield kbackup's own properties and those of plugins, heading by heading.
-
-    The first declaration of a name counts: a plugin cannot redefine a property of kbackup or of
-    another plugin.
-    """
+    """Yield kbackup's own properties and those of plugins, heading by heading."""
+    # the first declaration of a name counts: a plugin redefines no other's property
     own = {group.title: list(properties(group)) for group in GROUPS}
     names = {found.name for group in own.values() for found in group}
     added: dict[str, list[Property]] = {}

@@ -177,11 +177,8 @@ class _Reading:
         return schema
 
     def _field(self, found: Mapping[str, Any], namespace: str) -> ConnectSchema:
-        """Return the schema of a field.
-
-        As for the connectors, a union with null has no default but ``connect.default``: a value
-        that is null stays null.
-        """
+        """Return the schema of a field."""
+        # as for the connectors, a union with null has no default but connect.default
         schema = self.schema(found["type"], namespace)
         if found.get("default") is None or schema.default is not None or schema.optional:
             return schema
@@ -394,11 +391,8 @@ def _parsed(text: str) -> Any:
 
 
 def _as_stored(found: Any) -> Any:
-    """Return *found* changed so that values are read as they are stored.
-
-    They have no logical types.  Each branch of a union of several is a record with the field that
-    stands for it, which is encoded alike, so that values say which branch they are of.
-    """
+    """Return *found* changed so that values are read as they are stored: no logical types."""
+    # a branch of a union is a record with one field, which is encoded alike and names it
     return _stored(found, itertools.count())
 
 

@@ -189,19 +189,12 @@ def _parsed(text: str) -> Any:
 
 @dataclass(slots=True)
 class _Reading:
-    """One JSON Schema being read.
+    """One JSON Schema being read."""
 
-    Attributes:
-        documents: The schema, without a name, and those that it refers to.
-        style: Whether all properties are required.
-        begun: The parts being read, by identity, because none may contain itself.
-        parts: How many have been read; references can multiply a short text.
-    """
-
-    documents: dict[str, Any]
+    documents: dict[str, Any]  # by name; the schema itself has none
     style: JsonSchemaStyle
-    begun: list[int] = field(default_factory=list)
-    parts: int = 0
+    begun: list[int] = field(default_factory=list)  # by identity: no part may contain itself
+    parts: int = 0  # references can multiply a short text
 
     def schema(self, found: Any, document: str, *, optional: bool = False) -> ConnectSchema:
         """Return the schema for *found*, which is a part of *document*."""

@@ -446,10 +446,7 @@ def _list(values: pa.ListArray, items: pa.StringArray, begin: str, end: str) -> 
 
 
 def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.StringArray:
-    """Return the text of each value, computing each distinct value once.
-
-    Arrow has neither base64 nor Java's number format: 0.5 us per value.
-    """
+    """Return the text of each value, computing each distinct value once: 0.5 us."""
     coded = values.dictionary_encode()
     texts = pa.array([text(value) for value in coded.dictionary.to_pylist()], pa.string())
     return texts.take(coded.indices)

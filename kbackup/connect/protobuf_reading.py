@@ -144,17 +144,11 @@ def is_map(found: Any) -> bool:
 
 @dataclass(slots=True)
 class _Reading:
-    """One message being read.
-
-    Attributes:
-        style: As configured.
-        begun: The messages whose fields are being read, because none may contain itself.
-        fields: How many have been read; nested messages can multiply a short file.
-    """
+    """One message being read."""
 
     style: ProtobufStyle
-    begun: list[str] = field(default_factory=list)
-    fields: int = 0
+    begun: list[str] = field(default_factory=list)  # no message may contain itself
+    fields: int = 0  # nested messages can multiply a short file
 
     def message(self, found: Any) -> ConnectSchema:
         if found.full_name in self.begun:

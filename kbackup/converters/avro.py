@@ -123,11 +123,7 @@ class AvroConverter:
         return Column(framed(schema_id, datums), bad=bad)
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
-        """Return *datums* with the Connect schema that corresponds to theirs.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Return *datums* with the Connect schema that corresponds to theirs."""
         found = under.of_kind(AVRO)
         text = united(found.text, [text for _, text in found.imports])
         schema = avro_reading.connect_schema(text)
@@ -140,10 +136,8 @@ class AvroConverter:
         return Column(values, self._versioned(schema, under.id).of_column(), bad, encoded)
 
     def _versioned(self, schema: ConnectSchema, schema_id: int) -> ConnectSchema:
-        """Return *schema* with its version in the registry, unless it brings one.
-
-        Source: ``AvroData.toConnectSchema``: a union with null has none.
-        """
+        """Return *schema* with its version in the registry, unless it brings one."""
+        # as AvroData.toConnectSchema: a union with null has none
         if schema.optional:
             return schema
         return registered.needed(self.asked).versioned(schema, schema_id)

@@ -144,11 +144,7 @@ class JsonSchemaConverter:
         return Column(framed(schema_id, bodies.cast(pa.binary())))
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
-        """Return *bodies* with the Connect schema that corresponds to theirs.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Return *bodies* with the Connect schema that corresponds to theirs."""
         found = under.of_kind(JSON)
         schema = from_json_schema(found.text, found.imports, self._schemas)
         values, wrong = _read(bodies, schema)

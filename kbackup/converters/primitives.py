@@ -354,11 +354,7 @@ def _fixed(numbers: pa.Array, size: int) -> pa.FixedSizeBinaryArray:
 
 
 def _of_json(text: str, kind: pa.DataType) -> float | bool | str | None:
-    """Return the value of JSON.
-
-    Raises:
-        ValueError: If it is not a value of *kind*.
-    """
+    """Return the value of JSON."""
     try:
         value = jackson.scalar(text)
         pa.scalar(value, kind)

@@ -162,11 +162,7 @@ class ProtobufConverter:
         return Column(framed(schema_id, messages), bad=bad)
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
-        """Return *bodies* with the Connect schema that corresponds to their message.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Return *bodies* with the Connect schema that corresponds to their message."""
         from kbackup.connect import protobuf_reading  # noqa: PLC0415
 
         found = under.of_kind(PROTOBUF)

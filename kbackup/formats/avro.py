@@ -111,10 +111,7 @@ def table_columns(schema: Any) -> tuple[TableColumn, ...]:
 
 
 def _remember(schema: Mapping[str, Any], named: dict[str, Any], *, is_open: bool = False) -> None:
-    """Record a type by its name: it is defined once, and then only referred to.
-
-    While its fields are being read it is *is_open*, and represented by an empty tuple.
-    """
+    """Record a type by its name; while its fields are read it *is_open*, an empty tuple."""
     name = str(schema["name"])
     full = name if "." in name else ".".join(filter(None, [schema.get("namespace"), name]))
     named[full] = named[name] = () if is_open else schema
@@ -313,10 +310,8 @@ class AvroWriter:
         blocks.write(datums)
 
     def _as_they_came(self, batch: pa.RecordBatch, schema: str) -> pa.BinaryArray | None:
-        """Return the producers' datums, None if they do not have the file's schema.
-
-        Nor where a null in them may have a default, which the connector writes in its place.
-        """
+        """Return the producers' datums, None if they do not have the file's schema."""
+        # nor where a null in them may have a default, which the connector writes in its place
         if ENCODED not in batch.schema.names or batch[ENCODED].null_count:
             return None
         if self._schema is not None and self._schema.fills_null:

@@ -233,11 +233,7 @@ def _codec(options: FormatOptions) -> Codec:
 
 
 class _Counted:
-    """A file that counts the bytes written to it.
-
-    Attributes:
-        size: Bytes so far.
-    """
+    """A file that counts the bytes written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

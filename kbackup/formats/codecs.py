@@ -284,11 +284,7 @@ class _Bzip2:
 
 
 class _Taken:
-    """A file that counts what is read of it, and that Arrow cannot close.
-
-    Attributes:
-        size: Bytes so far.
-    """
+    """A file that counts what is read of it, and that Arrow cannot close."""
 
     closed = False
 

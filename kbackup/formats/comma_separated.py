@@ -209,12 +209,8 @@ def _mark(options: FormatOptions) -> str:
 
 
 def _ended(rows: Iterable[pa.RecordBatch], mark: str) -> Iterator[pa.RecordBatch]:
-    """Yield *rows* without the last one, the mark.
-
-    Raises:
-        CorruptObjectError: If the mark is part of another row: Arrow takes all that follows a quote
-            which is not closed for one field, and says nothing.
-    """
+    """Yield *rows* without the last one, the mark."""
+    # a quote that is not closed makes one field of all that follows, and Arrow says nothing
     last: pa.RecordBatch | None = None
     for batch in rows:
         if not len(batch):

@@ -334,11 +334,8 @@ def _headers_text(column: pa.ListArray) -> pa.StringArray:
 def _salvaged(
     file: BinaryIO, view: View, codec: Codec | None, options: FormatOptions
 ) -> Iterator[pa.RecordBatch | Bad]:
-    """Yield the rows, and in their places the lines that are damaged.
-
-    A bit that flips in a compressed file damages what follows it, and much of that is still JSON:
-    only where a checksum holds is a bad line one that was written so.
-    """
+    """Yield the rows, and in their places the lines that are damaged."""
+    # after a flipped bit much is still JSON: only where a checksum holds was a bad line written so
     read = _headers if view is View.HEADERS else _texts
     before = 0
     has_bad = False

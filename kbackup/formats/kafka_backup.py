@@ -77,12 +77,8 @@ def batches(
 
 
 def _parsed(data: bytes, max_record_bytes: int) -> tuple[pa.RecordBatch, int, int]:
-    """Return the records that *data* begins with, where they end, and how much is needed next.
-
-    Record by record, because only its length says where the next one begins.  Measured on one core:
-    400,000 records/s of 100 bytes with two headers, 300 MB/s of 1 KB records.  Without the function
-    calls it was 15 % faster, which is not worth the copies of the same lines.
-    """
+    """Return the records that *data* begins with, where they end, and how much is needed next."""
+    # one by one, as only its length says where one ends: 400,000 records/s, 300 MB/s
     times: list[int] = []
     offsets: list[int] = []
     keys: list[bytes | None] = []

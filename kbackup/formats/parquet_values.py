@@ -271,11 +271,7 @@ def of_parquet(kind: pa.DataType, *, optional: bool = False) -> ConnectSchema:
 
 
 def _of_field(field: pa.Field) -> ConnectSchema:
-    """Return the schema of a field of another tool.
-
-    Raises:
-        UnsupportedObjectError: If Connect has nothing that holds its values.
-    """
+    """Return the schema of a field of another tool."""
     try:
         return of_parquet(field.type, optional=field.nullable)
     except UnsupportedObjectError:
@@ -300,10 +296,7 @@ def unsupported(name: str, why: str) -> UnsupportedObjectError:
 
 
 def _of_scalar(kind: pa.DataType, *, optional: bool) -> ConnectSchema:
-    """Return the schema of values that hold no others.
-
-    Connect's times are milliseconds in UTC; others are the numbers that they are stored as.
-    """
+    """Return the schema of values that hold no others; times that Connect lacks are numbers."""
     for logical, stored_as in LOGICAL.items():
         if stored_as == kind:
             plain = Type.INT64 if logical == TIMESTAMP else Type.INT32
@@ -462,11 +455,7 @@ def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
 
 
 def _column(name: str, values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return a field of a struct in Connect's own type.
-
-    Raises:
-        UnsupportedObjectError: If a number is too large for it.
-    """
+    """Return a field of a struct in Connect's own type."""
     try:
         return from_parquet(values, schema)
     except _TooLargeError:

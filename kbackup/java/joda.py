@@ -217,13 +217,7 @@ _TOKEN: Final = re.compile(r"([A-Za-z])\1*|(?:'[^']*(?:'|\Z)|[^A-Za-z'])+")
 
 @dataclass(frozen=True)
 class _Moment:
-    """A moment in a zone.
-
-    Attributes:
-        utc: ms since the epoch.
-        local: ms of local time.
-        zone: The zone.
-    """
+    """A moment in a zone: ms since the epoch, and of local time."""
 
     utc: int
     local: int
@@ -295,11 +289,7 @@ class Pattern:
 
 
 def _part(token: str, names: LanguageNames) -> _Print:
-    """Compile one token.
-
-    Raises:
-        ValueError: If its letter has no meaning, or its words are not known here.
-    """
+    """Compile one token."""
     letter, width = token[0], len(token)
     if re.match(r"[A-Za-z]", letter, re.ASCII) is None:
         text = _literal(token)

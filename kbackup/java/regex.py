@@ -205,21 +205,13 @@ def translate(pattern: str) -> JavaPattern:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a pattern, as the engine reads it.
-
-    Attributes:
-        text: What the engine is given.
-        is_empty: Whether it can match no characters.
-        size: Characters, classes and anchors in it, required repetitions written out.
-        groups: Numbers of the capturing groups in it.
-        is_one: Whether it always matches exactly one character.
-    """
+    """A part of a pattern, as the engine reads it."""
 
     text: str
-    is_empty: bool = False
-    size: int = 1
-    groups: range = range(0)
-    is_one: bool = False
+    is_empty: bool = False  # it can match no characters
+    size: int = 1  # characters, classes and anchors, required repetitions written out
+    groups: range = range(0)  # numbers of its capturing groups
+    is_one: bool = False  # it always matches exactly one character
 
 
 class _Reader:

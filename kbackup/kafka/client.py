@@ -285,11 +285,7 @@ class Positions:
         return errors
 
     def _commit_all(self, positions: Mapping[Where, Position]) -> set[Where]:
-        """Commit positions; return those that were committed at the first go.
-
-        Raises:
-            KafkaError: If the cluster does not answer.
-        """
+        """Commit positions; return those that were committed at the first go."""
         asked = [
             TopicPartition(where.topic, where.partition, position.offset, position.metadata)
             for where, position in positions.items()

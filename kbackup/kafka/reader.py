@@ -335,11 +335,7 @@ _HEADERS_TYPE: Final = SCHEMA.field("headers").type
 
 
 class _Columns:
-    """Grows the columns of one batch.
-
-    Per record this calls five methods of the client's message, from C through ``map``: 0.45 us a
-    record of 100 B on one core, less than the client itself takes.
-    """
+    """Grows the columns of one batch: 0.45 us a record of 100 B, less than the client's own."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -468,11 +464,8 @@ class Reader:
             self._source.end()
 
     def _meet(self, topic: str) -> None:
-        """Learn which brokers lead *topic* before it is assigned.
-
-        The client by itself would start to fetch a topic that is new to it only when a timer of
-        1 s comes around: 0.01 s instead of 0.9 s until the first record.
-        """
+        """Learn which brokers lead *topic* before it is assigned."""
+        # the client by itself would begin only when a timer of 1 s comes around
         if topic in self._met:
             return
         try:
@@ -544,11 +537,7 @@ class Reader:
 
 @dataclass(slots=True)
 class _Short:
-    """A log that is said to end before a span does: a new leader may not know its end at once.
-
-    Attributes:
-        end: TopicPartition it was said to end last.
-    """
+    """A log that is said to end before a span does: a new leader may not know its end at once."""
 
     end: int = 0
     _until: float = math.inf

@@ -184,11 +184,7 @@ def ivy_jar() -> Path:
 
 
 def _download(java: Java, wanted: Download, target: Path) -> str:
-    """Put the files into *target*; a failed attempt leaves what it has to the next one.
-
-    Returns:
-        Why it failed; empty if all files are there.
-    """
+    """Put the files into *target*, or leave what came to the next try; return why, if it failed."""
     why = ""
     with tempfile.TemporaryDirectory(prefix="kbackup-ivy-") as scratch:
         for pause in (*_PAUSES, 0.0):

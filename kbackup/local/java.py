@@ -173,11 +173,8 @@ def _probe(executable: Path, minimum: int) -> tuple[Path, str]:
 
 
 def _described(executable: Path) -> tuple[Path, str, bool] | None:
-    """Return home, version, and if the optional module is there, from the home's ``release`` file.
-
-    This saves starting Java, 0.3 s in each run.  None if there is no such file or it lacks these:
-    ``jlink`` writes it, but no specification requires it.
-    """
+    """Return home, version, and if the optional module is there, from the ``release`` file."""
+    # saves starting Java, 0.3 s in each run; no specification requires the file
     resolved = executable.resolve()
     home = resolved.parent.parent
     try:

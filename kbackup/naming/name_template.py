@@ -138,11 +138,7 @@ class NameTemplate:
 
 
 def _check_literals(literals: tuple[str, ...]) -> None:
-    """Check what is between fields.
-
-    Raises:
-        ValueError: If a name could be read in two ways, or would be an odd key.
-    """
+    """Check that what is between fields makes names that are read in one way."""
     for text in literals:
         if _LITERAL.fullmatch(text) is None:
             raise ValueError(f"{text!r} has another character than letters, digits and _/=+,@~:-")

@@ -101,10 +101,7 @@ def transformed(
 def _convertible(
     batch: pa.RecordBatch, columns: Mapping[View, Sequence[Column]], where: TopicPartition
 ) -> Iterator[tuple[Records, list[BadRecord]]]:
-    """Yield what could be converted, and what not, a run of the same schemas at a time.
-
-    Headers are left alone: whether a file can hold them is seen once they are what they will be.
-    """
+    """Yield what could be converted, and what not, a run of the same schemas at a time."""
     converted = {view: columns[view] for view in (View.KEY, View.VALUE) if view in columns}
     bad, stages = by_row([*converted.values()]), stages_of(converted)
     for start, end in stretches([*converted.values()], len(batch)):
@@ -237,20 +234,12 @@ def convert(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Records, and what their files would hold of them.
-
-    Attributes:
-        batch: ``records.SCHEMA``.
-        runs: For each view the columns of its file, one for each run of a schema; none where a
-            file holds full records.
-        bad: Records that are not in *batch* any more, offsets rising.
-        filtered: Offsets of the records that a transform has left out.
-    """
+    """Records, and what their files would hold of them."""
 
     batch: pa.RecordBatch
-    runs: list[list[Column]]
-    bad: tuple[BadRecord, ...] = ()
-    filtered: tuple[int, ...] = ()
+    runs: list[list[Column]]  # by view, one for each run of a schema
+    bad: tuple[BadRecord, ...] = ()  # not in *batch* any more, offsets rising
+    filtered: tuple[int, ...] = ()  # offsets that a transform has left out
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, views: Sequence[Conversion]) -> Self:
@@ -313,19 +302,12 @@ def _checked_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known of the rows of a batch that do not go into its files.
+    """What is known of the rows of a batch that do not go into its files."""
 
-    Attributes:
-        bad: The first complaint about each bad row.
-        stages: Rows of which a converter complained, and at which stage.
-        left_out: Which rows are left out because they have no value; None if there is none.
-        stays: Which rows stay; None for all.
-    """
-
-    bad: dict[int, Bad]
-    stages: dict[int, str]
-    left_out: pa.BooleanArray | None
-    stays: pa.BooleanArray | None
+    bad: dict[int, Bad]  # the first complaint about each row
+    stages: dict[int, str]  # where a converter complained
+    left_out: pa.BooleanArray | None  # have no value; None if there is none
+    stays: pa.BooleanArray | None  # None for all
 
 
 def _columns(view: Conversion, batch: pa.RecordBatch) -> list[Column]:

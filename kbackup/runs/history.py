@@ -257,13 +257,7 @@ _TOPIC: Final[Mapping[str, _Kinds]] = {
 
 
 def _checked(record: Any) -> Mapping[str, Any]:
-    """Return a run record whose fields are of the types that are read here.
-
-    What a later version has added may be anything.
-
-    Raises:
-        ValueError: If it is no record, naming what is not as it should be.
-    """
+    """Return a run record whose fields, as far as they are read here, are of their types."""
     _check("run record", record, _RECORD, "run")
     for name in record.get("names") or ():
         _check("name", {"name": name}, {"name": (str,)})
@@ -474,11 +468,8 @@ def _digest(text: str) -> str:
 
 
 def _read_all(store: Store, keys: Sequence[str]) -> Iterator[RunRecord | None]:
-    """Read records in this order: one, then two, four ... at a time, for most ask for the newest.
-
-    A cron that runs each quarter of an hour leaves 1,000 in ten days; one after the other they
-    would take 20 s from a bucket that answers in 20 ms.
-    """
+    """Read records in order, one, then two, four ... at a time: most ask for the newest."""
+    # 1,000 of ten days, one after the other, would take 20 s from a bucket that answers in 20 ms
     with ThreadPoolExecutor(_READERS) as pool:
         at, width = 0, 1
         while at < len(keys):

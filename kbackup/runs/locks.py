@@ -464,10 +464,7 @@ class RunLock:
         return (clock - other.modified).total_seconds() >= STALE_S or self._is_gone(other)
 
     def _is_gone(self, other: Holder) -> bool:
-        """Whether another lock's file on this host is free, by the name that its run gave it.
-
-        A run that began before the backup had an id named it by its address.
-        """
+        """Whether another lock's file on this host is free, by the name that its run gave it."""
         said, ours = other.body, self._object.body
         if said.get("host") != ours["host"] or not said.get("file"):
             return False

@@ -84,10 +84,8 @@ def confirm(
 
 
 def _is_changed(position: Position, values: str | None) -> bool:
-    """Whether values are written now in another format than what was committed last.
-
-    A run that died may have left a part of the next cut, in directories that no one listing shows.
-    """
+    """Whether values are written now in another format than what was committed last."""
+    # a run that died may have left a part of the next cut, in directories that no listing shows
     bookmark = SinkPosition.read(position.metadata)
     key = None if bookmark is None else bookmark.key
     return values is not None and (key is None or not key.endswith(values))
@@ -102,17 +100,11 @@ def _head(store: Store, key: str) -> ObjectHead | None:
 
 @dataclass(frozen=True, slots=True)
 class _Following:
-    """What a listing shows from a partition's last object on.
+    """What a listing shows from a partition's last object on."""
 
-    Attributes:
-        size: Of that object, in bytes; None where the listing does not have it.
-        has_more: Objects of the partition follow it.
-        is_spread: The partition may have other directories too.
-    """
-
-    size: int | None = None
-    has_more: bool = False
-    is_spread: bool = False
+    size: int | None = None  # of that object; None where it is not there
+    has_more: bool = False  # objects of the partition follow it
+    is_spread: bool = False  # it may have other directories too
 
 
 def _following(
@@ -304,10 +296,8 @@ def _with_spread(
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
 ) -> BackupState:
-    """Return *known* with the ledgers of topics over several directories that have grown.
-
-    One listing cannot show what other runs have stored of such a partition; their ledger does.
-    """
+    """Return *known* with the ledgers of topics over several directories that have grown."""
+    # one listing cannot show what other runs have stored of such a partition; their ledger does
     topics = {
         where.topic
         for where, said in confirmed.items()
@@ -335,18 +325,11 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _LastCut:
-    """What a partition's last cut says.
+    """What a partition's last cut says."""
 
-    Attributes:
-        stored_to: The offset up to which nothing is missing: the end of the cut if all its
-            objects are there, else its start; None where it does not say.
-        identity: Which topic its newest object is of.
-        is_foreign: Another tool wrote its newest object.
-    """
-
-    stored_to: int | None = None
-    identity: TopicIdentity = UNKNOWN
-    is_foreign: bool = False
+    stored_to: int | None = None  # its end if all of it is there, else its start; None: not said
+    identity: TopicIdentity = UNKNOWN  # which topic its newest object is of
+    is_foreign: bool = False  # another tool wrote its newest object
 
 
 def _objects(

@@ -109,10 +109,8 @@ def _logs(
 ) -> tuple[
     dict[TopicPartition, Span], dict[TopicPartition, int], dict[TopicPartition, KbackupError]
 ]:
-    """Ask for all at once, and topic by topic where one of them is in the way.
-
-    The ends come first: what is written meanwhile is behind no transaction.
-    """
+    """Ask for all at once, and topic by topic where one of them is in the way."""
+    # the ends come first: what is written meanwhile is behind no transaction
     try:
         ends = cluster.ends(wheres)
         return cluster.spans(wheres), ends, {}
@@ -340,10 +338,8 @@ class Watch:
             self._waiting_since = now
 
     def _until(self, clock: float) -> float | None:
-        """Return up to when everything that was written to the partition is backed up.
-
-        All there was at a look is safe once the offset that was its end is committed.
-        """
+        """Return up to when everything that was written to the partition is backed up."""
+        # all there was at a look is safe once the offset that was its end is committed
         committed, end = self.report.reached, self._end
         until = self.report.own.until
         if self._mark is not None and committed >= self._mark[0]:
@@ -568,14 +564,8 @@ class FollowedPartitions:
         return True
 
     def _moved(self, watch: Watch, position: int) -> Span:
-        """Return from where to where the backup goes on; empty where nothing has expired.
-
-        Never in the middle of a cut of values that is stored a second time: where the log has lost
-        the beginning of one, and the bucket has all of it, after it.
-
-        Raises:
-            RefusedError: If the bucket lacks some of that cut.
-        """
+        """Return from where to where the backup goes on; empty where nothing has expired."""
+        # never in the middle of a cut of values that the bucket has all of: after it
         where = watch.report.where
         log = self._look({where: watch.identity}).logs.get(where)
         start = position if log is None else log.start_offset
@@ -587,10 +577,8 @@ class FollowedPartitions:
         return Span(position, cut.end)
 
     def _gaps(self, watch: Watch, moved: Span) -> tuple[Span, ...]:
-        """Write down what expired before it was read, and return it: what the bucket lacks of it.
-
-        Recorded at once: the next commit is after it, and no later run would find it.
-        """
+        """Write down what expired before it was read, and return it: what the bucket lacks."""
+        # at once: the next commit is after it, and no later run would find it
         assert self._clients is not None  # noqa: S101  (a visit has just used them)
         where = watch.report.where
         held = (cut.span for cut in watch.held if cut.is_whole and cut.objects)

@@ -74,11 +74,7 @@ def united(
 def _merged(
     left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of both by offset, each once.
-
-    Raises:
-        ConflictError: If one offset has two records.
-    """
+    """Yield the rows of both by offset, each once."""
     mine, other = rest_of(None, left), rest_of(None, right)
     while mine is not None and other is not None:
         limit = min(rows["offset"][len(rows) - 1].as_py() for rows in (mine, other))
@@ -184,10 +180,8 @@ def _put(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
 
 
 def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedFile | None:
-    """Return what is known of the object at *head* if it holds more than *file*, else None.
-
-    Where each holds records that the other lacks, return a file with all of them.
-    """
+    """Return what is known of the object at *head* if it holds more than *file*, else None."""
+    # where each holds records that the other lacks, a file with all of them is returned
     if file.identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
         raise _other_topic(file, "it was written from a topic with another id")
     there = Facts.from_metadata(head.metadata)
@@ -206,11 +200,8 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedF
 
 
 def _common_records(store: Store, file: ClosedFile, *, is_foreign: bool) -> str:
-    """Compare row by row; return which is shorter: "ours", "theirs", "neither", or "both".
-
-    Both lack records of the other where compaction has taken some: such rows differ by their
-    offsets.  Rows without offsets that differ are another topic's.
-    """
+    """Compare row by row; return which is shorter: "ours", "theirs", "neither", or "both"."""
+    # both where compaction has taken some; rows without offsets that differ are another topic's
     file.body.seek(0)
     ours = _rows(file, file.body)
     with store.open(file.key) as body:
@@ -225,10 +216,8 @@ def _common_records(store: Store, file: ClosedFile, *, is_foreign: bool) -> str:
 
 
 def _says_the_same(mine: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    """Whether two batches of JSON are equal but for the order of keys and how numbers are spelt.
-
-    The connector writes the keys of a schemaless object in the order of a Java hash map.
-    """
+    """Whether two batches of JSON are equal but for key order and how numbers are spelt."""
+    # the connector writes the keys of a schemaless object in the order of a Java hash map
     columns = zip(mine.columns, other.columns, strict=True)
     try:
         return all(_json(left) == _json(right) for left, right in columns)
@@ -267,11 +256,7 @@ def _goes_on(file: ClosedFile, there: Facts) -> bool:
 
 
 def _check_next(store: Store, layout: Layout, file: ClosedFile) -> None:
-    """Check that values that are to replace a shorter object end before the next one begins.
-
-    Raises:
-        RefusedError: If they do not.
-    """
+    """Check that values that are to replace a shorter object end before the next one begins."""
     if file.spec.view is View.RECORD:
         return
     for one, parts in from_on(store, layout, file.key):
@@ -287,12 +272,7 @@ def _check_next(store: Store, layout: Layout, file: ClosedFile) -> None:
 
 
 def _check_room(store: Store, file: ClosedFile) -> None:
-    """Check that the rows of another tool's object, which begins as *file* does, are in its cut.
-
-    Raises:
-        RefusedError: If they are not, or nobody can tell: offsets have gaps, or some of those in
-            between are in other directories.
-    """
+    """Check that the rows of another tool's object, which begins as *file* does, are in its cut."""
     with store.open(file.key) as body:
         rows = sum(map(len, _rows(file, body)))
     first, end = file.facts.first_offset, file.cut.span.end_offset

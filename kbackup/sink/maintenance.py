@@ -162,16 +162,7 @@ class RepairRun:
 
 
 def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
-    """Return what to repair, by the topics' names in Kafka: they may be given as in the bucket.
-
-    Args:
-        settings: The configuration.
-        there: The topics of the cluster, or those that are named.
-
-    Raises:
-        ConfigurationError: If the sink does not back up one of them: its lock is of its topics
-            alone; or if a name stands for two.
-    """
+    """Return what to repair, by the topics' names in Kafka: they may be given as in the bucket."""
     routes = wiring.routes(settings)
     chosen = select(sorted(there), settings.topics, settings.topics_regex)
     found, others = [], []
@@ -210,17 +201,7 @@ _THINNED: Final = (
 
 
 def _check_object(store: Store, key: str, lacking: tuple[str, str]) -> None:
-    """Check that an object is there, and holds what was stored.
-
-    Args:
-        store: Where it is.
-        key: Its key.
-        lacking: Why it is not there, where it is not, and what to do.
-
-    Raises:
-        IncompleteBackupError: If it is missing: what was written has other names.
-        CorruptObjectError: If it is damaged.
-    """
+    """Check that an object is there, or say what *lacking* says, and holds what was stored."""
     head = store.head(key)
     if head is None:
         raise IncompleteBackupError(key, *lacking)
@@ -245,12 +226,7 @@ class _Planner:
     _known: dict[str, tuple[BackupState, Catalog]] = field(default_factory=dict)
 
     def repair(self, place: Place) -> Repair:
-        """Return what to write again.
-
-        Raises:
-            IncompleteBackupError: If nothing begins there, or Kafka no longer has its records.
-            TopicChangedError: If the topic is not the one that was backed up.
-        """
+        """Return what to write again."""
         where = TopicPartition(place.topic, place.partition)
         topic = self.cluster.topics([place.topic]).get(place.topic)
         if topic is None or place.partition >= topic.partitions:
@@ -299,10 +275,7 @@ class _Planner:
     def _identities(
         self, found: Catalog, stored: TopicPartition, offset: int
     ) -> Iterator[TopicIdentity]:
-        """Yield which topics the objects around *offset* are of: the ledger may not say it.
-
-        Of a partition without objects those of the topic's others are asked.
-        """
+        """Yield which topics the objects around *offset*, or the topic's others, are of."""
         wheres = [stored] if found.sets.get(stored) else found.partitions(stored.topic)
         for where in wheres:
             sets = found.sets[where]
@@ -315,10 +288,7 @@ class _Planner:
     def _span_by_names(
         self, found: Catalog, ledger: PartitionLedger, stored: TopicPartition, offset: int
     ) -> Span | None:
-        """Return the cut of an object of which the ledger does not know where it ends.
-
-        Its metadata says so, or the next name, where all objects are in one directory.
-        """
+        """Return the cut of an object, by its metadata, or by the next name of a lone directory."""
         sets = found.sets.get(stored, [])
         mains = {files.main.key: files.start_offset for files in sets if files.main is not None}
         here = [key for key, start in mains.items() if start == offset]

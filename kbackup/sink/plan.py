@@ -206,11 +206,8 @@ class SinkPartitionPlan:
         return kept.position(offset)
 
     def _counted(self, committed: Position) -> Position | None:
-        """Return the group's own position with the object that was found to end there.
-
-        It was counted, or is the one that an earlier version named without saying of which offset.
-        The next run then need only see that the object is there.
-        """
+        """Return the group's own position with the object that was found to end there."""
+        # the next run then need only see that the object is there
         left = self.seen.inherited
         if not isinstance(left, Inherited):
             bookmark = SinkPosition.beside(committed)
@@ -551,10 +548,7 @@ def _strangers(
     evidence: Mapping[TopicPartition, Evidence],
     routes: Routes,
 ) -> set[str]:
-    """Return the topics that are not the ones that were backed up, by their ids.
-
-    The ledger says which topic it was, and so do positions and objects.
-    """
+    """Return the topics that are not the ones that were backed up, by their ids."""
     by_ledger = {
         name
         for name, identity in identities.items()

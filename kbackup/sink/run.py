@@ -327,11 +327,8 @@ class SinkRun:
         return summary.saying(last_success=None if good is None else rfc3339(good))
 
     def _complete(self, held_up: Iterable[HeldUp]) -> datetime | None:
-        """Return up to when a good run has made the backup complete: mostly up to its own start.
-
-        What lies behind an open transaction is not in it.  None: as far as it had been before.
-        It may be before what an earlier run has said, whose clock may have been wrong.
-        """
+        """Return up to when a good run has made the backup complete: mostly up to its own start."""
+        # what lies behind an open transaction is not in it; None: as far as it had been before
         started, untils = self._frame.started, [each.until for each in held_up]
         known = [datetime.fromtimestamp(until, UTC) for until in untils if until is not None]
         return min([started, *known]) if len(known) == len(untils) else None

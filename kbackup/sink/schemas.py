@@ -355,10 +355,8 @@ def _ask_again(
     store: Store,
     layout: Layout,
 ) -> tuple[set[SchemaUse], set[SchemaUse]]:
-    """Store what is noted in *index* and known by now; return that, and what still nobody knows.
-
-    What may be numbers and is unknown is left to a record that shows that it is none.
-    """
+    """Store what is noted in *index* and known by now; return that, and what still nobody knows."""
+    # what may be numbers is left to a record that shows that it is none
     stored, unknown = set[SchemaUse](), set[SchemaUse]()
     asked = Counter[tuple[str, str]]()
     for use in (*index.missing, *sorted(index.unknown - index.numbers)):

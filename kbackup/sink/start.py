@@ -428,12 +428,8 @@ class Inherited:
         return offset, (("bucket_behind", text),)
 
     def _are_cuts_from(self, offset: int) -> bool:
-        """Whether the objects show that the same cuts would be made now from *offset* on.
-
-        Those before *offset* hold as many records as there are offsets, so none of their records
-        comes after it.  What follows is one cut of `cut_records` after another, with one object a
-        directory; the last may be short, as after a crash.  It takes all objects to know that.
-        """
+        """Whether the objects show that the same cuts would be made now from *offset* on."""
+        # dense before it, cuts of `cut_records` after it: that takes all objects to know
         if len(self.counted) < len(self.starts) or self.cut_records < 1:
             return False
         before = [one for one in self.counted if one.start_offset < offset]
@@ -450,11 +446,8 @@ class Inherited:
         return all(total == self.cut_records for total in whole) and short <= self.cut_records
 
     def _again(self, offset: int, log_start: int) -> tuple[int, str]:
-        """Return where to continue, and how, so that what is stored from *offset* on is repeated.
-
-        In the middle of an object the records after it would be in two objects; so where the log
-        lacks its beginning, what follows the objects is next.
-        """
+        """Return where and how to continue, so that what is stored from *offset* on is repeated."""
+        # in the middle of an object the records after it would be in two objects
         if offset >= log_start:
             return offset, f"writing again what begins at {offset}, under the same names"
         end = max(one.least_end for one in self.counted)
@@ -739,10 +732,8 @@ def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...
 
 
 def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:
-    """Return the part of *span*, which the log no longer has, that is lost.
-
-    If the group was set back, to back offsets up again, nothing in the bucket is lost.
-    """
+    """Return the part of *span*, which the log no longer has, that is lost."""
+    # if the group was set back, to back offsets up again, nothing in the bucket is lost
     return without(span, seen.kept)
 
 

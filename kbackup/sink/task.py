@@ -217,12 +217,7 @@ class SinkPartitionTask:
         )  # fmt: skip
 
     def _rows(self, span: Span, rejects: Rejects) -> Generator[Rows, None, None]:
-        """Read, convert and route the records of *span*; bad ones are left out, or end it.
-
-        Raises:
-            BadRecordError: After all rows before that record.
-            StoppedError: When asked to stop.
-        """
+        """Read, convert and route the records of *span*; bad ones are left out, or end it."""
         job, where, schemas = self.job, self.unit.where, self.clients.schemas
         partitioner = partitioners.by_name(job.partitioner, job.plugin_options)
         extractor = extractors.by_name(job.extractor, job.plugin_options)
@@ -252,12 +247,7 @@ class SinkPartitionTask:
     def _converted(
         self, batch: pa.RecordBatch, views: Sequence[Conversion], transforms: Chain | None
     ) -> list[Rows]:
-        """Convert *batch*; a registry's error names the record whose schema was asked for.
-
-        Raises:
-            RegistryError: If it does not answer for as long as it is to be asked.
-            StoppedError: When asked to stop meanwhile.
-        """
+        """Convert *batch*; a registry's error names the record whose schema was asked for."""
         job, where, attempt = self.job, self.unit.where, 0
         failed_at: float | None = None
         while True:
@@ -319,11 +309,7 @@ class SinkPartitionTask:
         self._take(stored)
 
     def _take(self, stored: StoredFileSet) -> None:
-        """Report the unit's progress after a file set is committed.
-
-        Raises:
-            KbackupError: If it is not.
-        """
+        """Report the unit's progress after a file set is committed."""
         stored.settled.result()
         self.report = stored.report
         self._tell_progress(0)
@@ -368,10 +354,7 @@ def resumed(
 def _skipped(
     job: SinkJob, unit: SinkUnit, store: Store, bookmark: SinkPosition
 ) -> tuple[Span, ...]:
-    """Return what the task that this one replaces has left out; its own report is lost.
-
-    A visit of a run that follows has its predecessor's report, and needs none.
-    """
+    """Return what the task that this one replaces has left out; its own report is lost."""
     is_visit = unit.bookmark is not None and unit.bookmark.run == bookmark.run
     if is_visit or not bookmark.done.bad_records:
         return ()

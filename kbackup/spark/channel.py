@@ -284,12 +284,7 @@ def logged(hear: Callable[[Event], None]) -> Callable[[Event], None]:
 
 @dataclass(frozen=True, slots=True)
 class _LogLine:
-    """What a task warns of.
-
-    Attributes:
-        level: As `logging` numbers it.
-        text: The message.
-    """
+    """What a task warns of, its level as `logging` numbers it."""
 
     HEAD: ClassVar = {"type": _TYPE}
 

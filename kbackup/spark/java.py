@@ -302,13 +302,8 @@ def _sweep(parent: Path) -> None:
 
 
 def _check_room(folder: Path) -> None:
-    """Refuse to start a JVM that could not say where it listens.
-
-    It would neither end nor have room to say why: its main thread dies, and others keep it alive.
-
-    Raises:
-        OSError: If *folder* is on a disk that is full.
-    """
+    """Refuse to start a JVM that could not say where it listens, for lack of room on the disk."""
+    # it would neither end nor say why: its main thread dies, and others keep it alive
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(_ROOM_BYTES))
         file.flush()

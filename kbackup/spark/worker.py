@@ -117,11 +117,8 @@ def main() -> None:
 
 
 def _prepare(modules: Sequence[str] = ()) -> None:
-    """Import what tasks need, into pages that the workers share.
-
-    A garbage collection writes to each object that it looks at, and so would give every worker a
-    copy of them all.
-    """
+    """Import what tasks need, into pages that the workers share."""
+    # a garbage collection would write to each object, and give every worker a copy
     sys.path[:] = without_archives(sys.path)
     os.environ.setdefault(*_NO_THREAD)
     keep_little()
@@ -136,11 +133,7 @@ def _prepare(modules: Sequence[str] = ()) -> None:
 
 
 def _wait_for_spark(path: str, modules: Sequence[str]) -> bool:
-    """Import everything, then take over what Spark gave the process that it started.
-
-    Returns:
-        Whether there is work; False if the run ended first, which closes our standard input.
-    """
+    """Import everything, then take over from Spark; return false if the run ended first."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(1)

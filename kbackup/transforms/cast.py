@@ -237,11 +237,7 @@ def _unusable(text: str, why: str) -> ConfigurationError:
 def _cast(
     values: pa.Array, schema: ConnectSchema, target: Type
 ) -> tuple[pa.Array, ConnectSchema, Sequence[Bad]]:
-    """Return a column as another type, its schema, and the rows whose text has no such value.
-
-    Raises:
-        ValueError: If such values cannot be cast.
-    """
+    """Return a column as another type, its schema, and the rows whose text has no such value."""
     cast = ConnectSchema(target, schema.optional)
     found, bad = _values(values, schema, target, cast.arrow())
     if schema.default is not None:

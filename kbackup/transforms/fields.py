@@ -329,11 +329,8 @@ class InsertField:
         return pa.repeat(pa.scalar(self._static, pa.string()), len(records))
 
     def _appended(self, records: Records, data: Data) -> Records | None:
-        """Return JSON with the fields inserted before its last brace.
-
-        None if that is not enough: a value is not an object, may have such a field, or
-        has no timestamp to insert.  It costs a twentieth of parsing.
-        """
+        """Return JSON with the fields inserted before its last brace; None if that will not do."""
+        # it costs a twentieth of parsing; a value may be no object, or have such a field
         text = data.values.storage
         parts: list[Any] = []
         for each in self._fields:

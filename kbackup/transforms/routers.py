@@ -263,11 +263,7 @@ def _texts(values: pa.BinaryArray, what: str) -> tuple[pa.StringArray, dict[int,
 
 
 def _names(path: str) -> list[str]:
-    """Return the names in a JSON path.
-
-    Raises:
-        ConfigurationError: If it has anything else in it.
-    """
+    """Return the names in a JSON path."""
     found, at = [], 1
     while path.startswith("$") and at < len(path):
         step = _STEP.match(path, at)

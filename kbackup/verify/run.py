@@ -154,16 +154,7 @@ def verify(
 
 @dataclass(slots=True)
 class _Backup:
-    """What is verified, and what the checks have found so far.
-
-    Attributes:
-        found: What is listed.
-        topics: The topics asked for.
-        partitions: Their partitions, those without any object too.
-        absent: Topics that were asked for and are not in the backup.
-        findings: Of all partitions.
-        reports: What reading has shown, by set.
-    """
+    """What is verified, and what the checks have found so far."""
 
     store: Store
     layout: Layout
@@ -171,14 +162,14 @@ class _Backup:
     summary: Summary
     now: datetime
     notes: Notes
-    found: Catalog
-    topics: Sequence[str]
-    partitions: Sequence[TopicPartition]
-    absent: Collection[str]
+    found: Catalog  # what is listed
+    topics: Sequence[str]  # those asked for
+    partitions: Sequence[TopicPartition]  # theirs, those without any object too
+    absent: Collection[str]  # topics that were asked for and are not in the backup
     read: Read | None
     sample: Sample
     findings: list[Finding] = field(default_factory=list)
-    reports: dict[str, Checked] = field(default_factory=dict)
+    reports: dict[str, Checked] = field(default_factory=dict)  # what reading has shown, by set
 
 
 def _is_every_object_ours(backup: _Backup) -> Iterator[Warned]:

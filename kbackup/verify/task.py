@@ -171,10 +171,8 @@ def _reached(after: Iterable[FileSet], stored: Facts | None) -> tuple[FileSet, .
 def _across(
     files: FileSet, later: Iterable[FileSet], rows: Mapping[str, Entry]
 ) -> Iterator[FileSet]:
-    """Yield the sets of *later* in other directories that *files* may have records in common with.
-
-    The ledger says where it ends, and which sets are of its cut.
-    """
+    """Yield sets of *later* in other directories that may have records of *files* too."""
+    # the ledger says where it ends, and which sets are of its cut
     row = rows.get(files.id)
     if row is None or row.cut is None or not files.is_whole:
         return
@@ -312,11 +310,8 @@ class _Check:
         return None if self.problems else self.last
 
     def _shared(self, end: int | None) -> tuple[bool | None, int]:
-        """Return what it has in common with the sets that follow.
-
-        That is whether their records agree, None where it reaches into no other set; and how many
-        of its records are in one of those sets too.
-        """
+        """Return whether its records agree with those of sets that follow, and how many recur."""
+        # None where it reaches into no other set
         files, nothing = self.unit.files, (None, 0)
         if end is None or not files.is_whole or self.problems:
             return nothing
@@ -345,10 +340,8 @@ class _Check:
 
 
 def _agree(*tables: pa.Table) -> bool:
-    """Whether tables hold the same record wherever they have the same offset.
-
-    Any may lack rows of the others: compaction may have come in between.
-    """
+    """Whether tables hold the same record wherever they have the same offset."""
+    # any may lack rows of the others: compaction may have come in between
     try:
         woven([batch for table in tables for batch in table.to_batches()])
     except ConflictError:

@@ -83,13 +83,8 @@ class PartitionLedger:
         return is_accepted
 
     def _unbroken(self, present: Container[str]) -> dict[str | None, list[Span]]:
-        """Return, for each view, the ranges of which the objects that are there hold each offset.
-
-        An object says that of itself where it has as many records as offsets.
-
-        Args:
-            present: The keys of a listing.
-        """
+        """Return, for each view, the ranges of which the objects *present* hold each offset."""
+        # an object says so that has as many records as offsets
         found: dict[str | None, list[Span]] = {}
         for key, one in sorted(self.objects.items(), key=lambda pair: pair[1].first):
             if key not in present or one.last is None or one.records != len(one.span):
@@ -148,11 +143,8 @@ NOTHING: Final = PartitionLedger()
 
 
 def _accepts(one: Entry, entry: Entry) -> bool:
-    """Whether the row *one* says that what *entry* is about was removed on purpose.
-
-    It names the row that it is about.  Those of earlier versions name an object or a range, of
-    which they accept what had been entered by then, by the clocks of those who wrote.
-    """
+    """Whether the row *one* says that what *entry* is about was removed on purpose."""
+    # those of earlier versions name an object or a range, and accept what was entered by then
     if one.covers is not None:
         is_about = one.key == entry.key and (one.key is not None or one.span == entry.span)
         return is_about and names(one, entry.run, entry.counter)

@@ -307,10 +307,8 @@ def names(acceptance: Entry, run: str | None, counter: int | None) -> bool:
 
 
 def _merged_topics(rows: pa.Table) -> pa.Table:
-    """The latest row about each topic of that identity, and about each sink's group, counts.
-
-    A topic's partitions never become fewer, whichever row counts.
-    """
+    """The latest row about each topic, and about each sink's group, counts."""
+    # a topic's partitions never become fewer, whichever row counts
     names = ("kind", "topic", "cluster_id", "topic_id", "group")
     about = pc.binary_join_element_wise(*(pc.fill_null(rows[name], "") for name in names), " ")
     by_name = rows.append_column("_about", about)
@@ -327,10 +325,8 @@ _LATER: Final = ["counter", "_time", "run"]
 
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
-    """Return of the rows *about* each thing the highest by the columns of *order*.
-
-    ``_time`` is the time of rows without a counter.
-    """
+    """Return of the rows *about* each thing the highest by the columns of *order*."""
+    # _time is the time of rows without a counter
     if not len(rows):
         return rows
     time = pc.if_else(pc.is_null(rows["counter"]), rows["time"], 0)

@@ -310,11 +310,7 @@ class Stream:
         self._put(new_name(max(self._next(self.clock.ms()), watermark), watermark), body)
 
     def _next(self, wall: int) -> int:
-        """Return the time to name a file by: later than those of all files that are there.
-
-        Raises:
-            CorruptObjectError: If a file that nobody can have written leaves no later name.
-        """
+        """Return the time to name a file by: later than those of all files that are there."""
         newest = next(self._names(), None)
         if newest is not None and newest.time_ms >= _TOP:
             raise CorruptObjectError(
@@ -393,12 +389,7 @@ class Stream:
             raise damaged(self.prefix + name.text, error) from error
 
     def _rows(self, name: Name) -> tuple[pa.Table, dict[bytes, bytes]]:
-        """Read a file; rows of the form's columns, and the file's metadata.
-
-        Raises:
-            CorruptObjectError: If it is gone, or damaged.
-            NewerVersionError: If it is of a later version.
-        """
+        """Read a file; rows of the form's columns, and the file's metadata."""
         key = self.prefix + name.text
         try:
             with self.store.open(key) as body:

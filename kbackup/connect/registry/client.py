@@ -231,10 +231,7 @@ class RegistryClient:
         )
 
     def _reference(self, each: Any) -> Reference | None:
-        """Return what a schema refers to, None if the registry does not know it.
-
-        However many schemas refer to it, it is asked for once.
-        """
+        """Return what a schema refers to, asked for once; None if the registry does not know it."""
         place = each.subject, int(each.version)
         if place not in self._referred:
             found = self._asked(
@@ -253,11 +250,7 @@ class RegistryClient:
         return None if schema is None else Reference(each.name, each.subject, each.version, schema)
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T | None:
-        """Return the answer, None if what was requested does not exist.
-
-        Raises:
-            RegistryError: If there is no answer, or an error.
-        """
+        """Return the answer, None if what was requested does not exist."""
         given, began = self._settings, self._now()
         if self._silent is not None and began < self._silent[0]:
             raise self._unanswered(what, self._silent[1])

@@ -61,19 +61,12 @@ _LARGE_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is found under a key at one time; another task may change it at any time.
-
-    Attributes:
-        size: Bytes.
-        modified: When it was moved there.
-        etag: Another one after each put.
-        facts: All that may apply to it.
-    """
+    """What is found under a key at one time; another task may change it at any time."""
 
     size: int
-    modified: datetime
-    etag: str
-    facts: Candidates
+    modified: datetime  # when it was moved there
+    etag: str  # another one after each put
+    facts: Candidates  # all that may apply to it
 
 
 @dataclass(frozen=True, slots=True)

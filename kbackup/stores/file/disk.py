@@ -229,10 +229,7 @@ def walk(root: Path, prefix: str, after: str = "") -> Iterator[StoredObject]:
 
 
 def _in_order(folder: Path | str, at: str, prefix: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    """Return what *prefix* leads to in a folder whose key is *at*, keys of folders with a slash.
-
-    A folder that was removed since it was listed holds nothing.
-    """
+    """Return what *prefix* leads to in a folder whose key is *at*, keys of folders with a slash."""
     found = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:

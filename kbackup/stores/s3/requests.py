@@ -388,11 +388,8 @@ class Requests:
 
 
 def _stay(request_dict: dict[str, Any], **_: Any) -> None:
-    """Keep botocore from following a bucket to another region.
-
-    The settings name the region, and an error says which it should be.  On an endpoint of one's
-    own botocore asks for the bucket's region, is redirected again, and never ends.
-    """
+    """Keep botocore from following a bucket to another region."""
+    # on an endpoint of one's own it asks for the region, is redirected again, and never ends
     request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
 
 

@@ -200,13 +200,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part that is stored.
-
-    Attributes:
-        number: From 1.
-        etag: The server's.
-        checksum: Of its content; empty where the server takes none.
-    """
+    """A part that is stored; the checksum is empty where the server takes none."""
 
     number: int
     etag: str
@@ -219,14 +213,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """An upload in parts that the server knows of.
-
-    Attributes:
-        requests: To the server.
-        key: Of the object that it is to become.
-        upload_id: The server's.
-        features: What the server has.
-    """
+    """An upload in parts that the server knows of."""
 
     requests: "Requests"
     key: str
@@ -263,10 +250,8 @@ class _Begun:
             raise StoreError(what, "the upload was completed without an ETag", "run again")
 
     def abort(self, *, is_tried_again: bool) -> None:
-        """Throw the parts away, if that can be done; nobody sees them in any case.
-
-        Asked once where a part has spent its budget: the same server is not worth another one.
-        """
+        """Throw the parts away, if that can be done; nobody sees them in any case."""
+        # once where a part has spent its budget: the same server is not worth another one
         try:
             self.requests.send(
                 "abort_multipart_upload",
@@ -365,11 +350,7 @@ def _read_range(requests: "Requests", key: str, start: int, length: int, spool: 
 
 
 def _again(requests: "Requests", key: str, attempt: int, why: str) -> int:
-    """Wait, and return the number of the next attempt.
-
-    Raises:
-        StoreError: If there is none.
-    """
+    """Wait, and return the number of the next attempt, if there is one."""
     if attempt >= requests.attempts.total:
         what, why = f"s3:GetObject on {requests.resource(key)}", f"{requests.host}: {why}"
         raise StoreError(what, why, "check the network, or raise s3.part.retries")
