@@ -24,10 +24,10 @@ from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
 from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Tasks, tell_start
-from kbackup.restore.routing import Shares, Surveyed, survey
+from kbackup.restore.routing import Routes, survey
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
-from kbackup.restore.watch import BucketWatch, FollowedRoutes, Ready, stamps
+from kbackup.restore.watch import BucketWatch, Ready, stamps
 from kbackup.runs import known
 from kbackup.runs.context import RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, turns
@@ -60,16 +60,16 @@ class _VisitPlanner:
         said: BackupState,
         only: Collection[str],
         beside: Collection[str],
-        shares: Shares | None,
+        routes: Routes | None,
     ) -> RestorePlan:
         """Plan a visit."""
         self.unplanned = set()
-        found = self._planned(cluster, inventory, said, only, beside, shares)
+        found = self._planned(cluster, inventory, said, only, beside, routes)
         return self._allowed(found, cluster)
 
     def _planned(
         self, cluster: Cluster, inventory: Inventory, said: BackupState, only: Collection[str],
-        beside: Collection[str], shares: Shares | None,
+        beside: Collection[str], routes: Routes | None,
     ) -> RestorePlan:  # fmt: skip
         """Plan *only* these topics; one that cannot be planned does not keep others from it."""
 
@@ -77,7 +77,7 @@ class _VisitPlanner:
             planner = Planner(
                 settings=self._settings, cluster=cluster, store=self._store,
                 inventory=inventory, known=said, now_ms=self._world.clock.ms(), only=names,
-                beside=[*beside, *(name for name in only if name not in names)], shares=shares,
+                beside=[*beside, *(name for name in only if name not in names)], routes=routes,
                 backup=self._frame.backup, group=self._frame.group,
             )  # fmt: skip
             plan = planner.plan()
@@ -164,9 +164,9 @@ class Following:
         self._visits, self._is_first = 0, True
         self._tasks = Tasks(frame, account, keeps=True)
         self._planner = _VisitPlanner(frame, store, account, self._remarks, self._set_aside)
-        self._routes: FollowedRoutes | None = None
+        self._routes: Routes | None = None
         if choose_topics(settings.transforms):
-            self._routes = FollowedRoutes(settings, store, self._surveyed, account, self._remarks)
+            self._routes = Routes(settings, store)
 
     def run(self, agree: Callable[[str], bool] | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
@@ -289,12 +289,11 @@ class Following:
         taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         inventory = Inventory(settings, self._store, taken, said)
-        there -= self._not_routed(sorted(there), inventory)
+        there -= self._read_routes(sorted(there), inventory)
         if self._stop.is_set():
             return
         beside = [name for name in names if name not in there]
-        shares = None if self._routes is None else self._routes.shares
-        plan = self._planner.plan(cluster, inventory, said, there, beside, shares)
+        plan = self._planner.plan(cluster, inventory, said, there, beside, self._routes)
         sources = {topic.intent.source for topic in plan.topics}
         for name in there - sources - self._planner.unplanned:
             self._take_up(name)  # none of its records has a topic: nothing is in their way
@@ -355,20 +354,36 @@ class Following:
             begun += units
         return begun
 
-    def _not_routed(self, names: Sequence[str], inventory: Inventory) -> set[str]:
-        """Find out which topics new records go to; return the topics where that is not possible."""
-        if self._routes is None:
+    def _read_routes(self, names: Sequence[str], inventory: Inventory) -> set[str]:
+        """Read new records for the topics that they go to; return where that is not possible."""
+        routes, units = self._routes, list[RestoreUnit]()
+        failures = dict[str, list[Issue]]()
+        if routes is None:
             return set()
-        found = self._routes.look(names, inventory)
-        for name, failures in found.items():
-            if failures:
-                self._set_aside(name, failures)
-        return {name for name, failures in found.items() if failures}
-
-    def _surveyed(self, units: Sequence[RestoreUnit]) -> list[Surveyed]:
-        """Read units for the topics of their records; nothing is written."""
+        for name in names:
+            try:
+                units += routes.unread(name, inventory)
+            except KbackupError as error:
+                if error.exit_code in (5, 6):
+                    raise
+                failures[name] = [error.issue()]
         job = self._job(RestorePlan((), self._frame.group, {}), 0)
-        return self._tasks.reports(functools.partial(survey, job), units)
+        task = functools.partial(survey, job)
+        for report in self._tasks.reports(task, units) if units else ():
+            if report.failure is None:
+                routes.take(report)
+                self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
+            elif report.failure.code != StoppedError.code:  # the caller sees a stop, too
+                failures.setdefault(report.where.topic, []).append(report.failure)
+        for name in [name for name in names if name not in failures]:
+            try:
+                text = routes.check(name)
+                self._remarks.odd((name, "no_topic"), [] if text is None else [("no_topic", text)])
+            except RefusedError as error:
+                failures[name] = [error.issue()]
+        for name, its in failures.items():
+            self._set_aside(name, its)
+        return {*failures}
 
     def _unconfirmed(
         self, plan: RestorePlan, agree: Callable[[str], bool] | None

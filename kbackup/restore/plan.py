@@ -17,7 +17,7 @@ from kbackup.restore.checks import Intent, Target
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import ResumeState, remaining, resumed
-from kbackup.restore.routing import RoutedRecords, Shares, routed_from
+from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
@@ -170,7 +170,7 @@ class Planner:
         only: The topics to plan, all of which are there; None plans all that are asked for.
         beside: Topics that the same run restores and that are not planned now: no two of all
             these may be written to one target.
-        shares: Which topics the transforms choose, where they choose one for each record.
+        routes: Which topics the transforms choose, where they choose one for each record.
         backup: Which backup it is; None for what its address says.
         group: The consumer group that keeps the positions; None for that of the backup.
 
@@ -189,13 +189,13 @@ class Planner:
         now_ms: int,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
-        shares: Shares | None = None,
+        routes: Routes | None = None,
         backup: BackupIdentity | None = None,
         group: str | None = None,
     ) -> None:
         self.settings, self.cluster, self.store = settings, cluster, store
         self.inventory, self.known, self.now_ms = inventory, known, now_ms
-        self.shares, self._only, self._beside = shares, only, beside
+        self.routes, self._only, self._beside = routes, only, beside
         self.missing: list[KbackupError] = []
         self.backup = backup or wiring.address(settings)
         self._group = group or wiring.restore_group(settings, self.backup)
@@ -216,7 +216,7 @@ class Planner:
             self._check_partitions(names)
         self.inventory.look_at(names)
         intents = [intent for name in names for intent in self._intents(name)]
-        others = [Intent(name, to, 1) for name in self._beside for to in self._named(name)]
+        others = [Intent(name, to, 1) for name in self._beside for to in self.targets(name)]
         there = set(self.cluster.topic_names())
         clashes = list(checks.collisions([*intents, *others], there))
         targets = self._targets(intents, there)
@@ -279,10 +279,10 @@ class Planner:
         spans = self.cluster.spans(wheres, committed_only=False)
         return _Targets(topics, spans, positions, self.cluster.topic_config(topics))
 
-    def _named(self, name: str) -> Sequence[str]:
+    def targets(self, name: str) -> Sequence[str]:
         """Return the targets of a topic, as far as they are known without looking at it again."""
-        if self.shares is not None:
-            return self.shares.targets(name)
+        if self.routes is not None:
+            return self.routes.targets(name)
         return [rename(name, self.settings.renames)]
 
     def _intents(self, name: str) -> list[Intent]:
@@ -304,18 +304,18 @@ class Planner:
             known_partitions=known,
             original={} if source is None else source.config,
         )
-        targets = self._named(name)
+        targets = self.targets(name)
         if not targets:  # no topic's plan would refuse what is gone, or count it
             for refusal in self.gone(intent):
                 raise refusal
-        shares = self.shares
+        routes = self.routes
         return [
             replace(
                 intent,
                 target=target,
                 is_watched=self.known.watches(target, self.cluster.cluster_id),
                 oldest_timestamp=(
-                    self.inventory.oldest(name) if shares is None else shares.oldest(name, target)
+                    self.inventory.oldest(name) if routes is None else routes.oldest(name, target)
                 ),
             )
             for target in targets
@@ -419,7 +419,7 @@ class _TopicPlanner:
     def _check_objects(self) -> None:
         """Say what is gone, cannot be read or was not stored; of many targets one says it."""
         of, source = self._of, self._intent.source
-        if of.shares is not None and of.shares.targets(source)[0] != self._intent.target:
+        if of.targets(source)[0] != self._intent.target:
             return
         self._refusals += of.gone(self._intent)
         warnings, refusals = checks.unconvertible(source, self._sets, wiring.reading(of.settings))
@@ -473,7 +473,8 @@ class _TopicPlanner:
         inventory, window = self._of.inventory, self._of.window
         found, state = inventory.covered(where), self._states[where]
         position = state.position
-        share = None if self._of.shares is None else self._of.shares.of(where, self._intent.target)
+        routes = self._of.routes
+        share = None if routes is None else routes.of(where, self._intent.target)
         reads_all = _reads_all(share, position)
         sets = found.sets
         if share is not None and not reads_all:
@@ -615,7 +616,7 @@ class _TopicPlanner:
         return self._targets.spans.get(at, Span(0, 0)).end_offset
 
 
-def _reads_all(share: RoutedRecords | None, position: RestorePosition | None) -> bool:
+def _reads_all(share: Share | None, position: RestorePosition | None) -> bool:
     """Whether all sets of a partition are read, and not only those with records of the target."""
     if share is None or share.counts_rest:
         return True

@@ -151,7 +151,8 @@ class RestoreProgress:
         self._rows: dict[_Place, Row[OfRestore]] = {}
         self._done: dict[_Place, Done] = {}
         self._nameable = names_most
-        self._foretold: dict[TopicPartition, set[tuple[str, str]]] = {}
+        self._foretold: dict[tuple[TopicPartition, str], int] = {}
+        self._named: dict[TopicPartition, set[tuple[str, str]]] = {}  # with what is foretold
         self._bad_objects: dict[tuple[TopicPartition, str], str] = {}
 
     def lacks(self, error: KbackupError) -> None:
@@ -242,21 +243,28 @@ class RestoreProgress:
         return key is None or self._bad_objects.setdefault((where, key), target) == target
 
     def foretell(
-        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Issue]
+        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Issue] = ()
     ) -> None:
-        """Count and name what a visit will leave out, if one comes: it then names it no more."""
-        with self.lock:
-            self.left_out(where, records, objects, skipped)
-            told = self._foretold.setdefault(where, set())
-            told.update((each.what, each.why) for each in skipped)
+        """Count what a partition leaves out none of whose records has a topic.
 
-    def counts_again(self, records: int, objects: int) -> None:
-        """Take back what `foretell` has counted, because a visit is about to count it."""
+        It takes the place of what was counted before: once a record has one, its task counts all,
+        and names no more what is named here.
+
+        Args:
+            where: The partition.
+            records: Its bad records.
+            objects: Its bad objects.
+            skipped: What is wrong with those that were not there before.
+        """
         with self.lock:
-            skipped = self._summary.skipped
+            counted = self._summary.skipped
             for reason, count in (("bad_records", records), ("bad_objects", objects)):
-                left = skipped.pop(reason, 0) - count
-                self._summary.skip(reason, max(0, left))
+                before = self._foretold.get((where, reason), 0)
+                self._summary.skip(reason, max(0, counted.pop(reason, 0) - before) + count)
+                self._foretold[where, reason] = count
+            self.left_out(where, 0, 0, skipped)
+            told = self._named.setdefault(where, set())
+            told.update((each.what, each.why) for each in skipped)
 
     def left_out(
         self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Issue]
@@ -265,7 +273,7 @@ class RestoreProgress:
         with self.lock:
             self._summary.skip("bad_objects", objects)
             self._summary.skip("bad_records", records)
-            told = self._foretold.get(where, ())
+            told = self._named.get(where, ())
             skipped = [each for each in skipped if (each.what, each.why) not in told]
             if self._skip_list is not None:
                 for failure in skipped:

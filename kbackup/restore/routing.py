@@ -4,11 +4,11 @@ Nothing is written.  So all topics are known, and pass the same checks as any ot
 the first record is written to one of them.  What was read once is not read again to find that out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Self
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,94 +29,48 @@ from kbackup.naming.renaming import rename
 from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit, Route
+from kbackup.restore.resume import chained
 from kbackup.restore.transform import Transforming
 from kbackup.runs import wiring
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
 
-
-def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -> list[RestoreUnit]:
-    """Return all that is asked for, a unit a partition; nothing of it is to be written.
-
-    Args:
-        settings: The configuration.
-        inventory: What it holds.
-        topics: Of which topics.
-
-    Raises:
-        ConfigurationError: If schemas are to be registered: their subjects are not known yet.
-    """
-    if wiring.schema_registry(settings) is not None:
-        raise ConfigurationError(
-            "schemas cannot be registered where a transform chooses a topic for each record",
-            "their subjects are named after topics, which are known once the records are read",
-            "leave the Schema Registry out: records keep the ids of their schemas",
-        )
-    window, units = wiring.window(settings), list[RestoreUnit]()
-    inventory.look_at(topics)
-    for name in topics:
-        wheres = inventory.wanted(name)
-        chosen = {where: inventory.covered(where).sets for where in wheres}
-        if not window.is_everything:
-            chosen = {
-                where: [files for files in sets if window.takes(files, inventory.facts(files))]
-                for where, sets in chosen.items()
-            }
-        for where, sets in chosen.items():
-            source = RestoreSource("", where, inventory.identity(where))
-            position = RestorePosition(source, "", Cursor(0, 0))
-            lane = Lane(TopicPartition(name, where.partition), Span(0, 0))
-            route = Route(routed_from(settings, name))
-            units.append(RestoreUnit(position, (lane,), tuple(sets), window=window, route=route))
-    return units
-
-
-def check_archived(store: Store, units: Iterable[RestoreUnit]) -> None:
-    """Check that what is to be read can be read; units of one topic come together.
-
-    Raises:
-        RefusedError: If some of it is archived.
-        StoreError: If the store does not answer.
-    """
-    for name, its in groupby(units, lambda unit: unit.source.topic):
-        files = (file for unit in its for one in unit.sets for file in one.files)
-        for refusal in frozen(store, files).refusals(name, name):
-            raise refusal
-
-
-def routed_from(settings: Settings, name: str) -> str:
-    """Return the name of a topic that transforms see which choose a topic for each record.
-
-    ``RegexRouter`` is one of them; ``--rename`` takes its place, and comes before them.
-    """
-    return name if settings.rename is None else rename(name, settings.renames)
-
-
 TOPICS_MOST: Final = 10_000
 """Topics that the records of one may go to; more are a mistake, such as a topic for each order."""
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedRecords:
+class Share:
     """The records of one partition of a backup that go to one topic.
 
     Attributes:
         records: How many.
         first: The offset of the first one.
         oldest: Their lowest timestamp, ms since the epoch; None where none has one.
-        sets: The sets that hold them.
+        sets: The `FileSet.part` of each set that holds some.
         counts_rest: What has no topic is counted with them.
     """
 
-    records: int
-    first: int
-    oldest: int | None
-    sets: frozenset[str]
+    records: int = 0
+    first: int = 0
+    oldest: int | None = None
+    sets: frozenset[str] = frozenset()
     counts_rest: bool = False
 
+    def __add__(self, more: "Share") -> "Share":
+        """Return what goes to the topic from objects of which some were read before."""
+        times = [time for time in (self.oldest, more.oldest) if time is not None]
+        return Share(
+            self.records + more.records,
+            min(self.first, more.first),
+            min(times, default=None),
+            self.sets | more.sets,
+            self.counts_rest,
+        )
 
-NOTHING: Final = RoutedRecords(0, 0, None, frozenset())
+
+NOTHING: Final = Share()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,70 +88,166 @@ class Surveyed:
     """
 
     where: TopicPartition
-    shares: Mapping[str, RoutedRecords] = field(default_factory=dict)
+    shares: Mapping[str, Share] = field(default_factory=dict)
     bad_records: int = 0
     bad_objects: int = 0
     skipped: tuple[Issue, ...] = ()
     failure: Issue | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Where the records of a backup go.
+@dataclass(slots=True)
+class _Known:
+    """What is known of one partition: the sets that were read, and those that are being read."""
 
-    Attributes:
-        found: By partition of the backup and topic.
+    seen: dict[str, str] = field(default_factory=dict)
+    reading: dict[str, str] = field(default_factory=dict)
+    shares: dict[str, Share] = field(default_factory=dict)
+    bad_records: int = 0
+    bad_objects: int = 0
+
+
+class Routes:
+    """Where the records of a backup go, as far as they were read.
+
+    Args:
+        settings: The configuration.
+        store: Where the backup is.
     """
 
-    found: Mapping[TopicPartition, Mapping[str, RoutedRecords]] = field(default_factory=dict)
-    _by_target: dict[str, dict[str, list[RoutedRecords]]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-    _targets: dict[str, tuple[str, ...]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings, self._store = settings, store
+        self._known: dict[TopicPartition, _Known] = {}
+        self._gathered: dict[str, dict[str, list[Share]]] | None = None
 
-    def __post_init__(self) -> None:
-        pairs = (
-            (at.topic, target, share)
-            for at, shares in self.found.items()
-            for target, share in shares.items()
-        )
-        for topic, target, share in sorted(pairs, key=itemgetter(0, 1)):
-            self._by_target.setdefault(topic, {}).setdefault(target, []).append(share)
-        self._targets.update((topic, tuple(found)) for topic, found in self._by_target.items())
+    def targets(self, topic: str) -> Sequence[str]:
+        """Return the topics that records of *topic* go to, by name."""
+        return [*self._by_target(topic)]
 
-    @classmethod
-    def of_reports(cls, reports: Iterable[Surveyed]) -> Self:
-        """Return what tasks have found.
-
-        Raises:
-            RefusedError: If the records of one topic would go to more than `TOPICS_MOST`.
-        """
-        found = cls({report.where: with_home(report.shares) for report in reports})
-        for topic in {where.topic for where in found.found}:
-            check(topic, len(found.targets(topic)))
-        return found
-
-    def targets(self, topic: str) -> tuple[str, ...]:
-        """Return the topics that records of *topic* go to, by name; the plan of each asks."""
-        return self._targets.get(topic, ())
-
-    def of(self, where: TopicPartition, target: str) -> RoutedRecords:
+    def of(self, where: TopicPartition, target: str) -> Share:
         """Return what goes from a partition to a topic; it may be nothing."""
-        return self.found.get(where, {}).get(target, NOTHING)
-
-    def of_target(self, topic: str, target: str) -> list[RoutedRecords]:
-        """Return what goes from one topic to another, of all partitions."""
-        return self._by_target.get(topic, {}).get(target, [])
+        return self._known[where].shares.get(target, NOTHING) if where in self._known else NOTHING
 
     def oldest(self, topic: str, target: str) -> int | None:
         """Return the lowest timestamp of what goes from one topic to another."""
-        times = [share.oldest for share in self.of_target(topic, target)]
+        times = [share.oldest for share in self._by_target(topic).get(target, ())]
         return min((time for time in times if time is not None), default=None)
 
+    def home(self, where: TopicPartition) -> str | None:
+        """Return the topic whose restore reads all objects of a partition; None for none."""
+        shares = self._known[where].shares if where in self._known else {}
+        return next((name for name, share in shares.items() if share.counts_rest), None)
 
-def with_home(shares: Mapping[str, RoutedRecords]) -> dict[str, RoutedRecords]:
+    def lost(self, where: TopicPartition) -> tuple[int, int]:
+        """Return the bad records and objects of a partition that no restore of a topic counts."""
+        known = self._known[where]
+        return known.bad_records, known.bad_objects
+
+    def unread(self, topic: str, inventory: Inventory) -> list[RestoreUnit]:
+        """Return what of a topic has to be read, a unit a partition; nothing of it is written.
+
+        What was read before may be archived by now.
+
+        Raises:
+            ConfigurationError: If schemas are to be registered: their subjects are not known yet.
+            RefusedError: If some of it is archived.
+            StoreError: If the store does not answer.
+        """
+        whole = _asked(self._settings, inventory, topic)
+        wheres = {unit.source for unit in whole}
+        for where in [at for at in self._known if at.topic == topic and at not in wheres]:
+            del self._known[where]  # nothing of it is left
+        new = [unit for each in whole if (unit := self._news(each)).sets]
+        self._gathered = None
+        files = (file for unit in new for one in unit.sets for file in one.files)
+        for refusal in frozen(self._store, files).refusals(topic, topic):
+            raise refusal
+        return new
+
+    def take(self, report: Surveyed) -> None:
+        """Take in what reading a partition has shown."""
+        known = self._known.setdefault(report.where, _Known())
+        known.seen |= known.reading
+        shares = dict(known.shares)
+        for name, share in report.shares.items():
+            shares[name] = shares[name] + share if name in shares else share
+        known.shares = _with_home(shares)
+        # the task that restores its first topic counts all that is bad
+        known.bad_records = 0 if shares else known.bad_records + report.bad_records
+        known.bad_objects = 0 if shares else known.bad_objects + report.bad_objects
+        self._gathered = None
+
+    def check(self, topic: str) -> str | None:
+        """Return a sentence about a topic none of whose records has another; None else.
+
+        Raises:
+            RefusedError: If its records go to more than `TOPICS_MOST` topics.
+        """
+        targets = self.targets(topic)
+        _check_count(topic, len(targets))
+        if targets:
+            return None
+        return f"{topic}: there is no record, or its transforms leave none: no topic is chosen"
+
+    def _by_target(self, topic: str) -> Mapping[str, list[Share]]:
+        """Return what goes from one topic to others, by name; the plan of each of these asks."""
+        if self._gathered is None:
+            self._gathered = {}
+            pairs = (
+                (at.topic, target, share)
+                for at, known in self._known.items()
+                for target, share in known.shares.items()
+            )
+            for source, target, share in sorted(pairs, key=itemgetter(0, 1)):
+                self._gathered.setdefault(source, {}).setdefault(target, []).append(share)
+        return self._gathered.get(topic, {})
+
+    def _news(self, unit: RestoreUnit) -> RestoreUnit:
+        """Return what of a partition was not read yet, and forget what is gone."""
+        now = {files.part: chained("", [files]) for files in unit.sets}
+        known = self._known.setdefault(unit.source, _Known())
+        if any(now.get(one, stamp) != stamp for one, stamp in known.seen.items()):
+            known = self._known[unit.source] = _Known()  # what it held, nothing says any more
+        known.seen = {one: stamp for one, stamp in known.seen.items() if one in now}
+        left = {
+            name: replace(share, sets=share.sets & now.keys())
+            for name, share in known.shares.items()
+        }
+        known.shares = _with_home({name: share for name, share in left.items() if share.sets})
+        known.reading = {one: stamp for one, stamp in now.items() if one not in known.seen}
+        return replace(unit, sets=tuple(one for one in unit.sets if one.part in known.reading))
+
+
+def routed_from(settings: Settings, name: str) -> str:
+    """Return the name of a topic that transforms see which choose a topic for each record.
+
+    ``RegexRouter`` is one of them; ``--rename`` takes its place, and comes before them.
+    """
+    return name if settings.rename is None else rename(name, settings.renames)
+
+
+def _asked(settings: Settings, inventory: Inventory, topic: str) -> list[RestoreUnit]:
+    """Return all that is asked for of a topic."""
+    if wiring.schema_registry(settings) is not None:
+        raise ConfigurationError(
+            "schemas cannot be registered where a transform chooses a topic for each record",
+            "their subjects are named after topics, which are known once the records are read",
+            "leave the Schema Registry out: records keep the ids of their schemas",
+        )
+    inventory.look_at([topic])
+    window, route = wiring.window(settings), Route(routed_from(settings, topic))
+    units = list[RestoreUnit]()
+    for where in inventory.wanted(topic):
+        sets = inventory.covered(where).sets
+        if not window.is_everything:
+            sets = [files for files in sets if window.takes(files, inventory.facts(files))]
+        source = RestoreSource("", where, inventory.identity(where))
+        position = RestorePosition(source, "", Cursor(0, 0))
+        lanes = (Lane(where, Span(0, 0)),)
+        units.append(RestoreUnit(position, lanes, tuple(sets), window=window, route=route))
+    return units
+
+
+def _with_home(shares: Mapping[str, Share]) -> dict[str, Share]:
     """Return the shares of a partition, of which one counts what has no topic.
 
     It is the same one in every run: that of the first record that has a topic.
@@ -209,19 +259,7 @@ def with_home(shares: Mapping[str, RoutedRecords]) -> dict[str, RoutedRecords]:
     return found
 
 
-def added(before: RoutedRecords, more: RoutedRecords) -> RoutedRecords:
-    """Return what goes to a topic from objects of which some were read before."""
-    times = [time for time in (before.oldest, more.oldest) if time is not None]
-    return RoutedRecords(
-        before.records + more.records,
-        min(before.first, more.first),
-        min(times, default=None),
-        before.sets | more.sets,
-        before.counts_rest,
-    )
-
-
-def check(topic: str, count: int) -> None:
+def _check_count(topic: str, count: int) -> None:
     """Refuse more than `TOPICS_MOST` topics for the records of one."""
     if count > TOPICS_MOST:
         raise RefusedError(
@@ -246,28 +284,21 @@ def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterato
             return
         source = unit.source
         try:
-            yield _Reading(job, unit).run(store, line)
+            yield _Survey(job, unit).run(store, line)
         except KbackupError as error:
             error.place.setdefault("topic", source.topic)
             error.place.setdefault("partition", source.partition)
             yield Surveyed(source, failure=error.issue())
 
 
-@dataclass(slots=True)
-class _Found:
-    records: int
-    first: int
-    oldest: int | None
-    sets: set[str]
-
-
-class _Reading:
+class _Survey:
     """One partition that is read."""
 
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         self._job, self._unit = job, unit
         self._transforming = Transforming(job, unit)
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, Share] = {}
+        self._sets: defaultdict[str, set[str]] = defaultdict(set)  # of each, as far as it is read
         self._skipped = list[Issue]()
         self._bad_records = self._bad_objects = 0
 
@@ -300,11 +331,9 @@ class _Reading:
                     self._bad_objects += 1
                     self._bad_records += unread or 0
                     self._skip(unit.left(files, error, unread).issue())
-        shares = {
-            name: RoutedRecords(one.records, one.first, one.oldest, frozenset(one.sets))
-            for name, one in self._found.items()
-        }
-        if shares:
+        if self._found:
+            sets = {name: frozenset(parts) for name, parts in self._sets.items()}
+            shares = {name: replace(one, sets=sets[name]) for name, one in self._found.items()}
             return Surveyed(unit.source, shares)
         # without a topic there is no writing task that would count them
         return Surveyed(unit.source, {}, self._bad_records, self._bad_objects, tuple(self._skipped))
@@ -329,20 +358,11 @@ class _Reading:
                 [("offset", "count"), ("offset", "min"), ("time", "min")]
             )
             for row in sums.to_pylist():
-                self._add(row, sets)
-
-    def _add(self, row: Mapping[str, Any], sets: set[str]) -> None:
-        oldest = row["time_min"]
-        one = self._found.get(row["topic"])
-        if one is None:
-            found = _Found(row["offset_count"], row["offset_min"], oldest, set(sets))
-            self._found[row["topic"]] = found
-            check(self._unit.source.topic, len(self._found))
-            return
-        one.records += row["offset_count"]
-        one.first = min(one.first, row["offset_min"])
-        one.oldest = min((time for time in (one.oldest, oldest) if time is not None), default=None)
-        one.sets |= sets
+                name = row["topic"]
+                share = Share(row["offset_count"], row["offset_min"], row["time_min"])
+                self._found[name] = self._found[name] + share if name in self._found else share
+                self._sets[name] |= sets
+            _check_count(self._unit.source.topic, len(self._found))
 
 
 def _times(times: pa.Int64Array) -> pa.Int64Array:

@@ -16,11 +16,11 @@ from kbackup.restore import target, transaction
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.follow import Following
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import SKIPPED_MOST, RestoreJob, RestoreUnit
+from kbackup.restore.job import SKIPPED_MOST, RestoreJob
 from kbackup.restore.plan import Planner, RestorePlan, confirm
 from kbackup.restore.progress import RestoreProgress, SkipList, Tasks, skipped, tell_start
 from kbackup.restore.resume import LEFT_OUT
-from kbackup.restore.routing import Shares, Surveyed, check_archived, survey, to_survey
+from kbackup.restore.routing import Routes, Surveyed, survey
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.restore.task import put_back
@@ -172,12 +172,9 @@ class RestoreRun:
         self._say_foreign(found)
         for damage in said.all_damage():
             self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
-        inventory, shares = Inventory(settings, store, found, said), None
+        inventory, routes = Inventory(settings, store, found, said), None
         if choose_topics(settings.transforms):
-            names = inventory.topics()
-            units = to_survey(settings, inventory, names)
-            check_archived(store, units)
-            shares = self._survey(units, names)
+            routes = self._read_routes(store, inventory)
         planner = Planner(
             settings=settings,
             cluster=cluster,
@@ -185,7 +182,7 @@ class RestoreRun:
             inventory=inventory,
             known=said,
             now_ms=world.clock.ms(),
-            shares=shares,
+            routes=routes,
             backup=self._frame.backup,
             group=self._frame.group,
         )
@@ -210,36 +207,33 @@ class RestoreRun:
             self._frame.tell(warned)
         return plan
 
-    def _survey(self, units: list[RestoreUnit], topics: Sequence[str]) -> Shares:
+    def _read_routes(self, store: Store, inventory: Inventory) -> Routes:
         """Read the backup for the topics that its records go to.
-
-        Args:
-            units: What is read.
-            topics: All that are asked for; of some nothing may be stored.
 
         Raises:
             KbackupError: If a partition could not be read, or the run was asked to stop.
         """
-        frame = self._frame
-        job = self._job(RestorePlan((), frame.group, {}))
+        frame, names = self._frame, inventory.topics()
+        inventory.look_at(names)
+        routes = Routes(frame.settings, store)
+        units = [unit for name in names for unit in routes.unread(name, inventory)]
+        task = functools.partial(survey, self._job(RestorePlan((), frame.group, {})))
         if frame.settings.dry_run:  # a plan starts no JVM
-            found: Sequence[Surveyed | NotBegun] = list(survey(job, units, Here(frame.stop.event)))
+            found: Sequence[Surveyed | NotBegun] = [*task(units, Here(frame.stop.event))]
         else:
-            found = self._tasks.run(functools.partial(survey, job), units, keeps=True)
+            found = self._tasks.run(task, units, keeps=True)
         for each in found:
             if each.failure is not None:
                 raise each.failure.error()
         if frame.stop.is_set():
             raise StoppedError("stopped while the topics of the backup's records were looked for")
-        surveyed = [each for each in found if isinstance(each, Surveyed)]
-        for each in surveyed:
-            self._account.left_out(each.where, each.bad_records, each.bad_objects, each.skipped)
-        shares = Shares.of_reports(surveyed)
-        for topic in topics:
-            text = f"{topic}: there is no record, or its transforms leave none: no topic is chosen"
-            if not shares.targets(topic):
-                self._frame.tell(self._summary.warn("no_topic", text))
-        return shares
+        for report in [each for each in found if isinstance(each, Surveyed)]:
+            routes.take(report)
+            self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
+        for name in names:
+            if (text := routes.check(name)) is not None:
+                frame.tell(self._summary.warn("no_topic", text))
+        return routes
 
     def _say_foreign(self, found: listing.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)

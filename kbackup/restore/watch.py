@@ -4,13 +4,10 @@ A bucket that is being written to may show a part of what belongs together: one 
 cut, or values before their keys.  A restore that took that part would be past the rest when it
 comes.  The ledger says what is whole, for a sink enters a cut once all of its objects are stored;
 where it says nothing, an object is taken when it has not changed for a while.
-
-Where transforms choose a topic for each record, what is new is read to find them out: nothing
-of it is written before, and what was read once is not read again.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,24 +15,11 @@ from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
-from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
+from kbackup.errors import Issue
 from kbackup.events import NO_TOPIC
 from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
-from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import RestoreUnit
-from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, skipped
-from kbackup.restore.resume import chained
-from kbackup.restore.routing import (
-    RoutedRecords,
-    Shares,
-    Surveyed,
-    added,
-    check,
-    check_archived,
-    to_survey,
-    with_home,
-)
+from kbackup.restore.progress import BUCKET, Remarks, skipped
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
 from kbackup.stores import Store
@@ -225,135 +209,3 @@ def stamps(found: Catalog, said: BackupState) -> dict[str, str]:
                 text = f"{file.key} {file.size} {file.modified}\n"
                 digests[where.topic].update(text.encode(errors="surrogatepass"))
     return {name: digest.hexdigest() for name, digest in digests.items()}
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is known of one partition."""
-
-    seen: dict[str, str] = field(default_factory=dict)
-    shares: dict[str, RoutedRecords] = field(default_factory=dict)
-    bad_records: int = 0
-    bad_objects: int = 0
-
-
-class FollowedRoutes:
-    """Where the records of a backup go that is followed.
-
-    Args:
-        settings: The configuration.
-        store: Where the backup is.
-        read: Reads units for their topics, and reports where their records go.
-        account: Counts what has no topic, as long as no task would.
-        remarks: Takes what is odd.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        read: Callable[[Sequence[RestoreUnit]], Sequence[Surveyed]],
-        account: RestoreProgress,
-        remarks: Remarks,
-    ) -> None:
-        self._settings, self._store, self._read = settings, store, read
-        self._account, self._remarks = account, remarks
-        self._known: dict[TopicPartition, _Known] = {}
-
-    @property
-    def shares(self) -> Shares:
-        """Where all that was read goes."""
-        return Shares({where: known.shares for where, known in self._known.items()})
-
-    def home(self, where: TopicPartition) -> str | None:
-        """Return the topic whose restore reads all objects of a partition; None for none."""
-        shares = self._known[where].shares if where in self._known else {}
-        return next((name for name, share in shares.items() if share.counts_rest), None)
-
-    def look(self, topics: Sequence[str], inventory: Inventory) -> dict[str, list[Issue]]:
-        """Read what is new of *topics*.
-
-        Returns:
-            What is in the way of each; empty where nothing is.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
-        failures: dict[str, list[Issue]] = {name: [] for name in topics}
-        units = list[RestoreUnit]()
-        for name in topics:
-            try:
-                found = self._unread(name, inventory)
-                check_archived(self._store, found)
-            except KbackupError as error:
-                if error.exit_code in (5, 6):
-                    raise
-                failures[name].append(error.issue())
-            else:
-                units += found
-        new = {unit.source: unit for unit in units}
-        for report in self._read(units) if units else ():
-            if report.failure is None:
-                self._take(new[report.where], report)
-            elif report.failure.code != StoppedError.code:  # the caller sees a stop, too
-                failures[report.where.topic].append(report.failure)
-        for name in topics:
-            if not failures[name]:
-                try:
-                    self._judge(name)
-                except RefusedError as error:
-                    failures[name].append(error.issue())
-        return failures
-
-    def _unread(self, name: str, inventory: Inventory) -> list[RestoreUnit]:
-        """Return what of a topic was not read yet; what was may be archived by now."""
-        whole = to_survey(self._settings, inventory, [name])
-        wheres = {unit.source for unit in whole}
-        for where in [at for at in self._known if at.topic == name and at not in wheres]:
-            del self._known[where]  # nothing of it is left
-        return list(filter(None, map(self._news, whole)))
-
-    def _news(self, unit: RestoreUnit) -> RestoreUnit | None:
-        """Return what of a partition was not read yet, and forget what is gone."""
-        now = {files.part: chained("", [files]) for files in unit.sets}
-        known = self._known.setdefault(unit.source, _Known())
-        if any(now.get(one, stamp) != stamp for one, stamp in known.seen.items()):
-            self._forget_counts(known)
-            known = self._known[unit.source] = _Known()  # what it held, nothing says any more
-        known.seen = {one: stamp for one, stamp in known.seen.items() if one in now}
-        left = {
-            name: replace(share, sets=share.sets & now.keys())
-            for name, share in known.shares.items()
-        }
-        known.shares = with_home({name: share for name, share in left.items() if share.sets})
-        new = tuple(files for files in unit.sets if files.part not in known.seen)
-        return replace(unit, sets=new) if new else None
-
-    def _take(self, unit: RestoreUnit, report: Surveyed) -> None:
-        known = self._known[unit.source]
-        known.seen |= {files.part: chained("", [files]) for files in unit.sets}
-        shares = dict(known.shares)
-        for name, share in report.shares.items():
-            shares[name] = added(shares[name], share) if name in shares else share
-        known.shares = with_home(shares)
-        if known.shares:  # the task that restores its first topic counts all of it
-            self._forget_counts(known)
-            return
-        known.bad_records += report.bad_records
-        known.bad_objects += report.bad_objects
-        self._account.foretell(unit.source, report.bad_records, report.bad_objects, report.skipped)
-
-    def _forget_counts(self, known: _Known) -> None:
-        self._account.counts_again(known.bad_records, known.bad_objects)
-        known.bad_records = known.bad_objects = 0
-
-    def _judge(self, name: str) -> None:
-        """Report a topic none of whose records has another, and refuse one with too many.
-
-        Raises:
-            RefusedError: If its records go to too many topics.
-        """
-        targets = self.shares.targets(name)
-        check(name, len(targets))
-        text = f"{name}: there is no record, or its transforms leave none: no topic is chosen"
-        self._remarks.odd((name, "no_topic"), [] if targets else [("no_topic", text)])

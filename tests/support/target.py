@@ -21,7 +21,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
-from kbackup.restore.routing import Shares, survey, to_survey
+from kbackup.restore.routing import Routes, survey
 from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
 from kbackup.restore.transaction import Pace
@@ -278,11 +278,11 @@ class Restoring:
             inventory=inventory,
             known=known,
             now_ms=1_700_000_001_000,
-            shares=self.shares(settings, inventory),
+            routes=self.routes(settings, inventory),
             backup=self.identity,
         ).plan()
 
-    def shares(self, settings: config.Settings, inventory: Inventory) -> Shares | None:
+    def routes(self, settings: config.Settings, inventory: Inventory) -> Routes | None:
         """Which topics the transforms choose; None where they choose none.
 
         Raises:
@@ -294,12 +294,13 @@ class Restoring:
             "r0", KafkaSettings("-"), self.backup.settings, wiring.reading(settings), "g",
             on_error=settings.behavior_on_error, transforms=settings.transforms,
         )  # fmt: skip
-        units = to_survey(settings, inventory, inventory.topics())
-        reports = list(survey(job, units, SilentLine()))
-        for each in reports:
+        routes = Routes(settings, self.store)
+        units = [unit for name in inventory.topics() for unit in routes.unread(name, inventory)]
+        for each in survey(job, units, SilentLine()):
             if each.failure is not None:
                 raise each.failure.error()
-        return Shares.of_reports(reports)
+            routes.take(each)
+        return routes
 
     def work(
         self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,

@@ -10,7 +10,7 @@ from record_samples import batch_of
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import TopicPartition
-from kbackup.restore.routing import NOTHING, Shares
+from kbackup.restore.routing import NOTHING, Routes, Surveyed
 from kbackup.restore.target import begin
 from tests.support.target import FakeTarget, Restoring
 
@@ -137,7 +137,9 @@ def test_all_topics_that_are_refused_are_named(count: int, named: int, more: boo
 def test_the_topics_that_records_go_to_are_not_gathered_for_each() -> None:
     """The plan of each of many topics asks for all of them: they are put together once."""
     where = TopicPartition("orders", 0)
-    shares = Shares({where: {f"k{at}": NOTHING for at in range(1000)}})
+    found = topics(1)
+    routes = Routes(found.settings(), found.store)
+    routes.take(Surveyed(where, {f"k{at}": NOTHING for at in range(1000)}))
 
-    assert 1000 == len(shares.targets("orders"))
-    assert shares.targets("orders") is shares.targets("orders")
+    assert 1000 == len(routes.targets("orders"))
+    assert routes._by_target("orders") is routes._by_target("orders")
