@@ -46,6 +46,21 @@ def test_any_delimiters_and_width_either_parse_back_or_are_refused(
     assert parts == layout.parse(key)
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param(ObjectKey("a/b", 0, 0, "p", ".json"), id="no topic"),
+        pytest.param(ObjectKey("orders", 0, 0, "p", "json"), id="no extension"),
+        pytest.param(ObjectKey("orders", 0, OFFSET_MAX + 1, "p", ".json"), id="no offset"),
+        pytest.param(ObjectKey("orders", 0, 0, "é" * 500, ".json"), id="more bytes than S3 takes"),
+    ],
+)
+def test_a_key_that_could_not_be_read_or_stored_is_not_made(parts: ObjectKey) -> None:
+    """What is stored under a key can be found by it."""
+    with pytest.raises(ObjectKeyError):
+        str(parts)
+
+
 @given(st.text(max_size=80))
 def test_no_text_at_all_breaks_the_parser(text: str) -> None:
     """Any text in a listing is either a key of ours or an `ObjectKeyError`."""

@@ -39,6 +39,13 @@ def test_each_letter_prints_what_joda_prints(pattern: str, expected: str) -> Non
     assert expected == Pattern(pattern, ENGLISH).printed(MOMENT, NEW_YORK)
 
 
+def test_a_week_has_a_year_of_its_own() -> None:
+    """New Year 2021 was in the last week of 2020."""
+    assert "2020-20-53 2021-21" == Pattern("x-xx-w y-yy", ENGLISH).printed(
+        1_609_502_400_000, NEW_YORK
+    )
+
+
 @pytest.mark.parametrize("pattern", ["", "yyyy-b", "A", "yyyy-Q", "yyyy-L", "zzzz"])
 def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
     """A pattern without a meaning is refused."""

@@ -6,11 +6,13 @@ import pytest
 from backup_samples import Backup
 
 from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.rows import TOPICS, TopicEntry, table
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, TopicEntry, table
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
 from kbackup.events import to_json
 from kbackup.inspect.topics import topics
+from kbackup.naming import generic
+from kbackup.naming.generic import GenericLayout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs import known
 from kbackup.stores import StoredObject, StoreSettings
@@ -77,3 +79,15 @@ def test_whoever_mends_or_verifies_has_to_be_allowed_to_read_the_ledger() -> Non
 
     with pytest.raises(StoreError, match="Access Denied"):
         known.read(store, backup.layout, SystemClock())
+
+
+def test_what_sinks_have_named_is_not_said_of_objects_of_any_name() -> None:
+    """Topics of a generic layout are those of its expressions, whoever has written beside it."""
+    backup, _ = guarded()
+    ledger = stream.topic_stream(backup.store, backup.layout, "orders", SystemClock())
+    ledger.append(table([Entry("object", 0, 0, 9, "logs/1.json")], OBJECTS))
+    layout = GenericLayout(expressions=generic.read("clicks:.*"))
+
+    said = known.read(backup.store, layout, SystemClock())
+
+    assert ({}, {}) == (said.topics, said.ledgers)

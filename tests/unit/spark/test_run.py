@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ from kbackup.errors import (
     StoppedError,
 )
 from kbackup.spark.channel import Line
-from kbackup.spark.engine import check_whole, deal, run, translated
+from kbackup.spark.engine import deal, run, translated
 from kbackup.spark.java import EngineSettings
 from kbackup.spark.jvm import Starting, ended
 
@@ -68,19 +70,39 @@ def report(error: KbackupError | None = None) -> Told:
     return Told(None if error is None else error.issue())
 
 
-@pytest.mark.parametrize(
-    ("reports", "units"),
-    [
-        pytest.param([report(), report(StoppedError("orders-0 stopped"))], 2, id="in a unit"),
-        pytest.param([report()], 2, id="between two units"),
-    ],
-)
-def test_tasks_that_stopped_without_being_asked_are_a_failure(
-    reports: list[Told], units: int
-) -> None:
+def job(reports: list[Told]) -> Any:
+    """A `SparkContext` whose job comes to these reports."""
+    found = SimpleNamespace(
+        defaultParallelism=1, collect=lambda: reports, get=lambda _: "127.0.0.1"
+    )
+    found.getConf = found.parallelize = found.mapPartitions = lambda *_: found
+    return found
+
+
+def ran(reports: list[Told], *, is_stopped: bool = False) -> list[Any]:
+    """Run two units in a Spark that comes to these reports."""
+    spark = SimpleNamespace(context=job(reports), end=lambda **_: None)
+    up: Any = SimpleNamespace(is_awaited=lambda _: True, spark=lambda: spark)
+    stop = threading.Event()
+    if is_stopped:
+        stop.set()
+    task: Any = None
+    return run(task, [1, 2], EngineSettings(), lambda _: None, stop, starting=up)
+
+
+STOPPED = [
+    pytest.param([report(), report(StoppedError("orders-0 stopped"))], id="in a unit"),
+    pytest.param([report()], id="between two units"),
+]
+
+
+@pytest.mark.parametrize("reports", STOPPED)
+def test_tasks_that_stopped_without_being_asked_are_a_failure(reports: list[Told]) -> None:
     """A task that has lost its line assumes a dead driver; unfinished work is not a success."""
     with pytest.raises(SparkError, match="before their work was done"):
-        check_whole(reports, units)
+        ran(reports)
+
+    assert reports == ran(reports, is_stopped=True)
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.2])
@@ -108,4 +130,4 @@ def test_a_run_that_is_stopped_before_spark_is_up_ends_at_once(after_s: float) -
 )
 def test_tasks_that_say_what_became_of_their_units_are_believed(reports: list[Told]) -> None:
     """A failure that was reported is not reported twice."""
-    check_whole(reports, 2)
+    assert reports == ran(reports)

@@ -55,7 +55,10 @@ def power(monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
         power.wait.set()
 
 
-def test_what_a_put_has_stored_outlasts_a_power_cut(tmp_path: Path, power: Power) -> None:
+@pytest.mark.parametrize("more", [b"", bytes(2**20)], ids=["small", "large"])
+def test_what_a_put_has_stored_outlasts_a_power_cut(
+    tmp_path: Path, power: Power, more: bytes
+) -> None:
     """
     When a put returns, its body, its facts and the names that lead to them are on the disk, also
     where folders were made by another thread, or by a process that was killed before its sync.
@@ -70,7 +73,7 @@ def test_what_a_put_has_stored_outlasts_a_power_cut(tmp_path: Path, power: Power
     ]
 
     def put(key: str) -> bool:
-        put_bytes(store, key, key.encode())
+        put_bytes(store, key, key.encode() + more)
         return power.has(tmp_path, key) and power.has(tmp_path, f".kbackup/facts/{key}")
 
     with ThreadPoolExecutor(8) as pool:
