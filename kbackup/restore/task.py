@@ -21,29 +21,25 @@ from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
 from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
-from kbackup.kafka import Outage, Position, TakenOverError, Writer
+from kbackup.kafka import Outage, TakenOverError, Writer
 from kbackup.records import Prefetch, TopicPartition
-from kbackup.restore.job import RestoreJob, RestoreUnit, spread
+from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
-    FIRST_BYTES,
-    OPEN_S,
-    Committed,
     Fence,
     Joint,
     JointLine,
     Pace,
+    PartitionWriter,
     Report,
-    Transaction,
     UnitWriter,
     by_writer,
     fence_of,
-    next_limit,
     rate_of,
 )
 from kbackup.restore.transform import Filtered, RecordFilter, malformed_records
 from kbackup.runs.dead_letters import DeadLetters
-from kbackup.runs.position import NOTHING, Cursor, digest
+from kbackup.runs.position import Cursor, digest
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
@@ -52,44 +48,41 @@ TELL_S: Final = 0.5
 """How often a task reports what it has sent beyond what is safe."""
 
 
-@dataclass(slots=True)
 class RestorePartitionTask:
     """One unit's way through the task.
 
-    Attributes:
+    Args:
         job: The run's settings.
         unit: What to restore.
         store: Where the backup is.
         line: To the driver.
         pace: How fast the task may write; None for no limit.
         letters: Takes what is left out; None for nowhere.
+
+    Attributes:
+        unit: What to restore.
         report: How far it is; what it counts is committed.
     """
 
-    job: RestoreJob
-    unit: RestoreUnit
-    store: Store
-    line: Line
-    pace: Pace | None = None
-    letters: DeadLetters | None = None
-    report: PartitionReport[OfRestore] = field(init=False)
-    _committed: Committed = field(init=False)
-    _open: Transaction = field(init=False)
-    _values: FileSet | None = None  # the value set at hand
-    _begun: ResumedValues | None = None  # what was read of it, compared with what is restored
-    _before: str = ""  # stands for the value sets before it
-    _left: list[Issue] = field(default_factory=list)
-    _limit_bytes: int = FIRST_BYTES
-    _told: float = field(default_factory=monotonic)
-
-    def __post_init__(self) -> None:
-        cursor = self.unit.position.cursor
-        own = OfRestore(self.unit.target.topic)
-        self.report = PartitionReport(self.unit.source, cursor.reached, None, None, own)
-        self._committed = Committed(self.job, self.unit)
-        self._before = self.unit.before
-        self._open = Transaction(NOTHING, cursor)
-        self._tally()
+    def __init__(
+        self,
+        job: RestoreJob,
+        unit: RestoreUnit,
+        store: Store,
+        line: Line,
+        pace: Pace | None = None,
+        letters: DeadLetters | None = None,
+    ) -> None:
+        self.job, self.unit, self.letters = job, unit, letters
+        self._store, self._line, self._pace = store, line, pace
+        own = OfRestore(unit.target.topic, lanes=unit.lanes)
+        self.report = PartitionReport(unit.source, unit.position.cursor.reached, None, None, own)
+        self._out: PartitionWriter  # once it runs
+        self._values: FileSet | None = None  # the value set at hand
+        self._begun: ResumedValues | None = None  # what was read of it, as it was restored
+        self._before = unit.before  # stands for the value sets before it
+        self._left: list[Issue] = []
+        self._told = monotonic()
 
     def run(self, writer: UnitWriter) -> None:
         """Restore the unit: read and merge its objects, transform records, write and commit them.
@@ -98,107 +91,95 @@ class RestorePartitionTask:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
         records = RecordFilter(self.job, self.unit)
-        sets = self._resume(writer)
+        out = self._out = PartitionWriter(self.job, self.unit, writer, self.letters)
+        sets = self._resume()
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
         with Prefetch(self._read(sets)) as ahead:
             for step in chain.from_iterable(map(self._paced, ahead)):
-                self._stop_if_asked(writer)
+                self._stop_if_asked()
                 match step:
                     case StoredRows(_, files):
                         rows, cursor = self._new_rows(step)
                         if len(rows):
-                            found = records.apply(rows, files, writer.record_bytes_max)
-                            self._leave_out(writer, found)
-                            self._wait(writer, found.batch)
-                            zeros = self._send(writer, found.batch)
+                            found = records.apply(rows, files, out.record_bytes_max)
+                            self._leave_out(found)
+                            self._wait(found.batch)
                             passed = len(rows) if files[0].is_whole else 0
-                            self._open.take(found.batch, cursor, passed=passed)
-                            self._count(zero_timestamps=zeros, duplicates=step.duplicates)
-                            self._tell_now_and_then()
+                            out.write(found.batch, cursor, passed=passed)
+                            out.count(duplicates=step.duplicates)
                     case Skipped():
                         self._pass_over(step)
                     case Finished(files):
                         self._finish(files)
                     case Failed(files, error, unread):
                         self._enter(files)
-                        self._fail(writer, files, error, unread)
-                if self._open.is_full(self._limit_bytes, waits=self.pace is not None):
-                    self._commit(writer)
-        self._commit(writer)
+                        self._fail(files, error, unread)
+                if out.is_full(waits=self._pace is not None):
+                    self._commit()
+                elif monotonic() - self._told >= TELL_S:
+                    self._tell_progress()
+        self._commit()
 
     # where it begins
 
-    def _resume(self, writer: UnitWriter) -> list[FileSet]:
+    def _resume(self) -> list[FileSet]:
         """Begin, or continue at the committed position; return the sets that are left.
-
-        Spark tries a task again whose worker died.  What that one committed counts as done.  A run
-        that was killed may have left a commit that was completed only now, and another restore may
-        have been at work until this one's writer fenced it: this one continues after them.
 
         Raises:
             RefusedError: If someone else has moved the position since the run was planned, or
                 another Schema Registry is given than before.
         """
-        unit, found = self.unit, writer.position(self.unit.target)
-        sets = [*unit.sets]
-        if found != unit.committed:
-            self._catch_up(writer, found)
-            sets = unfinished(self.store, sets, self._committed.position.cursor.offset)
-        elif unit.begins:
-            self._commit_position(writer)
+        unit, out, sets = self.unit, self._out, [*self.unit.sets]
+        if out.begin():
+            sets = unfinished(self._store, sets, out.cursor.offset)
+            self._before = out.cursor.before or ""
+            self._note_end()
         if any(files.is_whole for files in sets):
-            self._committed.check_ids()
-        cursor = self._committed.position.cursor
-        at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), None)
+            out.check_ids()
+        at = next((n for n, one in enumerate(sets) if digest(one.part) == out.cursor.values), None)
         if at is not None and not sets[at].is_whole:
-            self._values, self._begun = sets[at], ResumedValues(sets[at], cursor)
+            self._values, self._begun = sets[at], ResumedValues(sets[at], out.cursor)
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= (at or 0)]
-        if self._committed.is_ours and len(left) < len(unit.sets):
+        if out.is_ours and len(left) < len(unit.sets):
             # some were read to their ends after the last commit
             names = {files.part for files in left}
             ended = [files for files in unit.sets if files.part not in names]
             size = sum(file.size for files in ended for file in files.files)
-            count = len(ended) - self._open.done.bad_objects
-            self._open.done = replace(self._open.done, objects=count, bytes_read=size)
-        self.report = replace(self.report, done=self._open.done, committed=cursor.reached)
+            count = len(ended) - out.done.bad_objects
+            out.done = replace(out.done, objects=count, bytes_read=size)
+        self._report()
         return left
 
-    def _catch_up(self, writer: UnitWriter, found: Position | None) -> None:
-        """Continue after what was committed since the run was planned, or refuse a stranger's."""
-        committed = self._committed
-        done = committed.catch_up(writer, found)
-        self._open = Transaction(done, committed.position.cursor)
-        self._before = committed.position.cursor.before or ""
-        is_mapped = self.unit.group is not None  # onto other partitions than the backup's
-        if not is_mapped:
-            mine = done.records + (done.commits if self.job.exactly_once else 0)
-            own = replace(self.report.own, log_end=committed.lanes[0].log.end_offset - mine)
-            self.report = replace(self.report, own=own)
-        self._tally()
+    def _note_end(self) -> None:
+        """Note where the target's log ended before this run's records, by a newer position."""
+        if self.unit.group is not None:  # several partitions of the backup write to it
+            return
+        mine = self._out.done.records + (self._out.done.commits if self.job.exactly_once else 0)
+        own = replace(self.report.own, log_end=self._out.lanes[0].log.end_offset - mine)
+        self.report = replace(self.report, own=own)
 
     # what is read
 
     def _read(self, sets: Sequence[FileSet]) -> Iterator[merging.Step]:
         """Open and read *sets*, merged by offset."""
-        position = self._committed.position
         return merging.steps(
-            self.store,
+            self._store,
             sets,
             self.job.reads(self.unit.target.topic),
-            offset=position.cursor.offset,
-            identity=position.source.identity,
+            offset=self._out.cursor.offset,
+            identity=self._out.position.source.identity,
             holds_values=True,
             wanted=self.unit.window.offset,
         )
 
     def _paced(self, step: merging.Step) -> Iterator[merging.Step]:
         """Yield *step*, or parts of it that are each written within about a second."""
-        if self.pace is None or not isinstance(step, StoredRows):
+        if self._pace is None or not isinstance(step, StoredRows):
             yield step
             return
         count, batch = len(step.batch), step.batch
-        at_once = self.pace.rows(count, batch.nbytes)
+        at_once = self._pace.rows(count, batch.nbytes)
         for start in range(0, count, at_once):
             end = min(count, start + at_once)
             yield replace(
@@ -208,28 +189,24 @@ class RestorePartitionTask:
                 duplicates=0 if start else step.duplicates,
             )
 
-    def _stop_if_asked(self, writer: UnitWriter) -> None:
-        if self.line.is_stopped():
-            self._commit(writer)
-            offset = self._open.cursor.reached
-            raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
+    def _stop_if_asked(self) -> None:
+        if self._line.is_stopped():
+            self._commit()
+            raise StoppedError(f"{self.unit.source} stopped at offset {self._out.cursor.reached}")
 
     def _new_rows(self, step: StoredRows) -> tuple[pa.RecordBatch, Cursor]:
         """Return the rows that were not written yet, and where the restore is after them."""
         batch, files = step.batch, step.files[0]
-        end = batch["offset"][len(batch) - 1].as_py() + 1
-        if files.is_whole:
-            cursor = self._open.cursor
-            return batch, replace(cursor, offset=end, reached=max(cursor.reached, end))
         self._enter(files)
-        cursor = self._open.cursor
+        cursor, end = self._out.cursor, batch["offset"][len(batch) - 1].as_py() + 1
+        reached = max(cursor.reached, end)  # of several directories each counts its own rows
+        if files.is_whole:
+            return batch, replace(cursor, offset=end, reached=reached)
         content = "" if self._begun is None else self._begun.take(batch, step.end_row)
         rows = batch.slice(max(0, len(batch) - max(0, step.end_row - cursor.rows)))
-        # of several directories each counts its own rows; a position never goes back
         return rows, replace(
-            cursor, rows=step.end_row, reached=max(cursor.reached, end), before=self._before,
-            content=content,
-        )  # fmt: skip
+            cursor, rows=step.end_row, reached=reached, before=self._before, content=content
+        )
 
     def _enter(self, files: FileSet) -> None:
         """Note that the value set *files* is at hand, and the one before it done."""
@@ -238,27 +215,27 @@ class RestorePartitionTask:
         if self._values is not None:
             self._before = chained(self._before, [self._values])
         self._values = files
-        cursor = replace(
-            self._open.cursor, values=digest(files.part), rows=0, before=self._before, content=""
+        self._out.cursor = replace(
+            self._out.cursor, values=digest(files.part), rows=0, before=self._before, content=""
         )
-        self._open.cursor, self._begun = cursor, ResumedValues(files, cursor)
+        self._begun = ResumedValues(files, self._out.cursor)
 
     def _finish(self, files: FileSet) -> None:
         """Note that a set was read to its end."""
         self._enter(files)
         if self._begun is not None and not files.is_whole:
             self._begun.end()
-        self._count(objects=1, bytes_read=sum(file.size for file in files.files))
+        self._out.count(objects=1, bytes_read=sum(file.size for file in files.files))
 
     # what is left out
 
-    def _leave_out(self, writer: UnitWriter, found: Filtered) -> None:
+    def _leave_out(self, found: Filtered) -> None:
         """Count and name the records that are not written; raise the error that ends a restore."""
-        self._count(**found.counts)
+        self._out.count(**found.counts)
         for error, records in found.left:
             self._skip(error, records)
         if found.error is not None:
-            self._commit(writer)  # what was good until here is safe
+            self._commit()  # what was good until here is safe
             raise found.error
 
     def _pass_over(self, step: Skipped) -> None:
@@ -266,39 +243,37 @@ class RestorePartitionTask:
         self._enter(step.files)
         if self._begun is not None and not self._begun.pass_over(step.end_row):
             return
-        cursor, lost = self._open.cursor, step.lost
-        self._open.passed = None  # so that whoever goes on says so
+        lost = step.lost
+        self._out.passed = None  # so that whoever goes on says so
         is_asked = self.unit.window.offset.meets(lost.offset, lost.offset)
         if is_asked and self.unit.counts_rest:
-            self._count(bad_records=lost.records)
+            self._out.count(bad_records=lost.records)
             self._skip(lost.error, None)
             self._log("skipped", lost.error, step.files)
-        self._open.cursor = replace(
-            cursor,
-            rows=max(cursor.rows, step.end_row),
-            reached=max(cursor.reached, lost.end),
+        self._out.cursor = replace(
+            self._out.cursor,
+            rows=max(self._out.cursor.rows, step.end_row),
+            reached=max(self._out.cursor.reached, lost.end),
             before=self._before,
         )
 
-    def _fail(
-        self, writer: UnitWriter, files: FileSet, error: KbackupError, unread: int | None
-    ) -> None:
+    def _fail(self, files: FileSet, error: KbackupError, unread: int | None) -> None:
         """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says.
 
         One that may hold records of the next one stops it always: those would come twice.
         """
-        self._commit(writer)  # what was good until here is safe
+        self._commit()  # what was good until here is safe
         if self.job.on_error == "fail" or isinstance(error, RefusedError):
             raise error
         error = self.unit.left(files, error, unread)
-        self._count(bad_objects=1, bad_records=error.place.get("records", 0))
-        self._open.passed = None  # how many records it has is not known
+        self._out.count(bad_objects=1, bad_records=error.place.get("records", 0))
+        self._out.passed = None  # how many records it has is not known
         self._skip(error, None)
         self._log("bad_object", error, files)
 
     def _log(self, code: str, error: KbackupError, files: FileSet) -> None:
         if self.job.on_error == "log":
-            self.line.tell(Warned(code, str(error), {"key": files.id}, run=self.job.run))
+            self._line.tell(Warned(code, str(error), {"key": files.id}, run=self.job.run))
 
     def _skip(self, error: KbackupError, records: pa.RecordBatch | None) -> None:
         """Report what is left out, and write it to the topic for that, if there is one."""
@@ -307,66 +282,31 @@ class RestorePartitionTask:
             self.letters.send(malformed_records(failure, self.unit.source, records))
         self._left.append(failure)
 
-    def _count(self, **more: int) -> None:
-        self._open.count(**more)
-
     # what is written
 
-    def _wait(self, writer: UnitWriter, batch: pa.RecordBatch) -> None:
+    def _wait(self, batch: pa.RecordBatch) -> None:
         """Wait until records may be written; no transaction waits for long."""
-        if self.pace is not None and len(batch):
-            is_open = monotonic() - self._open.begun + self.pace.due_s() >= OPEN_S
-            if self._open.records and is_open:
-                self._commit(writer)
-            self.pace.wait(len(batch), batch.nbytes, self.line.is_stopped)
-        if not self._open.records:
-            self._open.begun = monotonic()
+        if self._pace is not None and len(batch):
+            if self._out.is_late(self._pace.due_s()):
+                self._commit()
+            self._pace.wait(len(batch), batch.nbytes, self._line.is_stopped)
 
-    def _send(self, writer: UnitWriter, batch: pa.RecordBatch) -> int:
-        """Send records to their partitions; return how many timestamps were changed."""
-        if not len(batch):
-            return 0
-        targets = [lane.target for lane in self._committed.lanes]
-        parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
-        zeros = 0
-        for at, part in parts:
-            zeros += writer.write(part, at)
-            self._open.send(at, len(part))
-        return zeros
-
-    def _commit(self, writer: UnitWriter) -> None:
-        """Make all that was written safe, and begin anew."""
-        opened = self._open
-        if opened.records or opened.cursor.reached != self.report.committed:
-            opened.count(commits=len(opened.sent), records=opened.records)
-            self._commit_position(writer, opened)
-            if opened.records:
-                self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
-        self.report = replace(self.report, done=opened.done, committed=opened.cursor.reached)
-        self._tally()
-        passed = opened.passed if opened.passed is None else 0
-        self._open = Transaction(opened.done, opened.cursor, passed=passed)
+    def _commit(self) -> None:
+        """Make all that was written safe, and say so."""
+        self._out.commit()
+        self._report()
         self._tell_progress()
 
-    def _commit_position(self, writer: UnitWriter, opened: Transaction | None = None) -> None:
-        if self.letters is not None:
-            self.letters.flush()
-        self._committed.commit(writer, opened)
-
-    def _tally(self) -> None:
-        """Take into the report what is committed in each partition, and what was left out."""
-        skipped = (*self.report.own.skipped, *self._left)
+    def _report(self) -> None:
+        """Take into the report what is committed, and what was left out."""
+        out, report = self._out, self.report
+        own = replace(report.own, lanes=out.lanes, skipped=(*report.own.skipped, *self._left))
+        self.report = replace(report, done=out.done, committed=out.cursor.reached, own=own)
         self._left = []
-        own = replace(self.report.own, lanes=self._committed.lanes, skipped=skipped)
-        self.report = replace(self.report, own=own)
-
-    def _tell_now_and_then(self) -> None:
-        if monotonic() - self._told >= TELL_S:
-            self._tell_progress()
 
     def _tell_progress(self) -> None:
         self._told = monotonic()
-        self.line.tell(self.report.progress(self.job.run, self._open.records))
+        self._line.tell(self.report.progress(self.job.run, self._out.records))
 
 
 SMALL_BYTES: Final = 2**18

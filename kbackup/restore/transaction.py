@@ -1,4 +1,9 @@
-"""What is written together and not committed yet, and how fast.
+"""What is written together with the position that says so, and how fast.
+
+A position says where the restore stands, what this run has written, and which ids the schemas have.
+Restored records have the ids of the registry that was given then.  With another registry, the rest
+would get other ids, and nobody could read both.  Each position holds some of the ids, because the
+URL of a registry says little: it may change, and a registry may be set up anew under the same one.
 
 A transaction costs the broker and the client as much for one partition as for many.  So units whose
 writers would take over from each other take turns with one writer, and what they commit waits until
@@ -22,23 +27,304 @@ from kbackup.errors import RefusedError
 from kbackup.events import Plain
 from kbackup.kafka import Position, Writer
 from kbackup.records import TopicPartition
-from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.resume import Ids, check_ids, noted_ids
-from kbackup.runs.position import NOTHING, Cursor, Done, Lane, RestorePosition
+from kbackup.restore.job import RestoreJob, RestoreUnit, spread
+from kbackup.runs.dead_letters import DeadLetters
+from kbackup.runs.position import NOTHING, Cursor, Lane, RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import TaskOptions, deal
 
 Report = PartitionReport[OfRestore]
 
+Ids = Mapping[str, Mapping[int, int]]
+"""By part, "key" or "value": the id in the target of each of the backup's."""
+
+TRANSACTION_RECORDS: Final = 500_000
+
+TRANSACTION_BYTES: Final = 64 * 2**20
+"""A transaction ends after this many records or bytes: what a kill makes a rerun write again."""
+
+FIRST_BYTES: Final = 8 * 2**20
+"""What the first transaction has.  The next ones grow while the cluster is quick, and shrink where
+it is slow: one that outlasts the producer's timeout of five minutes is lost, and would be again."""
+
+QUICK_S: Final = 10.0
+
+SLOW_S: Final = 60.0
+"""A transaction that takes less, or more, is followed by a larger, or a smaller one."""
+
+_FACTOR: Final = 4
+
+_LEAST_BYTES: Final = 2**18
+
+OPEN_S: Final = 30.0
+"""How long a transaction stays open that has to wait: far from the five minutes that end it."""
+
+
+def next_limit(limit: int, seconds: float) -> int:
+    """Return how many bytes the transaction has that follows one of *limit* bytes."""
+    if seconds > SLOW_S:
+        return max(_LEAST_BYTES, limit // _FACTOR)
+    return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
+
+
+class UnitWriter(Protocol):
+    """What a unit needs of a `Writer`: its own, or what it shares with others."""
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Size of the largest record that is taken."""
+        ...
+
+    def position(self, where: TopicPartition) -> Position | None:
+        """Return the group's committed position."""
+        ...
+
+    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
+        """Send records in order; return how many timestamps were changed."""
+        ...
+
+    def commit(
+        self, position: Position, others: Mapping[TopicPartition, Position], where: TopicPartition
+    ) -> None:
+        """Have what was written become visible with a position, and with others."""
+        ...
+
+
+class PartitionWriter:
+    """Writes the records of one unit, and commits its position with them.
+
+    Args:
+        job: The run's settings.
+        unit: The unit; it begins as it was planned.
+        writer: To its partitions.
+        letters: Takes what is left out; None for nowhere.
+
+    Attributes:
+        position: Where the restore stands, as it is committed.
+        lanes: The partitions that are written to, in order, with what is committed in each.
+        done: What the run has done, with what is not committed; but for its records.
+        cursor: Where a commit would leave the restore.
+        passed: Full records of the backup since the last commit; None: not known.
+        begun: Clock of the first record since then.
+    """
+
+    def __init__(
+        self, job: RestoreJob, unit: RestoreUnit, writer: UnitWriter, letters: DeadLetters | None
+    ) -> None:
+        self._job, self._unit, self._writer, self._letters = job, unit, writer, letters
+        self.position, self.lanes = unit.position, unit.lanes
+        self.done, self.cursor = NOTHING, unit.position.cursor
+        self.passed: int | None = 0
+        self.begun = 0.0
+        self._sent: dict[TopicPartition, int] = {}
+        self._bytes, self._limit_bytes = 0, FIRST_BYTES
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Size of the largest record that is taken."""
+        return self._writer.record_bytes_max
+
+    @property
+    def records(self) -> int:
+        """How many were sent since the last commit."""
+        return sum(self._sent.values())
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was this run that committed the position."""
+        return self.position.run == self._job.committer
+
+    def begin(self) -> bool:
+        """Begin, or take what was committed since the run was planned; return whether any was.
+
+        Spark tries a task again whose worker died.  What that one committed counts as done.  A run
+        that was killed may have left a commit that was completed only now, and another restore may
+        have been at work until this one's writer fenced it: this one continues after them.
+
+        Raises:
+            RefusedError: If someone else has moved the position since.
+            KafkaError: If the beginning cannot be committed.
+        """
+        found = self._writer.position(self._unit.target)
+        if found != self._unit.committed:
+            self._catch_up(found)
+            return True
+        if self._unit.begins:
+            self._commit()
+        return False
+
+    def _catch_up(self, found: Position | None) -> None:
+        moved: list[tuple[RestorePosition, Lane]] = []
+        for lane in self.lanes:
+            is_first = lane.target == self._unit.target
+            now = found if is_first else self._writer.position(lane.target)
+            read = None if now is None else RestorePosition.read(lane.target, now)
+            if read is None or not self._is_followed(lane, *read):
+                group = self._unit.group or self._job.group
+                raise RefusedError(
+                    f"the position of group {group} in {lane.target} has been moved",
+                    "another restore or another tool moved it while this run was starting",
+                    "let one restore at a time write to a topic, then run the command again",
+                )
+            moved.append(read)
+        self.position, self.lanes = moved[0][0], tuple(lane for _, lane in moved)
+        self.cursor = self.position.cursor
+        if not self.is_ours:
+            self.lanes = tuple(replace(lane, records=0, commits=0) for lane in self.lanes)
+            return
+        self.done = replace(
+            self.position.done,
+            records=sum(lane.records for lane in self.lanes),
+            commits=sum(lane.commits for lane in self.lanes),
+        )
+
+    def _is_followed(self, lane: Lane, position: RestorePosition, now: Lane) -> bool:
+        """Whether what is committed in *lane* now is of the same restore into the same log."""
+        is_same_log = now.log.start_offset == lane.log.start_offset
+        return is_same_log and position.follows(self.position)
+
+    def check_ids(self) -> None:
+        """Check that the rest gets the ids of what is restored.
+
+        Raises:
+            RefusedError: If it does not: another Schema Registry is given than before.
+        """
+        _check_ids(self.position, self._ids)
+
+    def count(self, **more: int) -> None:
+        """Add to what has been done."""
+        self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
+
+    def write(self, batch: pa.RecordBatch, cursor: Cursor, *, passed: int) -> None:
+        """Send records to their partitions.
+
+        Args:
+            batch: ``records.SCHEMA``; it may be empty.
+            cursor: Where the restore is once they are committed.
+            passed: Full records of the backup that they come from.
+        """
+        targets = [lane.target for lane in self.lanes]
+        parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
+        for at, part in parts if len(batch) else ():
+            if not self.records:
+                self.begun = monotonic()
+            self.count(zero_timestamps=self._writer.write(part, at))
+            self._sent[at] = self._sent.get(at, 0) + len(part)
+        self.cursor, self._bytes = cursor, self._bytes + batch.nbytes
+        self.passed = None if self.passed is None else self.passed + passed
+        if len(batch):
+            first, last = (batch["offset"][at].as_py() for at in (0, len(batch) - 1))
+            begun = first if self.done.first is None else self.done.first
+            self.done = replace(self.done, first=begun, last=last)
+
+    def is_full(self, *, waits: bool) -> bool:
+        """Whether to commit; what *waits* for its turn to be written is not open for long."""
+        is_large = self.records >= TRANSACTION_RECORDS or self._bytes >= self._limit_bytes
+        return is_large or (waits and self.is_late(0.0))
+
+    def is_late(self, more_s: float) -> bool:
+        """Whether what is written would be open for too long after so many seconds."""
+        return self.records > 0 and monotonic() - self.begun + more_s >= OPEN_S
+
+    def commit(self) -> None:
+        """Make all that was written safe, and the position after it.
+
+        Raises:
+            KafkaError: If the cluster refused.
+        """
+        records = self.records
+        if records or self.cursor.reached != self.position.cursor.reached:
+            self.count(commits=len(self._sent), records=records)
+            total = self.position.total
+            self.position = replace(
+                self.position,
+                cursor=self.cursor,
+                total=None if total is None or self.passed is None else total + self.passed,
+                ids=_noted_ids(self.position, self._ids),
+                run=self._job.committer,
+                done=self.done,
+            )
+            self.lanes = tuple(
+                lane.wrote(self._sent.get(lane.target, 0), leaves_marker=self._job.exactly_once)
+                for lane in self.lanes
+            )
+            self._commit()
+        if records:
+            self._limit_bytes = next_limit(self._limit_bytes, monotonic() - self.begun)
+        self._sent, self._bytes = {}, 0
+        self.passed = None if self.passed is None else 0
+
+    def _commit(self) -> None:
+        if self._letters is not None:
+            self._letters.flush()  # what is left out is safe before the position after it
+        positions = {lane.target: self.position.position(lane) for lane in self.lanes}
+        where = self._unit.target
+        self._writer.commit(positions.pop(where), positions, where)
+
+    @property
+    def _ids(self) -> Ids | None:
+        """The ids of the topic's schemas in the target; None where no registry is given."""
+        return self._job.schema_ids.get(self._unit.source.topic)
+
+
+_HALF: Final = 8
+"""Ids that a position holds of the lowest, and of the highest; a broker takes 4,096 bytes."""
+
+_NO_SCHEMAS: Final[Mapping[int, int]] = {}
+
+
+def _noted_ids(
+    position: RestorePosition, ids: Ids | None
+) -> tuple[tuple[str, int, int], ...] | None:
+    """Return the `RestorePosition.ids` of a position, once records were written with *ids*.
+
+    Args:
+        position: The position before; what it holds, it keeps.
+        ids: Those of a topic; None where no registry is given.
+    """
+    if position.ids or ids is None:
+        return position.ids
+    every = sorted((part, old, new) for part, known in ids.items() for old, new in known.items())
+    return tuple(every if len(every) <= 2 * _HALF else every[:_HALF] + every[-_HALF:])
+
+
+def _check_ids(position: RestorePosition, ids: Ids | None) -> None:
+    """Check that records which are restored from now on get the ids of those before.
+
+    Args:
+        position: The position.
+        ids: Those of a topic; None where no registry is given.
+
+    Raises:
+        RefusedError: If they do not.
+    """
+    now = ids or {}
+    before = position.ids
+    if before is None:  # no registry was given: records have the ids of the backup
+        has_written = position.total is None or position.total > 0
+        before = tuple(
+            (part, old, old) for part, known in now.items() for old in known if has_written
+        )
+    for part, old, then in before:
+        new = now.get(part, _NO_SCHEMAS).get(old, old)
+        if new != then:
+            where = position.source.where
+            raise RefusedError(
+                f"{where}: schema {old} of the {part}s would get another id than before",
+                f"it is {then} in the records that are restored, and would be {new} in the rest",
+                "give --schema-registry-url as when this restore began, and not if it was not "
+                "given then; or restore into a new topic with --rename",
+                topic=where.topic,
+                partition=where.partition,
+            )
+
 
 Fence = tuple[str, TopicPartition]
 """What writers share that take over from each other: a group, and what stands for partitions."""
 
-
 JOINT_BYTES: Final = 8 * 2**20
 """A joint transaction is committed once it has so much, by the size in memory."""
-
 
 JOINT_S: Final = 10.0
 """Or once it is open for so long: far from the five minutes that end it."""
@@ -64,29 +350,6 @@ def dealt_by_writer(
     together = by_writer(job, units)
     together.sort(key=lambda share: sum(unit.size for unit in share), reverse=True)
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
-
-
-class UnitWriter(Protocol):
-    """What a unit needs of a `Writer`: its own, or what it shares with others."""
-
-    @property
-    def record_bytes_max(self) -> int:
-        """Size of the largest record that is taken."""
-        ...
-
-    def position(self, where: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
-        ...
-
-    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
-        """Send records in order; return how many timestamps were changed."""
-        ...
-
-    def commit(
-        self, position: Position, others: Mapping[TopicPartition, Position], where: TopicPartition
-    ) -> None:
-        """Have what was written become visible with a position, and with others."""
-        ...
 
 
 class Joint:
@@ -218,197 +481,6 @@ class JointLine(Line):
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""
         return self._line.is_stopped()
-
-
-TRANSACTION_RECORDS: Final = 500_000
-
-
-TRANSACTION_BYTES: Final = 64 * 2**20
-"""A transaction ends after this many records or bytes: what a kill makes a rerun write again."""
-
-
-FIRST_BYTES: Final = 8 * 2**20
-"""What the first transaction has.  The next ones grow while the cluster is quick, and shrink where
-it is slow: one that outlasts the producer's timeout of five minutes is lost, and would be again."""
-
-
-QUICK_S: Final = 10.0
-
-
-SLOW_S: Final = 60.0
-"""A transaction that takes less, or more, is followed by a larger, or a smaller one."""
-
-
-_FACTOR: Final = 4
-
-
-_LEAST_BYTES: Final = 2**18
-
-
-@dataclass(slots=True)
-class Transaction:
-    """What has been done and is not committed yet.
-
-    Attributes:
-        done: What the run has done, with what is not committed; but for its records.
-        cursor: Where a commit would leave the restore.
-        passed: Full records of the backup since the last commit; None: not known.
-        records: Records sent since the last commit.
-        sent: Of these, how many to each partition.
-        bytes: Their size in memory.
-        begun: Clock of the first of them.
-    """
-
-    done: Done
-    cursor: Cursor
-    passed: int | None = 0
-    records: int = 0
-    sent: dict[TopicPartition, int] = field(default_factory=dict)
-    bytes: int = 0
-    begun: float = 0.0
-
-    def count(self, **more: int) -> None:
-        """Add to what has been done."""
-        self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
-
-    def is_full(self, limit_bytes: int, *, waits: bool) -> bool:
-        """Whether to commit it; one that *waits* for its turn to write is not open for long."""
-        is_late = waits and monotonic() - self.begun >= OPEN_S
-        is_large = self.records >= TRANSACTION_RECORDS or self.bytes >= limit_bytes
-        return is_large or (is_late and self.records > 0)
-
-    def send(self, where: TopicPartition, records: int) -> None:
-        """Note records that were sent to a partition."""
-        self.sent[where] = self.sent.get(where, 0) + records
-
-    def take(self, batch: pa.RecordBatch, cursor: Cursor, *, passed: int) -> None:
-        """Take in records that were sent, which lead to *cursor*."""
-        self.cursor = cursor
-        self.passed = None if self.passed is None else self.passed + passed
-        self.records += len(batch)
-        self.bytes += batch.nbytes
-        if len(batch):
-            first, last = (batch["offset"][at].as_py() for at in (0, len(batch) - 1))
-            begun = first if self.done.first is None else self.done.first
-            self.done = replace(self.done, first=begun, last=last)
-
-
-def next_limit(limit: int, seconds: float) -> int:
-    """Return how many bytes the transaction has that follows one of *limit* bytes."""
-    if seconds > SLOW_S:
-        return max(_LEAST_BYTES, limit // _FACTOR)
-    return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
-
-
-class Committed:
-    """What the last commit of a unit says.
-
-    Args:
-        job: The run's settings.
-        unit: Whose it is; it begins as it was planned.
-
-    Attributes:
-        position: Where the restore stands.
-        lanes: The partitions that it writes to, in order.
-    """
-
-    def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
-        self._job, self._unit = job, unit
-        self.position, self.lanes = unit.position, unit.lanes
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether it was this run that committed it."""
-        return self.position.run == self._job.committer
-
-    def check_ids(self) -> None:
-        """Check that the rest gets the ids of what is restored.
-
-        Raises:
-            RefusedError: If it does not: another Schema Registry is given than before.
-        """
-        check_ids(self.position, self._ids)
-
-    def catch_up(self, writer: UnitWriter, found: Position | None) -> Done:
-        """Take what was committed since the run was planned.
-
-        Args:
-            writer: Knows the positions.
-            found: The one in the unit's target.
-
-        Returns:
-            What of it this run has done, in a task that died.
-
-        Raises:
-            RefusedError: If that is not of this restore.
-        """
-        moved: list[tuple[RestorePosition, Lane]] = []
-        for lane in self.lanes:
-            now = found if lane.target == self._unit.target else writer.position(lane.target)
-            read = None if now is None else RestorePosition.read(lane.target, now)
-            if read is None or not self._is_followed(lane, *read):
-                group = self._unit.group or self._job.group
-                raise RefusedError(
-                    f"the position of group {group} in {lane.target} has been moved",
-                    "another restore or another tool moved it while this run was starting",
-                    "let one restore at a time write to a topic, then run the command again",
-                )
-            moved.append(read)
-        self.position, self.lanes = moved[0][0], tuple(lane for _, lane in moved)
-        if not self.is_ours:
-            self.lanes = tuple(replace(lane, records=0, commits=0) for lane in self.lanes)
-            return NOTHING
-        return replace(
-            self.position.done,
-            records=sum(lane.records for lane in self.lanes),
-            commits=sum(lane.commits for lane in self.lanes),
-        )
-
-    def _is_followed(self, lane: Lane, position: RestorePosition, now: Lane) -> bool:
-        """Whether what is committed in *lane* now is of the same restore into the same log."""
-        is_same_log = now.log.start_offset == lane.log.start_offset
-        return is_same_log and position.follows(self.position)
-
-    def commit(self, writer: UnitWriter, opened: Transaction | None = None) -> None:
-        """Have the cluster keep it, with what was written.
-
-        Args:
-            writer: Commits.
-            opened: What was written; None where only the beginning is committed.
-
-        Raises:
-            KafkaError: If the cluster refused.
-        """
-        if opened is not None:
-            self._move(opened)
-        where = self._unit.target
-        positions = {lane.target: self.position.position(lane) for lane in self.lanes}
-        writer.commit(positions.pop(where), positions, where)
-
-    def _move(self, opened: Transaction) -> None:
-        """Go on to where *opened* leads."""
-        total, passed = self.position.total, opened.passed
-        self.position = replace(
-            self.position,
-            cursor=opened.cursor,
-            total=None if total is None or passed is None else total + passed,
-            ids=noted_ids(self.position, self._ids),
-            run=self._job.committer,
-            done=opened.done,
-        )
-        self.lanes = tuple(
-            lane.wrote(opened.sent.get(lane.target, 0), leaves_marker=self._job.exactly_once)
-            for lane in self.lanes
-        )
-
-    @property
-    def _ids(self) -> Ids | None:
-        """The ids of the topic's schemas in the target; None where no registry is given."""
-        return self._job.schema_ids.get(self._unit.source.topic)
-
-
-OPEN_S: Final = 30.0
-"""How long a transaction stays open that has to wait: far from the five minutes that end it."""
 
 
 _NAP_S: Final = 0.5

@@ -77,12 +77,12 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     writer: Any = FakeWriter(restoring.cluster, plan.group, unit.target)
     commit = work._commit
 
-    def timed(to: Any) -> None:
-        if work._open.records:
-            longest[0] = max(longest[0], time.now - work._open.begun)
-        commit(to)
+    def timed() -> None:
+        if work._out.records:
+            longest[0] = max(longest[0], time.now - work._out.begun)
+        commit()
 
-    monkeypatch.setattr(RestorePartitionTask, "_commit", lambda _, to: timed(to))
+    monkeypatch.setattr(RestorePartitionTask, "_commit", lambda _: timed())
 
     work.run(writer)
 
