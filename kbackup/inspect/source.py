@@ -240,7 +240,7 @@ class Found:
             store, layout, options.formats, topics=settings.topics,
             only_format=wiring.only_format(settings),
         )  # fmt: skip
-        there = {*found.topics(), *said.topics}
+        there = {*found.topics(), *said.names}
         topics = select(there, settings.topics, settings.topics_regex)
         for topic in topics:
             if topic not in there:

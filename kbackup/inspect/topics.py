@@ -326,7 +326,7 @@ def topics(
     for damage in known.all_damage():
         yield Warned(damage.code, damage.text, place={"key": damage.what})
     everywhere = {*found.sets, *known.partitions()}
-    there = {*found.topics(), *known.topics, *(where.topic for where in everywhere)}
+    there = {*found.topics(), *known.names}
     chosen = select(there, names, pattern)
     if not chosen:
         raise nothing_there(layout.topics_dir or "the bucket")

@@ -67,6 +67,11 @@ class BackupState:
         for name, entry in self.topics.items():
             self._watched.update((entry.cluster_id, one) for one in entry.names or (name,))
 
+    @property
+    def names(self) -> set[str]:
+        """The topics that the ledger speaks of, also where what it said of topics is gone."""
+        return {*self.topics, *self.ledgers}
+
     def has_ledger(self, topic: str) -> bool:
         """Whether the ledger speaks of *topic*; else the objects alone do."""
         return topic in self.topics

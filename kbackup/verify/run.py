@@ -137,7 +137,7 @@ def verify(
     known = notes.known
     if only_format is not None:
         found = found.narrowed(only_format)
-    there = {*found.topics(), *known.topics, *known.ledgers}
+    there = {*found.topics(), *known.names}
     chosen = select(there, names, pattern)
     wheres = sorted(
         where
@@ -434,7 +434,7 @@ class Mending:
         """
         said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
         found = self._listed()
-        there = {*found.topics(), *said.topics}
+        there = {*found.topics(), *said.names}
         topics = [name for name in select(there, self.names, self.pattern) if name in there]
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
@@ -454,8 +454,7 @@ class Mending:
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
         said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
         found = self._listed()
-        wheres = (*said.partitions(), *found.sets)
-        there = sorted({*said.topics, *(where.topic for where in wheres)})
+        there = sorted({*found.topics(), *said.names})
         for where, span in acceptance.ranges:
             if where.topic not in there:
                 last = span.end_offset - 1
@@ -514,7 +513,8 @@ class Mending:
         wheres = found.partitions(name)
         entry = said.topics.get(name)
         if entry is None or entry.partitions is None:
-            count = max((where.partition for where in wheres), default=-1) + 1
+            entered = (where for where in said.partitions() if where.topic == name)
+            count = max((where.partition for where in (*wheres, *entered)), default=-1) + 1
             entry = replace(entry or TopicEntry(TOPIC, name), partitions=count)
         heads = (self.store.head(found.sets[where][-1].files[0].key) for where in wheres)
         head = next((head for head in heads if head is not None), None)

@@ -205,6 +205,19 @@ def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
     assert 7 == verified(backup)[0]
 
 
+def test_a_topic_that_only_rows_about_its_objects_name_is_rebuilt_too() -> None:
+    """Where what the ledger said of topics is gone, and the objects are: they stay missed."""
+    backup, keys = backup_with_ledger(range(10))
+    for one in backup.store.list(stream.topics_stream(backup.store, backup.layout, CLOCK).prefix):
+        backup.store.delete(one.key)
+    backup.store.delete(keys[0])
+
+    [*_] = mending(backup).rebuild()
+
+    said = known.read(backup.store, backup.layout, CLOCK)
+    assert (1, 7) == (said.topics["orders"].partitions, verified(backup)[0])
+
+
 @pytest.mark.parametrize(
     "acceptance",
     [Acceptance.parse(["orders:0:0-9"], None), Acceptance.parse([], "2999-01-01")],
