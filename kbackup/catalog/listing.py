@@ -26,6 +26,7 @@ from kbackup.naming import (
     ObjectKey,
     View,
 )
+from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import ARCHIVED, Archive, Store, StoredObject, Thaw
 
@@ -406,6 +407,27 @@ def nothing_there(place: str) -> IncompleteBackupError:
         "the listing shows no object of a topic that was asked for",
         "check topics.dir, the bucket and topics.regex",
     )
+
+
+def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> list[str]:
+    """Return the topics that are asked for, sorted.
+
+    Args:
+        asked: Which.
+        there: The topics that are known, those without any object too.
+        found: What is listed.
+        place: Where; empty for the whole bucket.
+
+    Raises:
+        IncompleteBackupError: If there is none, or one of them is not there.
+    """
+    topics = asked.topics(there)
+    if not topics:
+        raise nothing_there(place or "the bucket")
+    for topic in topics:
+        if topic not in there:
+            raise not_in_backup(topic, found)
+    return topics
 
 
 def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:

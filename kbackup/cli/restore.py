@@ -102,16 +102,7 @@ def verify_command(
 def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
     from kbackup.verify.run import Mending  # noqa: PLC0415
 
-    settings = at.session.settings
-    mending = Mending(
-        at.store,
-        at.layout,
-        at.reading(),
-        at.summary,
-        at.clock,
-        settings.topics,
-        settings.topics_regex,
-    )
+    mending = Mending(at.store, at.layout, at.reading(), at.summary, at.clock, at.asked)
     if rebuild:
         at.tell(mending.rebuild())
     if acceptance:
@@ -149,7 +140,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
             notes=notes,
             read=read,
             sample=share,
-            **at.asked,
+            asked=at.asked,
         )
     )
 
@@ -185,13 +176,14 @@ def peek_command(
 
     def work(at: OpenedBackup) -> None:
         from kbackup.inspect.peek import PeekTarget, peek  # noqa: PLC0415
+        from kbackup.naming.renaming import Asked  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.known import NOTHING  # noqa: PLC0415
 
         settings = at.session.settings
         window, place, known = wiring.window(settings), PeekTarget.parse(what, at.layout), NOTHING
         if place.key is None:  # one object is shown as it is
-            known = at.known(if_allowed=True, topics=(place.topic,))
+            known = at.known(if_allowed=True, asked=Asked([place.topic]))
         records = peek(
             at.store,
             at.layout,
@@ -267,7 +259,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
                 tier=tier,
                 only_format=at.only_format,
                 is_dry=at.session.settings.dry_run,
-                **at.asked,
+                asked=at.asked,
             )
         )
 
@@ -331,7 +323,7 @@ def topics_command(
             has_schemas=has_schemas,
             as_of_ms=as_of_ms,
             known=known,
-            **at.asked,
+            asked=at.asked,
         )
         at.tell([] if as_of is not None else at.summary.held_up(at.held_up(known)))
         coverages: list[PartitionMap] = []
@@ -567,7 +559,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
         at = OpenedBackup.of(session, "restore status")
         return status.status(
             at.store, at.layout, max_age_s=oldest, now=at.clock.now(), of=status.RESTORE,
-            group=of_group, **at.asked,
+            group=of_group, asked=at.asked,
         )  # fmt: skip
 
     run("status", "restore status", parameters, work)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import kbackup
 from kbackup import config
@@ -26,6 +26,7 @@ from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
     from kbackup.naming import Layout
+    from kbackup.naming.renaming import Asked
     from kbackup.pipeline.views import ReadOptions
     from kbackup.records import TopicPartition
     from kbackup.runs.context import Stop
@@ -295,14 +296,6 @@ def find_jvm() -> "Jvm":
 # What reads a backup is imported where it is used: --help needs none of it.
 
 
-class AskedPartitions(TypedDict):
-    """Which partitions a command is about, as whatever looks takes it."""
-
-    names: tuple[str, ...]
-    pattern: str | None
-    partitions: tuple[int, ...] | None
-
-
 @dataclass(frozen=True, slots=True)
 class OpenedBackup:
     """What a command that only looks works on.
@@ -336,14 +329,9 @@ class OpenedBackup:
         return cls(session, place, open_store(place), layout, summary, SystemClock())
 
     @property
-    def asked(self) -> AskedPartitions:
-        """Which partitions the command is about."""
-        settings = self.session.settings
-        return {
-            "names": settings.topics,
-            "pattern": settings.topics_regex,
-            "partitions": settings.partitions,
-        }
+    def asked(self) -> "Asked":
+        """Which topics and partitions the command is about."""
+        return self.session.settings.asked
 
     @property
     def only_format(self) -> str | None:
@@ -358,32 +346,28 @@ class OpenedBackup:
 
         return wiring.reading(self.session.settings)
 
-    def known(self, *, if_allowed: bool = False, topics: tuple[str, ...] = ()) -> "BackupState":
+    def known(self, *, if_allowed: bool = False, asked: "Asked | None" = None) -> "BackupState":
         """Return what the backup says about itself.
 
         Args:
             if_allowed: Do without where this principal may not read it; else that is an error.
-            topics: Of these topics; none for those that the command is about.
+            asked: Of these topics; None for those that the command is about.
         """
         from kbackup.runs import known  # noqa: PLC0415
 
-        settings = self.session.settings
         read = known.read_if_allowed if if_allowed else known.read
-        names = topics or settings.topics
-        return read(self.store, self.layout, self.clock, names, settings.topics_regex)
+        return read(self.store, self.layout, self.clock, asked or self.asked)
 
     def held_up(self, said: "BackupState") -> "dict[TopicPartition, HeldUp]":
         """Return what open transactions held up of the topics that the command is about."""
-        from kbackup.naming.renaming import select  # noqa: PLC0415
         from kbackup.runs import known  # noqa: PLC0415
 
-        settings = self.session.settings
-        topics = select(said.topics, settings.topics, settings.topics_regex)
+        topics = self.asked.topics(said.names)
 
         def reached(where: "TopicPartition") -> int | None:
             return said.ledger(where).reached()
 
-        return known.held_up(self.store, self.layout, reached, topics, settings.partitions)
+        return known.held_up(self.store, self.layout, reached, topics, self.asked.partitions)
 
     def tell(self, events: Iterable[Plain]) -> None:
         """Report all *events*."""

@@ -70,7 +70,9 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
         oldest = None if max_age is None else seconds("--max-age", max_age)
         at = OpenedBackup.of(session, "sink status")
-        found = status.status(at.store, at.layout, max_age_s=oldest, now=at.clock.now(), **at.asked)
+        found = status.status(
+            at.store, at.layout, max_age_s=oldest, now=at.clock.now(), asked=at.asked
+        )
         if prometheus is not None:
             try:
                 files.replace_file(Path(prometheus), status.prometheus(found).encode())
@@ -139,7 +141,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
                 now=at.clock.now(),
                 older_than_s=older_than_s,
                 is_dry=at.session.settings.dry_run,
-                **at.asked,
+                asked=at.asked,
             )
         )
 

@@ -17,7 +17,7 @@ from kbackup.config.running import (
     SchemaRegistry,
     Store,
 )
-from kbackup.naming.renaming import Rename
+from kbackup.naming.renaming import Asked, Rename
 from kbackup.plugins import Step
 
 GROUPS: Final[tuple[type[Group], ...]] = (
@@ -115,6 +115,11 @@ class Settings(
             return self.store_url
         given = ((found, self.plugin_options.get(found.name)) for found in PLACES)
         return next((found.url(value) for found, value in given if value is not None), "")
+
+    @property
+    def asked(self) -> Asked:
+        """Which topics and partitions a command is about."""
+        return Asked(self.topics, self.topics_regex, self.partitions)
 
     @property
     def endpoint_url(self) -> str | None:

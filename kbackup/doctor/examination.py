@@ -20,7 +20,6 @@ from kbackup.doctor.host import FoundJava, avro_reader, disk_space, is_sink, los
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
 from kbackup.kafka import Cluster, Permissions, Topic
 from kbackup.naming import Layout
-from kbackup.naming.renaming import select
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
@@ -233,7 +232,7 @@ def kafka_checks(
         name = "topics"
         letters = settings.errors_deadletterqueue_topic_name
         available = [topic for topic in cluster.topic_names() if topic != letters]
-        names = select(available, settings.topics, settings.topics_regex)
+        names = settings.asked.topics(available)
         topics = cluster.topics(names)
         yield _topics(settings, names, topics)
         if is_sink(settings) and topics and _is_chosen(settings):
@@ -336,12 +335,11 @@ def _group(cluster: Cluster, group: str) -> Check:
 def _logs(
     settings: Settings, cluster: Cluster, topics: Mapping[str, Topic], group: str
 ) -> list[LogState]:
-    wanted = settings.partitions
     wheres = [
         TopicPartition(topic.name, partition)
         for topic in topics.values()
         for partition in range(topic.partitions)
-        if wanted is None or partition in wanted
+        if settings.asked.has(partition)
     ]
     ends = cluster.ends(wheres)
     spans, now = cluster.spans(wheres), datetime.now(UTC).timestamp()

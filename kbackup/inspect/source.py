@@ -39,7 +39,6 @@ from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.events import to_json
-from kbackup.naming.renaming import select
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import (
     NO_TIMESTAMP,
@@ -235,23 +234,17 @@ class Found:
         """
         place, options = wiring.store_settings(settings), wiring.reading(settings)
         store, layout = open_store(place), wiring.layout(settings)
-        said = known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex)
+        said = known.read(store, layout, SystemClock(), settings.asked)
         found = listing.list_backup(
             store, layout, options.formats, topics=settings.topics,
             only_format=wiring.only_format(settings),
         )  # fmt: skip
         there = {*found.topics(), *said.names}
-        topics = select(there, settings.topics, settings.topics_regex)
-        for topic in topics:
-            if topic not in there:
-                raise listing.not_in_backup(topic, found)
-        if not topics:
-            raise listing.nothing_there(layout.topics_dir or "the bucket")
-        topics = list(chosen(topics))
+        asked = settings.asked
+        topics = list(chosen(listing.chosen(asked, there, found, layout.topics_dir)))
 
         def is_asked(where: TopicPartition) -> bool:
-            chosen = settings.partitions
-            return where.topic in topics and (chosen is None or where.partition in chosen)
+            return where.topic in topics and asked.has(where.partition)
 
         sets, facts = dict[TopicPartition, Sequence[FileSet]](), dict[str, Facts]()
         for where in filter(is_asked, found.sets):

@@ -4,7 +4,7 @@ A row a partition, from names and the ledger; a map of its offsets and days; its
 schemas; and archived objects, made readable for some days.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,8 +23,6 @@ from kbackup.catalog.listing import (
     FileSet,
     Listed,
     frozen,
-    not_in_backup,
-    nothing_there,
 )
 from kbackup.catalog.reading import facts, read
 from kbackup.errors import ConfigurationError, counted, form
@@ -33,7 +31,7 @@ from kbackup.formats import FormatOptions
 from kbackup.inspect.map import Days, MapState, Stretch, day, merged
 from kbackup.inspect.peek import NamedSchema, named_schemas
 from kbackup.naming import Layout
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.known import NOTHING, BackupState
@@ -274,9 +272,7 @@ def topics(
     layout: Layout,
     options: ReadOptions,
     *,
-    names: Collection[str] = (),
-    pattern: str | None = None,
-    partitions: Collection[int] | None = None,
+    asked: Asked = ALL,
     only_format: str | None = None,
     deep: bool = False,
     has_map: bool = False,
@@ -294,9 +290,7 @@ def topics(
         store: Where the backup is.
         layout: How objects are named.
         options: How objects are read.
-        names: Topics; all where there are none.
-        pattern: A Java regular expression for topics, where there are no *names*.
-        partitions: Only these of each topic; None for all.
+        asked: Which topics and partitions.
         only_format: Only objects of this format, and their siblings; None for all.
         deep: Learn where each partition ends from its last object.
         has_map: Say which offsets and days of each partition are there.
@@ -311,11 +305,11 @@ def topics(
 
     Raises:
         CorruptObjectError: If a schema cannot be read.
-        IncompleteBackupError: If a topic of *names* is not in the backup.
+        IncompleteBackupError: If a topic of *asked* is not in the backup.
         StoreError: If the listing cannot be had whole.
     """
     found = listing.list_backup(
-        store, layout, options.formats, topics=names, only_format=only_format
+        store, layout, options.formats, topics=asked.names, only_format=only_format
     )
     present = found.keys
     if as_of_ms is not None:
@@ -327,14 +321,9 @@ def topics(
         yield Warned(damage.code, damage.text, place={"key": damage.what})
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.names}
-    chosen = select(there, names, pattern)
-    if not chosen:
-        raise nothing_there(layout.topics_dir or "the bucket")
-    for topic in chosen:
-        if topic not in there:
-            raise not_in_backup(topic, found)
+    chosen = listing.chosen(asked, there, found, layout.topics_dir)
     for where in sorted(everywhere):
-        if where.topic not in chosen or not (partitions is None or where.partition in partitions):
+        if where.topic not in chosen or not asked.has(where.partition):
             continue
         sets = found.sets.get(where, [])
         if not sets and as_of_ms is not None and not _was_there(known, where, as_of_ms):
@@ -348,7 +337,7 @@ def topics(
         sets = [
             files
             for where in found.partitions(topic)
-            if partitions is None or where.partition in partitions
+            if asked.has(where.partition)
             for files in found.sets[where]
         ]
         yield from folders(topic, sets, layout.directory_delim)
@@ -404,9 +393,7 @@ def thaw(
     *,
     days: int,
     tier: Tier,
-    names: Collection[str] = (),
-    pattern: str | None = None,
-    partitions: Collection[int] | None = None,
+    asked: Asked = ALL,
     only_format: str | None = None,
     is_dry: bool = False,
 ) -> Iterator[Thawed]:
@@ -418,9 +405,7 @@ def thaw(
         options: How objects are read.
         days: How long they stay readable.
         tier: How fast to retrieve them.
-        names: Topics; all where there are none.
-        pattern: A Java regular expression for topics, where there are no *names*.
-        partitions: Only these of each topic; None for all.
+        asked: Which topics and partitions.
         only_format: Only objects of this format, and their siblings; None for all.
         is_dry: Ask for nothing, only count.
 
@@ -428,7 +413,7 @@ def thaw(
         What became of each topic, by name; the objects of the ledger come first.
 
     Raises:
-        IncompleteBackupError: If a topic of *names* is not in the backup.
+        IncompleteBackupError: If a topic of *asked* is not in the backup.
         ConfigurationError: If the store has no archived objects.
         StoreError: If the store refuses.
     """
@@ -436,19 +421,14 @@ def thaw(
         raise ConfigurationError(
             "this store has no archived objects", do="only objects in S3 can be archived"
         )
-    found = listing.list_backup(store, layout, options, topics=names, only_format=only_format)
-    chosen = select(found.topics(), names, pattern)
-    if not chosen:
-        raise nothing_there(layout.topics_dir or "the bucket")
-    missing = next((topic for topic in chosen if topic not in found.topics()), None)
-    if missing is not None:
-        raise not_in_backup(missing, found)
+    found = listing.list_backup(store, layout, options, topics=asked.names, only_format=only_format)
+    chosen = listing.chosen(asked, found.topics(), found, layout.topics_dir)
 
     def files_of(topic: str) -> list[Listed]:
         return [
             file
             for where in found.partitions(topic)
-            if partitions is None or where.partition in partitions
+            if asked.has(where.partition)
             for one in found.sets[where]
             for file in one.files
         ]
@@ -456,16 +436,16 @@ def thaw(
     own: list[Listed] = [*store.list(layout.records_prefix())]
     for topic, files in (("", own), *((topic, files_of(topic)) for topic in chosen)):
         cold = frozen(store, files)
-        asked = cold.of("frozen")
+        waiting = cold.of("frozen")
         if not is_dry:
             with ThreadPoolExecutor(_THAWING_THREADS) as pool:
-                list(pool.map(lambda file: store.thaw(file.key, days, tier), asked))
+                list(pool.map(lambda file: store.thaw(file.key, days, tier), waiting))
         if topic or cold.thaws:
             yield Thawed(
                 topic or None,
-                len(asked),
+                len(waiting),
                 len(cold.of("thawing")),
                 len(cold.of("ready")),
-                sum(file.size for file in asked),
+                sum(file.size for file in waiting),
                 cold.until,
             )

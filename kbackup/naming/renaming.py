@@ -178,6 +178,33 @@ def select(available: Collection[str], topics: Collection[str], pattern: str | N
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which topics and partitions a command is about.
+
+    Attributes:
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+        partitions: Only these of each topic; None for all.
+    """
+
+    names: Collection[str] = ()
+    pattern: str | None = None
+    partitions: Collection[int] | None = None
+
+    def topics(self, available: Collection[str]) -> list[str]:
+        """Return the topics to work on, sorted: see `select`."""
+        return select(available, self.names, self.pattern)
+
+    def has(self, partition: int) -> bool:
+        """Whether a partition is one of those of its topic."""
+        return self.partitions is None or partition in self.partitions
+
+
+ALL: Final = Asked()
+"""All topics, and all partitions of each."""
+
+
 def is_internal(topic: str) -> bool:
     """Whether *topic* belongs to Kafka or to a service beside it."""
     return topic.startswith("__") or topic in _INTERNAL_TOPICS

@@ -17,6 +17,7 @@ from kbackup.clock import rfc3339
 from kbackup.errors import Issue, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster, check_idle
+from kbackup.naming.renaming import Asked
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
 from kbackup.restore import target, transaction
@@ -281,7 +282,7 @@ class Following:
         """Plan the topics that are due, and restore what is new in them."""
         clock, settings = self._world.clock, self._settings
         check_idle(cluster, self._frame.group)
-        said = known.read(self._store, self._layout, clock, due)
+        said = known.read(self._store, self._layout, clock, Asked(due))
         for damage in said.all_damage():
             text = [(damage.code, damage.text)]
             self._remarks.odd((damage.what, damage.code), text)

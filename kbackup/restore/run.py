@@ -161,7 +161,7 @@ class RestoreRun:
         check_idle(cluster, self._frame.group)
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
         read = known.read_if_allowed if settings.no_lock else known.read
-        said = read(store, layout, world.clock, settings.topics, settings.topics_regex)
+        said = read(store, layout, world.clock, settings.asked)
         found = listing.list_backup(
             store,
             layout,

@@ -168,7 +168,7 @@ def settle(
         StoreError: If the store does not answer.
     """
     layout = wiring.layout(settings)
-    said = known.read(store, layout, clock, settings.topics, settings.topics_regex)
+    said = known.read(store, layout, clock, settings.asked)
     found = list(_found(settings, cluster, said))
     for one in found:
         yield from _shown(one)

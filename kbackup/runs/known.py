@@ -31,7 +31,7 @@ from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.clock import Clock
 from kbackup.errors import Issue, StoreError
 from kbackup.naming import Layout
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.write import CutFacts
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
@@ -126,7 +126,7 @@ class BackupState:
         if (cluster_id, topic) in self._watched:
             return True
         return any(
-            topic in select([topic], one.names, one.pattern)
+            topic in Asked(one.names, one.pattern).topics([topic])
             for one in self.sinks
             if one.cluster_id == cluster_id and (one.names or one.pattern)
         )
@@ -148,8 +148,7 @@ def read(
     store: Store,
     layout: Layout,
     clock: Clock,
-    names: Collection[str] = (),
-    pattern: str | None = None,
+    asked: Asked = ALL,
 ) -> BackupState:
     """Return what a backup says about itself.
 
@@ -159,8 +158,7 @@ def read(
         store: Where the backup is.
         layout: Which ``topics.dir``.
         clock: The time.
-        names: Only the objects of these topics.
-        pattern: A Java regular expression for topics, where there are no *names*.
+        asked: Only the objects of these topics.
 
     Raises:
         StoreError: If the store does not answer.
@@ -170,7 +168,7 @@ def read(
         return known
     # where what it said of topics is gone, what it says of their objects is still evidence
     there = known.topics.keys() or stream.entered_topics(store, layout)
-    wanted = [name for name in select(there, names, pattern) if name in there]
+    wanted = [name for name in asked.topics(there) if name in there]
     return with_objects(known, store, layout, clock, wanted)
 
 
@@ -178,8 +176,7 @@ def read_if_allowed(
     store: Store,
     layout: Layout,
     clock: Clock,
-    names: Collection[str] = (),
-    pattern: str | None = None,
+    asked: Asked = ALL,
 ) -> BackupState:
     """Return what `read` does; where that is denied, nothing but the damage that this is.
 
@@ -191,7 +188,7 @@ def read_if_allowed(
         StoreError: If the store does not answer, or denies the objects too.
     """
     try:
-        return read(store, layout, clock, names, pattern)
+        return read(store, layout, clock, asked)
     except StoreError as error:
         if error.place.get("status") != _DENIED:
             raise

@@ -4,7 +4,7 @@ Everything comes from run records and lock objects; Kafka is not contacted, and 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -14,7 +14,7 @@ from kbackup.catalog.schemas import SchemaIndex
 from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import ALL, Asked
 from kbackup.runs import history, locks
 from kbackup.runs.history import PastRun, RunRecord, Selection
 from kbackup.runs.report import Summary
@@ -84,9 +84,7 @@ def status(
     *,
     max_age_s: float | None,
     now: datetime,
-    names: Collection[str] = (),
-    pattern: str | None = None,
-    partitions: Collection[int] | None = None,
+    asked: Asked = ALL,
     of: Words = SINK,
     group: str | None = None,
 ) -> Ended:
@@ -119,11 +117,9 @@ def status(
         layout: Which ``topics.dir``.
         max_age_s: Seconds; None for any age.
         now: Aware.
-        names: Only runs that covered all of these topics, and only their rows; with neither
-            *names* nor a *pattern*, all runs count as runs of one backup.
-        pattern: Only runs with this ``topics.regex``, and rows of topics that match it.
-        partitions: Only rows of these partitions of each topic, and only the success of runs that
-            were asked for all of them; None for all.
+        asked: Only runs that covered all of these topics, or that had this ``topics.regex``, and
+            only their rows, of these partitions; only the success of runs that were asked for all
+            of them.  With neither topics nor a pattern, all runs count as runs of one backup.
         of: The command whose runs count.  A successful restore has restored what was in the
             bucket when it began.
         group: Only runs that keep their positions in this consumer group, of which with a partition
@@ -137,11 +133,11 @@ def status(
     summary = Summary(history.new_run_id(now), f"{of.command} status")
     past: list[PastRun] = []
     rows = success = newest = None
-    asked = set(names) or ({pattern} if pattern is not None else set())
+    words = set(asked.names) or {*filter(None, [asked.pattern])}
     groups = set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
     for record in islice(history.runs(store, layout, of.command, now=now), _LOOKED):
-        if not asked <= record.covered or (
+        if not words <= record.covered or (
             group is not None and not record.keeps_positions_in(group)
         ):
             continue
@@ -149,9 +145,9 @@ def status(
         newest = newest or record
         if len(past) < _PAST:
             past.append(record.past())
-        rows = rows or list(_rows(record, names, pattern, partitions))
+        rows = rows or list(_rows(record, asked))
         believed = _believed(record, kept, summary, now)
-        success = success or (believed if record.vouches_for(partitions) else None)
+        success = success or (believed if record.vouches_for(asked.partitions) else None)
         if rows and success and len(past) == _PAST:
             break
     if of is RESTORE and len(groups) > 1:
@@ -161,42 +157,37 @@ def status(
             "name one of them with --of-group",
         )
     for (of_names, _), record in kept.items():
-        if success is None and set(of_names) == asked and record.vouches_for(partitions):
+        if success is None and set(of_names) == words and record.vouches_for(asked.partitions):
             success = _believed(record, kept, summary, now)
     if group is not None and newest is not None:
         group = newest.group  # a lock names that of the restore
     summary.partitions = [*(rows or ())]
     if of.keeps_success:
-        index = SchemaIndex.read(store, layout, sorted(names) or None)
+        index = SchemaIndex.read(store, layout, sorted(asked.names) or None)
         schemas_of = {use.topic for use in index.unknown.union(index.missing)}
-        for code, text in index.lacking(select(schemas_of, names, pattern)):
+        for code, text in index.lacking(asked.topics(schemas_of)):
             summary.warn(code, text)
     _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
     summary.facts |= {
         "topics_dir": layout.topics_dir,
-        "names": sorted(asked) or None,
+        "names": sorted(words) or None,
         "runs": past,
         "last_success": success,
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
-        "running": list(_running(of, store, layout, now, asked, group)),
+        "running": list(_running(of, store, layout, now, words, group)),
     }
     return summary.finish()
 
 
-def _rows(
-    record: RunRecord,
-    names: Collection[str],
-    pattern: str | None,
-    partitions: Collection[int] | None,
-) -> Iterator[PartitionRow]:
+def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
     """Yield the selected rows of a run."""
     rows = record.rows
     chosen = {row.where.topic for row in rows}
-    if names or pattern is not None:
-        chosen = set(select(chosen, names, pattern))
+    if asked.names or asked.pattern is not None:
+        chosen = set(asked.topics(chosen))
     for row in rows:
-        if row.where.topic in chosen and (partitions is None or row.where.partition in partitions):
+        if row.where.topic in chosen and asked.has(row.where.partition):
             yield row
 
 

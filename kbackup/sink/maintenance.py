@@ -6,7 +6,7 @@ sink's position is not touched: a group of this run alone is what the tasks comm
 """
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
@@ -28,7 +28,7 @@ from kbackup.errors import (
 from kbackup.events import INLINE, Ended, Planned, Tell
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout, Place
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
@@ -164,7 +164,7 @@ class RepairRun:
 def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
     """Return what to repair, by the topics' names in Kafka: they may be given as in the bucket."""
     routes = wiring.routes(settings)
-    chosen = select(sorted(there), settings.topics, settings.topics_regex)
+    chosen = settings.asked.topics(sorted(there))
     found, others = [], []
     for place in settings.repair:
         topics = [name for name in chosen if place.topic in (name, routes.topic(name))]
@@ -176,7 +176,7 @@ def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
             )
         if topics:
             found.append(place._replace(topic=topics[0]))
-        elif select([place.topic], settings.topics, settings.topics_regex) == [place.topic]:
+        elif settings.asked.topics([place.topic]) == [place.topic]:
             found.append(place)  # the cluster may have lost it: that is for the plan to say
         else:
             others.append(place.topic)
@@ -264,7 +264,7 @@ class _Planner:
     def _of(self, name: str) -> tuple[BackupState, Catalog]:
         if name not in self._known:
             layout = wiring.layout(self.settings)
-            said = known.read(self.store, layout, self.world.clock, [name])
+            said = known.read(self.store, layout, self.world.clock, Asked([name]))
             options = wiring.format_options(self.settings)
             self._known[name] = (
                 said,
@@ -384,9 +384,7 @@ def prune(
     *,
     now: datetime,
     older_than_s: float,
-    names: Collection[str] = (),
-    pattern: str | None = None,
-    partitions: Collection[int] | None = None,
+    asked: Asked = ALL,
     is_dry: bool = False,
 ) -> Iterator[Pruned]:
     """Abort the unfinished uploads of a backup's objects.
@@ -400,9 +398,7 @@ def prune(
         summary: Gets the counts.
         now: The time.
         older_than_s: How long ago an upload must have been begun.
-        names: Only those of these topics; all where there are none.
-        pattern: A Java regular expression for topics, where there are no *names*.
-        partitions: Only these of each topic; None for all.
+        asked: Only those of these topics and partitions.
         is_dry: Abort nothing.
 
     Yields:
@@ -423,10 +419,10 @@ def prune(
         for one in store.unfinished(layout.prefix())
         if (where := _where(layout, one)) is not None
     }
-    chosen = set(select({where.topic for where in found.values()}, names, pattern))
+    chosen = set(asked.topics({where.topic for where in found.values()}))
     aborted = younger = 0
     for one, where in found.items():
-        if where.topic not in chosen or not (partitions is None or where.partition in partitions):
+        if where.topic not in chosen or not asked.has(where.partition):
             continue
         if one.begun >= limit:
             younger += 1

@@ -17,7 +17,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
-from kbackup.naming.renaming import Routes, select
+from kbackup.naming.renaming import Routes
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
@@ -450,7 +450,7 @@ def _names(settings: Settings, cluster: Cluster) -> list[str]:
     """Return the topics to back up; a pattern never takes its own dead letter topic."""
     letters = settings.errors_deadletterqueue_topic_name
     available = [name for name in cluster.topic_names() if name != letters]
-    return select(available, settings.topics, settings.topics_regex)
+    return settings.asked.topics(available)
 
 
 def _partitions(topics: Mapping[str, Topic], settings: Settings) -> list[TopicPartition]:

@@ -41,7 +41,7 @@ from kbackup.config.property import moment
 from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, some
 from kbackup.events import Event, Warned
 from kbackup.naming import Layout
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
@@ -99,9 +99,7 @@ def verify(
     summary: Summary,
     *,
     now: datetime,
-    names: Collection[str] = (),
-    pattern: str | None = None,
-    partitions: Collection[int] | None = None,
+    asked: Asked = ALL,
     notes: Notes = Notes(),
     only_format: str | None = None,
     read: Read | None = None,
@@ -116,9 +114,7 @@ def verify(
         summary: Takes errors (exit code 7, or 4 for what is not supported), foreign objects
             (3) and a row for each partition.
         now: For the age of locks; aware.
-        names: Topics; all where there are none.
-        pattern: A Java regular expression for topics, where there are no *names*.
-        partitions: Only these of each topic; None for all.
+        asked: Which topics and partitions.
         notes: What was written down beside the objects.
         only_format: Only objects of this format, and their siblings; None for all.
         read: Reads objects whole; None goes by names and the ledger alone.
@@ -128,21 +124,23 @@ def verify(
         Warnings, findings, and what is concluded about each partition.
 
     Raises:
-        IncompleteBackupError: If a topic of *names* is neither there nor in the ledger.
+        IncompleteBackupError: If a topic of *asked* is neither there nor in the ledger.
         StoreError: If the listing cannot be had whole.
     """
     # only the name of the format says what objects of any name are
     named = only_format if layout.is_generic else None
-    found = listing.list_backup(store, layout, options.formats, topics=names, only_format=named)
+    found = listing.list_backup(
+        store, layout, options.formats, topics=asked.names, only_format=named
+    )
     known = notes.known
     if only_format is not None:
         found = found.narrowed(only_format)
     there = {*found.topics(), *known.names}
-    chosen = select(there, names, pattern)
+    chosen = asked.topics(there)
     wheres = sorted(
         where
         for where in {*found.sets, *known.partitions()}
-        if where.topic in chosen and (partitions is None or where.partition in partitions)
+        if where.topic in chosen and asked.has(where.partition)
     )
     backup = _Backup(
         store, layout, options, summary, now, notes, found, chosen, wheres,
@@ -408,8 +406,7 @@ class Mending:
         reading: How they are read.
         summary: Takes warnings.
         clock: The time.
-        names: Topics; all where there are none.
-        pattern: A Java regular expression for topics, where there are no *names*.
+        asked: Which topics.
     """
 
     store: Store
@@ -417,8 +414,7 @@ class Mending:
     reading: ReadOptions
     summary: Summary
     clock: Clock
-    names: Collection[str] = ()
-    pattern: str | None = None
+    asked: Asked = ALL
 
     def rebuild(self, *, only_new: bool = False) -> Iterator[Warned]:
         """Rebuild the ledger from the objects.
@@ -432,10 +428,10 @@ class Mending:
         Raises:
             StoreError: If the store does not answer.
         """
-        said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
+        said = known.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
         there = {*found.topics(), *said.names}
-        topics = [name for name in select(there, self.names, self.pattern) if name in there]
+        topics = [name for name in self.asked.topics(there) if name in there]
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
         for topic in topics:
@@ -452,7 +448,7 @@ class Mending:
             StoreError: If the store does not answer.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
-        said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
+        said = known.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
         there = sorted({*found.topics(), *said.names})
         for where, span in acceptance.ranges:
@@ -479,7 +475,9 @@ class Mending:
             yield self.summary.warn("accepted_missing", "none of the named objects is missing")
 
     def _listed(self) -> Catalog:
-        return listing.list_backup(self.store, self.layout, self.reading.formats, topics=self.names)
+        return listing.list_backup(
+            self.store, self.layout, self.reading.formats, topics=self.asked.names
+        )
 
     def _rebuild(self, topic: str, found: Catalog) -> Warned:
         def rows(before: Contents) -> pa.Table:

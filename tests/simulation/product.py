@@ -41,6 +41,7 @@ from kbackup.kafka import (
     Topic,
 )
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.pipeline.write import ClosedFile
 from kbackup.records import SCHEMA, Prefetch, Span, TopicPartition
 from kbackup.restore import plan as restore_plan
@@ -78,6 +79,7 @@ __all__ = [
     "SCHEMA",
     "TOPICS",
     "Acceptance",
+    "Asked",
     "ClosedFile",
     "Command",
     "ConfigurationError",

@@ -15,6 +15,7 @@ from tests.simulation.determinism import Clock
 from tests.simulation.events import Ended, Event, Keyed, Note, Ruled, StandsBy, Vouched
 from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
 from tests.simulation.product import (
+    Asked,
     Command,
     Environment,
     KbackupError,
@@ -237,7 +238,7 @@ class Stage:
         summary = self._survive(
             process,
             lambda: status(
-                store, self._layout, max_age_s=None, now=self.clock.now(), names=names
+                store, self._layout, max_age_s=None, now=self.clock.now(), asked=Asked(names)
             ),
         )  # fmt: skip
         if self._is_dated(summary):
@@ -322,7 +323,7 @@ class Stage:
     ) -> Iterator[Plain]:
         place = SimStoreSettings(self.bucket, process)
         store, layout = place.open(), layout_of(settings)
-        said = read_known(store, layout, self.clock, settings.topics, settings.topics_regex)
+        said = read_known(store, layout, self.clock, settings.asked)
         job = VerifyJob(place, reading_of(settings))  # type: ignore[arg-type]
 
         def read(units: Sequence[VerifyUnit]) -> list[Any]:

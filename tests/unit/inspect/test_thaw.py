@@ -16,6 +16,7 @@ from kbackup.events import to_json
 from kbackup.formats import FormatOptions
 from kbackup.inspect.topics import Thawed, thaw
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import put_bytes
@@ -63,17 +64,17 @@ def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
 
 def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
     """Running the command again requests nothing and shows progress."""
-    ask(store, names=["orders"])
+    ask(store, asked=Asked(["orders"]))
     del store.asked[:]
 
-    [orders] = ask(store, names=["orders"])
+    [orders] = ask(store, asked=Asked(["orders"]))
 
     assert ([], 0, 3) == (store.asked, orders["asked"], orders["thawing"])
 
 
 def test_a_dry_run_only_counts(store: FrozenStore) -> None:
     """A dry run counts what a thaw would request."""
-    [orders] = ask(store, names=["orders"], partitions={0}, is_dry=True)
+    [orders] = ask(store, asked=Asked(["orders"], partitions={0}), is_dry=True)
 
     assert ([], 2) == (store.asked, orders["asked"])
     assert orders["bytes"] > 0
@@ -85,7 +86,7 @@ def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> 
     put_bytes(store, key, b"rows")
     store.classes[key] = "GLACIER"
 
-    ledger, _ = ask(store, names=["orders"])
+    ledger, _ = ask(store, asked=Asked(["orders"]))
 
     assert (None, 1) == (ledger["topic"], ledger["asked"])
     assert (key, 7, "Standard") in store.asked
@@ -94,7 +95,7 @@ def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> 
 def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
     """A topic that is not in the backup is an error at once."""
     with pytest.raises(IncompleteBackupError, match="order"):
-        ask(store, names=["order"])
+        ask(store, asked=Asked(["order"]))
 
 
 def test_a_store_without_an_archive_says_so() -> None:

@@ -15,6 +15,7 @@ from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.topics import StoredPartition, topics
+from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import BackupState
 from kbackup.testing import FaultyStore
@@ -82,7 +83,7 @@ def test_a_named_topic_costs_its_own_listing() -> None:
     backup.put("payments", 0, range(5))
     store = FaultyStore("", backup.store)
 
-    found = [*topics(store, backup.layout, ReadOptions(), names=["orders"])]
+    found = [*topics(store, backup.layout, ReadOptions(), asked=Asked(["orders"]))]
 
     assert [("list", "topics/orders/", "ok")] == store.calls
     assert ["orders"] == [to_json(row)["topic"] for row in found]
@@ -241,7 +242,7 @@ def test_a_topic_that_is_not_there_is_an_error() -> None:
     backup.put("orders", 0, [0])
 
     with pytest.raises(IncompleteBackupError) as caught:
-        rows(backup, names=["order"])
+        rows(backup, asked=Asked(["order"]))
 
     assert "order" == caught.value.place["topic"]
 
@@ -252,7 +253,7 @@ def test_a_pattern_selects_whole_names() -> None:
     for topic in ("orders", "orders-eu", "payments"):
         backup.put(topic, 0, [0])
 
-    assert ["orders-eu"] == [row["topic"] for row in rows(backup, pattern="orders-.*")]
+    assert ["orders-eu"] == [row["topic"] for row in rows(backup, asked=Asked(pattern="orders-.*"))]
 
 
 def test_partitions_can_be_chosen() -> None:
@@ -261,7 +262,7 @@ def test_partitions_can_be_chosen() -> None:
     for partition in range(4):
         backup.put("orders", partition, [0])
 
-    assert [0, 3] == [row["partition"] for row in rows(backup, partitions={0, 3, 9})]
+    assert [0, 3] == [row["partition"] for row in rows(backup, asked=Asked(partitions={0, 3, 9}))]
 
 
 def test_rows_keep_the_json_contract() -> None:

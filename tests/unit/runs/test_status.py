@@ -11,6 +11,7 @@ import pytest
 from kbackup.errors import ConfigurationError, StoreError
 from kbackup.events import to_json
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
 from kbackup.runs.status import RESTORE, prometheus, status
@@ -103,7 +104,7 @@ def test_a_success_before_many_runs_of_others_is_known() -> None:
         ran(store, at / 4, names=["audit"])  # type: ignore[arg-type]
     before = len(store.calls)
 
-    found = look(store, names=["orders"])  # type: ignore[arg-type]
+    found = look(store, asked=Asked(["orders"]))  # type: ignore[arg-type]
 
     assert (0, run[:20]) == (found["exit_code"], found["last_success"])
     assert len(store.calls) - before < 400
@@ -167,7 +168,7 @@ def test_two_backups_in_one_place_are_told_apart(
     ran(store, 2, 5, names=["orders"])
     ran(store, 1, names=["audit", "payments"])
 
-    assert age_s == look(store, names=names)["age_s"]
+    assert age_s == look(store, asked=Asked(names))["age_s"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_only_what_was_asked_for_is_told(
     partitions = [ROW | {"topic": topic, "partition": number} for topic, number in places]
     ran(store, 1, names=["orders", "payments", "pay.*"], partitions=partitions)
 
-    told = look(store, **asked)["partitions"]
+    told = look(store, asked=Asked(**asked))["partitions"]
 
     assert rows == [f"{row['topic']} {row['partition']}" for row in told]
 
@@ -219,7 +220,7 @@ def test_a_running_sink_is_seen(
         sink(store, tmp_path, "r3", purpose="restore"),
         sink(store, tmp_path, "r4", layout=Layout("other")),
     ):
-        found = status(store, LAYOUT, max_age_s=None, now=datetime.now(UTC), names=names)
+        found = status(store, LAYOUT, max_age_s=None, now=datetime.now(UTC), asked=Asked(names))
 
     assert running == sorted(one.run for one in found.facts["running"])
 

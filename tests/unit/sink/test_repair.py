@@ -14,6 +14,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import read
@@ -217,7 +218,7 @@ def test_the_ledger_knows_a_repaired_object() -> None:
 
     bucket.repair("orders:0:10")
 
-    ledger = read(bucket.store, Layout(), SystemClock(), ["orders"]).ledger(ORDERS)
+    ledger = read(bucket.store, Layout(), SystemClock(), Asked(["orders"])).ledger(ORDERS)
     assert 3 == len(ledger.objects)
     assert [] == ledger.missing(set(bucket.objects()))
 

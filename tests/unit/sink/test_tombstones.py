@@ -13,6 +13,7 @@ from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.peek import peek
 from kbackup.kafka import Position
+from kbackup.naming.renaming import Asked
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import not_stored
 from kbackup.runs import wiring
@@ -92,7 +93,7 @@ class Bench:
 
     def known(self) -> BackupState:
         """What the backup says of itself."""
-        return known_of(self.backup.store, self.backup.layout, SystemClock(), ["kv"])
+        return known_of(self.backup.store, self.backup.layout, SystemClock(), Asked(["kv"]))
 
     def listed(self) -> Catalog:
         """What is in the bucket."""

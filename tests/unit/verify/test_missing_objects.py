@@ -10,6 +10,7 @@ from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import TOPIC, TopicEntry, stored
 from kbackup.errors import IncompleteBackupError
 from kbackup.naming import View
+from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs.known import BackupState
@@ -108,7 +109,7 @@ def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
     backup.put("orders", 0, [0])
 
     with pytest.raises(IncompleteBackupError):
-        Verified(backup, names=["order"])
+        Verified(backup, asked=Asked(["order"]))
 
 
 # Siblings: F7
