@@ -51,10 +51,7 @@ EACH = pytest.mark.parametrize("path", OURS + COLLECTION, ids=lambda path: path.
 
 
 def _unknown_names() -> set[str]:
-    """Return the names that neither a connector nor kbackup knows.
-
-    Those of the files here, and those of the collection's own table.
-    """
+    """The names that neither a connector nor kbackup knows, here and in the collection's table."""
     ours = {"task.max", "s3.schema.compatibility", "flush.sise"}
     if not COLLECTION:
         return ours
@@ -80,10 +77,7 @@ def test_unknown_names_are_reported_once_each(path: Path) -> None:
 
 @EACH
 def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
-    """
-    An unresolved placeholder such as ``$AWS_BUCKET_NAME`` is never used as a bucket's name; where
-    the value is not read, it is a warning.
-    """
+    """An unresolved placeholder is never a bucket's name; where it is not read, it is a warning."""
     expected = {
         entry.name.replace("s3.credentials.provider.aws.", "aws.")
         for entry in files.read(path)

@@ -19,10 +19,7 @@ VIEWS = {View.VALUE: "value", View.KEY: "keys", View.HEADERS: "headers"}
 
 @pytest.mark.parametrize("case", cases("object_names", part="encode"))
 def test_a_key_is_put_together_as_the_connectors_do(case: dict[str, Any]) -> None:
-    """
-    An object's key is put together as the connectors do: folder, topic, directory, partition,
-    padded offset, extension.
-    """
+    """A key is folder, topic, directory, partition, padded offset, extension, as theirs is."""
     layout = Layout(topics_dir=case["topics_dir"], offset_width=case.get("pad", 10))
     view = next((view for view in VIEWS if view and case["ext"].startswith(view)), View.VALUE)
 

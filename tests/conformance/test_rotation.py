@@ -151,10 +151,7 @@ def schemas(case: dict[str, Any]) -> tuple[Schema, Schema]:
 
 @pytest.mark.parametrize("case", cases("schema_rotation"))
 def test_schemas_share_a_file_where_the_connectors_let_them(case: dict[str, Any]) -> None:
-    """
-    ``schema.compatibility`` decides as in the connectors whether a record of another schema is
-    appended, projected, begins a file or is refused.
-    """
+    """It decides whether another schema is appended, projected, begins a file or is refused."""
     mode, (file, record) = Compatibility(case["mode"]), schemas(case)
     if case["id"] == "none-same":
         record = file
@@ -179,10 +176,7 @@ def test_schedules_follow_the_local_day(case: dict[str, Any]) -> None:
 
 
 def test_a_schedule_closes_files_by_the_clock() -> None:
-    """
-    A scheduled file closes on time even if no record arrives, and a boundary with no open file does
-    not create a one-record file.
-    """
+    """A scheduled file closes on time without a record, and a boundary without a file has none."""
     minute = 60_000
     clock = iter([0, 11, 11, 22, 22, 23, 33, 44, 44])  # when it is asked, in minutes
     batch = batch_of([{}] * 6)

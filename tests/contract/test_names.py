@@ -109,10 +109,7 @@ def elsewhere() -> dict[str, ast.Module]:
 
 
 def test_a_plugin_is_named_by_nobody_but_itself() -> None:
-    """
-    No module outside the seams imports a plugin or spells out one of its options: what kbackup
-    knows of a plugin, it knows from the plugin.
-    """
+    """What kbackup knows of a plugin, it knows from the plugin: no other module spells it out."""
     either = "|".join(map(re.escape, sorted(names())))
     properties = re.compile(rf"(?<![\w.])(?:{either})(?!\w|[.]\w)")
     plugin_modules = modules()
@@ -129,10 +126,7 @@ def test_a_plugin_is_named_by_nobody_but_itself() -> None:
 
 
 def test_no_table_outside_the_plugins_has_their_names() -> None:
-    """
-    Whatever kbackup does with a plugin of its own, it does with anybody's: no module outside the
-    seams treats a format, converter, partitioner, extractor or transform by its name.
-    """
+    """Whatever kbackup does with a plugin of its own, it does with anybody's, whatever its name."""
     registered, classes = plugin_names()
     of_class = re.compile(rf"\b(?:{'|'.join(sorted(classes))})\b")
 

@@ -98,10 +98,7 @@ AWKWARD = [
 def test_columns_are_what_the_client_says(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
-    """
-    Null, empty and absent values, repeated header names, names with a NUL and times before 1970 are
-    all read unchanged.
-    """
+    """Null, empty, absent, repeated headers, NULs and times before 1970 are read unchanged."""
     mock_kafka.write(where.topic, AWKWARD)
 
     assert mock_kafka.batch(where.topic) == read(reader, where, 0, len(AWKWARD))

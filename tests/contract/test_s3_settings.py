@@ -78,10 +78,7 @@ def test_objects_are_encrypted_as_asked(
     options: dict[str, str], expected: tuple[str, str | None], body: bytes, bucket: str,
     proxy: S3Faults, truth: S3Client,
 ) -> None:  # fmt: skip
-    """
-    Every request carries the header, even those for objects outside the backup, because a bucket
-    policy may refuse any other.
-    """
+    """Every request carries the header, as a bucket policy may refuse any other."""
     store = store_of(bucket, proxy, **options)
     put(store, "a", body)
     put_bytes(store, "_kbackup/lock", b"mine")
@@ -150,10 +147,7 @@ def test_tags_are_the_connectors_and_those_that_were_asked_for(
 def test_an_object_that_cannot_be_tagged_is_stored_all_the_same(
     policy: str, bucket: str, proxy: S3Faults, truth: S3Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    An object that cannot be tagged is stored, and s3.object.behavior.on.tagging.error decides
-    whether that is an error.
-    """
+    """An object that cannot be tagged is stored, and behavior.on.tagging.error decides the rest."""
     proxy.faults = [Fault(r"PUT .*\?tagging", "status", status=403, code="AccessDenied")]
     more = {"s3_object_tagging": True, "s3_object_behavior_on_tagging_error": policy}
     store = store_of(bucket, proxy, **more)

@@ -128,10 +128,7 @@ def test_any_part_of_any_batch_is_written(
 def test_a_time_that_is_not_stored_is_the_time_of_writing(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
-    """
-    A null timestamp becomes the time of writing; 0, which the client would also take for now, is
-    sent as 1 ms and counted.
-    """
+    """A null timestamp is the time of writing; 0, the client's "now", is sent as 1 and counted."""
     before = int(time.time() * 1000) - 1
     writer = plain_writer(mock_kafka, target, way)
 

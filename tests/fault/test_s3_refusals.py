@@ -72,10 +72,7 @@ def test_a_refusal_is_not_tried_again(
 def test_an_object_under_a_key_that_was_not_given_says_which_key_to_set(
     proxy: S3Faults, settings: StoreSettings, status: int, code: str, options: Any, remedy: str
 ) -> None:
-    """
-    B16: whoever restores with a customer's key missing or wrong is told so, also by a HEAD, whose
-    answer has a status alone.
-    """
+    """B16: a customer's key that is missing or wrong is named, also by a HEAD, a bare status."""
     proxy.faults = [Fault("(GET|HEAD) .*/a", "status", status=status, code=code)]
     store = S3Store(replace(settings, options={**settings.options, **options}))
 

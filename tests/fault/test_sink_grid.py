@@ -85,10 +85,7 @@ def sink(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, An
 def test_what_fails_for_a_while_changes_no_object_of_any_format(
     settings: StoreSettings, proxy: S3Faults, truth: S3Client, name: str, siblings: bool
 ) -> None:
-    """
-    429, 500 and a reset on creating, sending and completing an upload only cost time: the objects
-    are those of a run without faults, and no upload is left unfinished.
-    """
+    """429, 500 and a reset cost time only: the objects are the same, no upload is unfinished."""
     bucket = settings.url.removeprefix("s3://")
     kafka = kafka_of([os.urandom(1500).hex() for _ in range(6)])
     options = {"flush_size": 2, **FORMATS[name], **(SIBLINGS if siblings else {})}

@@ -19,10 +19,7 @@ ORIGINALS = Path(__file__).parent.parent / "conformance" / "block_gzip"
 def test_the_connectors_file_writes_its_objects_and_they_come_back(
     kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3, tmp_path: Path
 ) -> None:
-    """
-    The block-gzip connector's own configuration writes its object names, pointer and, at its level
-    of gzip, its bytes; restore, verify and peek find all of it.
-    """
+    """The connector's own file writes its names, pointer and bytes, and all commands find them."""
     if "system-test" in cluster.admin.list_topics(timeout=10).topics:
         cluster.delete("system-test")
     cluster.create("system-test", 3)

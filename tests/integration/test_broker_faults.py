@@ -44,10 +44,7 @@ def test_a_host_that_is_unknown_is_said(kbackup: Kbackup) -> None:
 
 @pytest.mark.nightly
 def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
-    """
-    Killed and started again in the middle of a sink and of a restore: both end well, and every
-    record is delivered once.
-    """
+    """Killed and started again in the middle: both end well, each record is delivered once."""
     partitions, count = 2, 5000
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
@@ -77,10 +74,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
 def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(
     s3: LocalS3, proxy: S3Faults
 ) -> None:
-    """
-    Frozen in the middle of a sink and of a restore: exit 5, nothing half done, nothing twice.  A
-    sink that follows ends too.
-    """
+    """Frozen in the middle: exit 5, nothing half done or twice, and a sink that follows ends."""
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
         big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000).in_one_process()

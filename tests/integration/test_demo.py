@@ -75,10 +75,7 @@ def assert_nothing_is_left(started: list[psutil.Process], folder: Path) -> None:
 
 
 def test_the_demo_says_that_the_copy_equals_the_original(demo: Any, tmp_path: Path) -> None:
-    """
-    The demo prints each command, compares copy and original, keeps its servers if asked to, and
-    otherwise leaves nothing behind.
-    """
+    """The demo prints its commands, compares copy and original, and leaves nothing unless asked."""
     said = until(demo, "export KBACKUP_STORE_URL")
     started = family(demo)
 

@@ -178,10 +178,7 @@ def test_a_wrong_java_home_is_named(
 def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
     kbackup: Kbackup, tmp_path: Path
 ) -> None:
-    """
-    The doctor makes the archive that lets Spark start faster, once, and replaces one that is
-    damaged and could crash Java.
-    """
+    """The archive that lets Spark start faster is made once, and a damaged one is replaced."""
     own = kbackup.with_environment(KBACKUP_CACHE_DIR=str(tmp_path))
 
     first = own.json("doctor")

@@ -86,10 +86,7 @@ def test_plugins_of_ones_own_are_found(installed: str) -> None:
 
 @a_plugin
 def test_a_plugin_of_ones_own_passes_the_suite_of_its_seam(plugin: Path, installed: str) -> None:
-    """
-    The author of a plugin can run the public suite, and an installed plugin passes the same suites
-    as the built-in ones.
-    """
+    """An installed plugin passes the public suites, as the built-in ones do."""
     own = run(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", plugin,
         *plugin.glob("test_*.py"), PYTHONPATH=installed,

@@ -87,10 +87,7 @@ def resident(command: Running) -> int:
 def test_whatever_happens_what_is_committed_is_equal_and_memory_is_flat(
     seconds: float, s3: LocalS3, class_archive: None
 ) -> None:
-    """
-    A partition that gets 503s, a broker that is restarted, a topic that is deleted, one that is
-    created and partitions that are added: every record of what is left is stored once.
-    """
+    """Faults, topics that come and go, new partitions: every record of what is left is stored."""
     bucket = f"follows-{next(_COUNT)}"
     s3.create_bucket(bucket)
     with start_kafka() as broker, S3Faults(s3.endpoint_url) as proxy:

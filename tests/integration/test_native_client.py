@@ -61,10 +61,7 @@ def write(kafka: KafkaSettings, topic: str, rows: pa.RecordBatch, group: str) ->
 def test_a_writer_takes_over_from_those_that_share_its_transactional_id(
     cluster: TestCluster, way: str
 ) -> None:
-    """
-    What an earlier writer had begun in any of their partitions is dropped, it can write nothing
-    more, and positions come with the newest writer's transaction.
-    """
+    """What earlier writers had begun is dropped, they write no more, positions are the newest's."""
     topic, group = cluster.create(f"fenced-{way}", 66), f"fenced-{way}"
     near, far = TopicPartition(topic, 1), TopicPartition(topic, 65)
     kafka = KafkaSettings(cluster.servers, client=way)

@@ -32,10 +32,7 @@ def spark() -> Iterator[Any]:
 
 
 def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path: Path) -> None:
-    """
-    A damaged object that a query does not need changes nothing; one that it needs is exit 7.  A
-    topic whose name differs by capitals is another table.
-    """
+    """Damage that a query does not need changes nothing, else it is exit 7; capitals matter."""
     backup = Backup.in_folder(tmp_path)
     damaged, _ = backup.put("orders.eu", 0, range(10), range(10, 30))
     backup.put("orders.eu", 1, range(5))
@@ -111,11 +108,7 @@ def test_statements_that_change_anything_are_refused(spark: Any) -> None:
 
 
 def test_spark_reads_a_backup_by_the_statements_that_declare_it(spark: Any, tmp_path: Path) -> None:
-    """
-    Full records of two partitions; values in folders by day, without the keys and headers
-    beside them and without tombstones; and block-gzip files of several blocks, without their
-    indexes and other topics.
-    """
+    """Full records, values in folders by day and block-gzip files, and nothing beside them."""
     (tmp_path / "whole").mkdir()
     (tmp_path / "by-day").mkdir()
     whole, by_day = Backup.in_folder(tmp_path / "whole"), Backup.in_folder(tmp_path / "by-day")

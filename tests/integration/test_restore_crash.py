@@ -42,10 +42,7 @@ _NIGHTS_KILLS = 10
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
     seed: int, backup: str, kills_due: int, cluster: TestCluster, request: pytest.FixtureRequest
 ) -> None:
-    """
-    However often it was killed, the same command goes on, and a reader of committed records sees
-    each of them once, in order, out of any number of directories.
-    """
+    """The same command goes on, and a reader sees each record once, in order of its directory."""
     large: Large = request.getfixturevalue(backup)
     chance = random.Random(seed)
     kills = 0
@@ -76,10 +73,7 @@ def _has_moved(cluster: TestCluster, topic: str, before: list[int]) -> bool:
 
 
 def test_a_restore_outlives_its_python_workers(cluster: TestCluster, large: Large) -> None:
-    """
-    Killed workers are replaced within the run: their open transactions are aborted, the retries
-    go on where these began, and the run ends with 0 and counts each record once.
-    """
+    """Killed workers are replaced: transactions are aborted, retries go on, each counts once."""
     prefix = f"crash_{next(_NUMBER)}_of_"
 
     with running(large.kbackup, *large.restore(prefix)) as command:

@@ -14,10 +14,7 @@ pytestmark = pytest.mark.integration
 def test_every_kind_of_record_comes_back(
     kbackup: Kbackup, cluster: TestCluster, topic: str, way: str
 ) -> None:
-    """
-    Key, value, headers and timestamp of each record come back, null and empty apart, in columns
-    through C as in Python objects.
-    """
+    """Each part of each record comes back, null and empty apart, through C as in Python."""
     cluster.create(topic, 3)
     written = {partition: varied(2000 + partition, partition) for partition in range(3)}
     for partition, records in written.items():

@@ -108,10 +108,7 @@ def test_requests_that_are_throttled_twice_only_cost_time(
 def test_s3_that_throttles_for_ever_ends_the_run_behind_the_last_whole_object(
     behind: Kbackup, proxy: S3Faults, cluster: TestCluster, backup: Backup, filled: str
 ) -> None:
-    """
-    If S3 stays away a run is exit code 6, leaves no half object, commits no offset beyond what is
-    stored, and the next run completes the backup.
-    """
+    """If S3 stays away: exit 6, nothing half done or committed, and the next run completes it."""
     proxy.faults = [Fault("PUT /[^/]+/topics/", "status", after=3)]
 
     failed = behind.json("sink", "-t", filled, *CUTS, expect=6)
@@ -210,10 +207,7 @@ def test_a_bit_that_flips_on_the_way_is_read_again(
 def test_an_object_with_a_wrong_bit_stops_the_restore_in_front_of_it(
     kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
 ) -> None:
-    """
-    Exit 7 names the object; what stands before it is restored, nothing of it or behind it; once
-    it can be read again, the same command goes on and nothing stands twice.
-    """
+    """Exit 7 names the object; nothing behind it is restored, and once mended it goes on."""
     name = r"s3-faults\+1\+0000000400"
     proxy.faults = [Fault(f"GET .*{name}".replace(r"\+", "(%2B|\\+)"), "corrupt")]
     here, words, target = stored.restore(kbackup)
@@ -234,11 +228,7 @@ def test_an_object_with_a_wrong_bit_stops_the_restore_in_front_of_it(
 def test_an_object_with_a_wrong_bit_can_be_passed_over(
     policy: str, kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
 ) -> None:
-    """
-    Exit 3 counts and names what was left out, a topic too, and all the rest is restored.  Run
-    again, it goes on after that, and still exits 3: not even with a sound object has the target all
-    records.
-    """
+    """Exit 3 names what was left out, and the rest is restored; run again, it still exits 3."""
     proxy.faults = [Fault(r"GET .*s3-faults(%2B|\+)1(%2B|\+)0000000400", "corrupt")]
     here, words, target = stored.restore(kbackup)
     behind = here.with_environment(KBACKUP_STORE_URL=proxy.url)

@@ -59,10 +59,7 @@ def order(schema_id: int, at: int) -> bytes:
 def test_avro_goes_through_a_real_registry_and_comes_back(
     kbackup: Kbackup, cluster: TestCluster, topic: str, apicurio: LocalRegistry
 ) -> None:
-    """
-    A good topic is stored and restored under the new subject's id; a record whose id nobody knows
-    stops its own topic, by name; and a registry that is away stops a run with exit code 5.
-    """
+    """A good topic has the new ids; an unknown id stops its own topic; no registry is exit 5."""
     cluster.create(topic)
     bad = cluster.create(f"{topic}-bad")
     registry = connect(RegistrySettings((apicurio.url,)))
@@ -137,10 +134,7 @@ def test_a_real_registry_takes_the_schemas_of_each_converter(
 
 
 def test_compatibility_is_the_registrys_own(apicurio: LocalRegistry) -> None:
-    """
-    A schema that the subject's mode forbids is refused by name, any other one is registered; the
-    id that the doctor asks for is nobody's.
-    """
+    """A schema that the subject's mode forbids is refused by name, any other one is registered."""
     document = case_files.document("registry_compatibility")
     if not document:
         pytest.skip("the folder of cases has none of a registry")
@@ -178,10 +172,7 @@ def is_taken(
 
 
 def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
-    """
-    Schemas that one registry had, with what they refer to, are registered in a real one where
-    their ids are taken; a consumer of the copy finds each record's schema there.
-    """
+    """Schemas of another registry, with references, are registered where their ids are taken."""
     name = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
     person = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
     with FakeRegistry() as source:

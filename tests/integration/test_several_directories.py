@@ -16,10 +16,7 @@ TOYS = Path(__file__).parents[1] / "toys"
 def test_a_run_that_ends_between_two_objects_of_a_cut_leaves_no_hole(
     kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, topic: str
 ) -> None:
-    """
-    A crash between the files of a cut is repaired even if the group's offset is lost, and a restore
-    keeps the records' order.
-    """
+    """A crash between files of a cut is mended, even without a group, and the order is kept."""
     toys = kbackup.with_environment(
         PYTHONPATH=str(TOYS), KBACKUP_STORE_URL=proxy.url, KBACKUP_S3_PART_RETRIES="1"
     )

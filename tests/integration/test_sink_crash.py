@@ -129,11 +129,7 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     source: Source,
     tmp_path: Path,
 ) -> None:
-    """
-    After each kill every visible object is whole, all below the committed offset is stored, no
-    more was shown as safe and the summary file is whole; the last run leaves exactly the objects
-    of a run without faults.
-    """
+    """After each kill what was said is stored, at last the objects of a run without faults."""
     chance, reference = random.Random(seed), source.reference(layout)
     topic, expected = reference.topic, _facts(reference.files)
     summary = tmp_path / "summary.json"
@@ -173,10 +169,7 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
 def test_a_sink_outlives_its_python_workers(
     kafka: LocalKafka, s3: LocalS3, cluster: TestCluster, reference: Reference
 ) -> None:
-    """
-    Killed workers are replaced within the run: it ends with 0, its objects are those of a run
-    without faults, and it counts each record once.
-    """
+    """Killed workers are replaced: exit 0, objects as without faults, each record counted once."""
     bucket = f"crash-worker-{next(_NUMBER)}"
     s3.create_bucket(bucket)
     kbackup = _kbackup(kafka, s3, bucket)

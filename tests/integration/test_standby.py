@@ -23,11 +23,7 @@ def restored(command: Running, written: dict[tuple[str, int], list[Record]]) -> 
 def test_a_standby_holds_each_record_once_whatever_comes_and_dies(
     kbackup: Kbackup, cluster: TestCluster
 ) -> None:
-    """
-    Records, a topic and partitions come while both run, one of them added to the original, and
-    the restore is killed and started again: the copies hold what the originals do, in order, each
-    record once.
-    """
+    """Both run, things come, the restore is killed: copies hold what originals do, once each."""
     cluster.create("y-one", 2)
     written: dict[tuple[str, int], list[Record]] = {}
 

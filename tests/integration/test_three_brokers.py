@@ -25,10 +25,7 @@ _GOES_ON_S = 30.0
     "times", [1, pytest.param(3, marks=[pytest.mark.nightly, pytest.mark.timeout(1500)])]
 )
 def test_one_of_three_brokers_may_die(s3: LocalS3, times: int) -> None:
-    """
-    Killed in the middle of a sink and of a restore, it is done without: each record is delivered
-    once, and the run neither stands still nor judges what the new leaders do not know yet.
-    """
+    """One of three is killed in the middle: each record once, no standstill, no early judgement."""
     topic, bucket = "hot", f"three-brokers-{times}"
     s3.create_bucket(bucket)
     with three_brokers() as brokers:

@@ -69,10 +69,7 @@ def test_a_recreated_topic_does_not_touch_the_older_backup(
 def test_a_topic_recreated_under_a_sink_that_follows_ends_it(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    Nothing of the new topic is mixed into the old one's backup, however many records it has, and
-    the summary counts what is stored.
-    """
+    """Nothing of the new topic is mixed into the old one's backup, and the summary is right."""
     cluster.create(topic)
     cluster.write(topic, varied(100))
     words = ("sink", "-t", topic, "--follow", "--rotate-idle-ms", "500")
@@ -121,10 +118,7 @@ def test_added_partitions_are_picked_up(
 def test_retention_that_overtakes_a_running_sink_is_a_gap(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, proxy: S3Faults, topic: str
 ) -> None:
-    """
-    Offsets that expire before they are read are counted and named, exit 3, and the run goes on
-    behind them; the next run has nothing to say.
-    """
+    """Offsets that expire before they are read are named, exit 3, and the run goes on behind."""
     noise = random.Random(11).randbytes(28_000)  # more than a client fetches ahead
     written = [Record(b"%d" % at, noise[at : at + 20_000]) for at in range(8000)]
     cluster.create(topic)
@@ -148,10 +142,7 @@ def test_retention_that_overtakes_a_running_sink_is_a_gap(
 def test_retention_that_overtakes_a_first_backup_is_a_gap_too(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
-    """
-    What was planned and deleted before the tasks began is counted and named, also where nothing
-    of a partition is left; the next run has nothing to say.
-    """
+    """What was planned and deleted before the tasks began is named, though nothing is left."""
     cluster.create(topic, 2)
     written = {p: varied(100, p) for p in range(2)}
     for partition, records in written.items():

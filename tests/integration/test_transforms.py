@@ -37,11 +37,7 @@ def configuration(path: Path, s3: LocalS3, bucket: str, topic: str, **more: str)
 def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     kbackup: Kbackup, cluster: TestCluster, topic: str, s3: LocalS3, bucket: str, tmp_path: Path
 ) -> None:
-    """
-    Fields are inserted and converted, records are filtered and counted, and nothing is missed.
-    The topic is stored and verified under the name that the chain gives it, and restored to the
-    topics that its records name.
-    """
+    """Fields, filters and names by a chain: stored, verified and restored as the chain says."""
     cluster.create(topic)
 
     def kinds(at: int) -> bytes:

@@ -67,11 +67,7 @@ def test_two_runs_without_a_lock_write_the_same_objects(
 def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, proxy: S3Faults, topic: str
 ) -> None:
-    """
-    Stopped in the middle and woken up when all is done: what it puts is what is there, it does
-    not move the group back, and it ends with exit 1, for the position was moved; or with 5, if it
-    slept for longer than it waits for a broker.
-    """
+    """Stopped, and woken when all is done: it changes nothing, and exits 1, or 5 after long."""
     cluster.create(topic)
     records = varied(12_000)
     cluster.write(topic, records)

@@ -138,10 +138,7 @@ def test_avro_comes_back(case: tuple[ConnectSchema, pa.Array]) -> None:
 def test_all_rows_at_once_are_read_as_one_by_one(
     case: tuple[ConnectSchema, pa.Array], data: st.DataObject
 ) -> None:
-    """
-    Whatever bytes a record holds: either both ways give the same, or the slow one is asked; and
-    what is no value is found in C and in Python alike.
-    """
+    """Both ways give the same, or the slow one is asked; what is no value is none to either."""
     schema, column = case
     text = json.dumps(to_avro(schema, STYLE))
     datums = avro_writing.encode_avro(column, schema, STYLE).to_pylist()

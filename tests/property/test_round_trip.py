@@ -106,10 +106,7 @@ def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
 def test_full_records_come_back_as_they_were(
     batch: pa.RecordBatch, size: int, cuts: list[int], partitioner: Partitioner
 ) -> None:
-    """
-    Every column of every record, nulls and empties included, in their order, whatever the file
-    and batch sizes and however many directories they are spread over.
-    """
+    """Every column of every record, in order, whatever the sizes of files and batches."""
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
 
     back_up(store, cut_up(batch, cuts), job(WHOLE, Rule(records=size)), partitioner)
@@ -149,11 +146,7 @@ def test_keys_and_values_of_the_connectors_layout_come_back(
 def test_tombstones_of_the_connectors_layout_come_back_in_the_order_of_their_keys(
     records: list[tuple[bytes, bool]], size: int, cuts: list[int], partitioner: Partitioner
 ) -> None:
-    """
-    However often a key is deleted and written again, whatever the file and batch sizes, all its
-    records come back in order, nulls as nulls; values in several directories too, if a key stays
-    in one.
-    """
+    """However often a key is deleted and written again, its records come back in order."""
     rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 0, "timestamp_type": 1, "key": key,
          "value": None if is_dead else b"%d" % at, "headers": []}

@@ -75,10 +75,7 @@ words = st.lists(st.sampled_from(["ok", "ok", "ok", "503", "lost"]), max_size=12
 def test_after_any_crashes_and_faults_the_backup_is_that_of_a_run_without(
     log: pa.RecordBatch, size: int, scripts: list[list[str]], crashes: set[int]
 ) -> None:
-    """
-    Nothing below the committed offset is ever missing, and in the end keys and records are the
-    same as if nothing had happened.
-    """
+    """Nothing below the committed offset is ever missing, and the end is as without faults."""
     reader = FakeReader(log)
     reference = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     report = run_once(reader, FakePositions(), reference, size, "reference")

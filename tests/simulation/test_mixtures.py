@@ -29,10 +29,7 @@ def play_all(seeds: range) -> Counter[int]:
 
 @pytest.mark.parametrize("first", range(0, GATE, CHUNK))
 def test_mixtures_are_restored_or_named(first: int, pytestconfig: pytest.Config) -> None:
-    """
-    Whatever layouts, formats, groups and hosts have stored over the same offsets, a restore that
-    ends well brings each record once, and most of them end well.
-    """
+    """Whatever has stored over the same offsets, a restore that ends well brings each once."""
     seed = pytestconfig.getoption("--mixture", None)
     if seed is not None:
         play_all(range(seed, seed + 1) if first == 0 else range(0))

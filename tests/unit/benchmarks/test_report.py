@@ -24,10 +24,7 @@ def _median(case: str, client: str, load: str, task_us: float, seconds: float) -
 
 
 def test_loads_are_named_by_records_and_size() -> None:
-    """
-    A name gives the records, times the scale and alike in each partition, and their size; a codec
-    gives a topic of its own.
-    """
+    """A name gives each partition's records and their size; a codec gives a topic of its own."""
     found = loads(0.5, ["20M-100B", "5K-1KB"], ["none", "lz4"])
 
     assert [
@@ -46,10 +43,7 @@ def test_a_load_of_another_form_is_refused(name: str) -> None:
 
 
 def test_columns_are_compared_with_objects_of_the_same_case() -> None:
-    """
-    A case measured with both clients gives its ratios and aims; one measured with a single client,
-    or without kbackup, gives none.
-    """
+    """A case of both clients gives ratios and aims; one without its counterpart gives none."""
     rows = [
         _median("sink", "native", "20M-100B", 0.8, 10.0),
         _median("sink", "python", "20M-100B", 2.0, 24.0),

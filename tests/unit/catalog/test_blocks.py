@@ -175,10 +175,7 @@ def test_an_index_of_another_state_of_the_object_is_not_used() -> None:
 
 
 def test_an_object_that_holds_more_lines_than_its_index_says_is_bad() -> None:
-    """
-    A value of another tool held a line feed: where nothing else is known of the object, its index
-    says how many records there were.
-    """
+    """A value held a line feed: where nothing else is known, the index says how many there are."""
     size = only_set(filled()).files[0].size
     store = filled(edit=chunk(RECORDS - 1, size))
 

@@ -79,10 +79,7 @@ def row(offset: int, records: int = 10, **more: Any) -> Entry:
 
 
 def test_the_cost_does_not_grow_with_the_number_of_runs() -> None:
-    """
-    After 10,000 runs that stored 100,000 objects, of which the last 63 are not folded, all of it
-    is known after one page of the listing and 64 reads; older parts are never opened.
-    """
+    """After 10,000 runs all is known after one page and 64 reads; older parts are never opened."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     runs, recent = 10_000, FOLD_AT - 1
@@ -351,10 +348,7 @@ def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() ->
 
 
 def test_of_as_many_records_the_row_that_ends_first_counts() -> None:
-    """
-    Records 4 and 7 were stored, and somebody deleted the object; 7 was compacted, and 4 and 8 were
-    stored under that name.  What is there lacks 7, and must not look like what was stored.
-    """
+    """4 and 7 were stored and deleted, 7 compacted, 4 and 8 stored there: 7 is still missed."""
     store, time = CountingStore(), HandClock(NOW)
     before = Entry("object", 0, 4, 7, "key-4", records=2, sha256="a", time=NOW)
     after = Entry("object", 0, 4, 8, "key-4", records=2, sha256="b", time=NOW + MINUTE)
@@ -428,10 +422,7 @@ def test_a_clock_set_back_hides_no_part() -> None:
 
 
 def test_a_topic_has_the_partitions_of_the_latest_and_never_fewer() -> None:
-    """
-    By a host ahead, then by a right one after the topic has grown, its settings are the later
-    ones, and its partitions the most that were seen.
-    """
+    """A topic's settings are those of the later run, its partitions the most that were seen."""
     store, time = CountingStore(), HandClock(NOW + DAY)
     ledger = topics_stream(store, Layout(), time)
     said = TopicEntry("topic", "orders", "a-cluster", "an-id")

@@ -17,10 +17,7 @@ print(json.dumps(list(sys.modules)))
 
 
 def test_a_backup_is_planned_without_libraries_that_only_some_objects_need() -> None:
-    """
-    To ask every format what it reads, and to merge the ledger, loads no library of a format but
-    Arrow's Parquet, and nothing of Arrow's query engine.
-    """
+    """To ask formats what they read, and to merge the ledger, loads no library but Parquet's."""
     done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
 
     modules = set(json.loads(done.stdout))

@@ -32,9 +32,7 @@ def backup(tmp_path: Path) -> Path:
 def test_a_command_that_shows_nothing_does_not_succeed(
     backup: Path, tmp_path: Path, command: str, missing: str
 ) -> None:
-    """Whichever standard stream is closed or full, no command prints a traceback, and one whose
-    result nobody could see does not exit 0.
-    """
+    """Closed or full streams: no traceback, and no exit 0 of a result that nobody could see."""
     config = tmp_path / "c.properties"
     config.write_text("format.class=json\n")
     words = command.replace("STORE", backup.as_uri()).replace("CONFIG", str(config))

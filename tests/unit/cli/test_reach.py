@@ -104,9 +104,7 @@ def origin(name: str, *words: str, **environ: str) -> Any:
 
 @pytest.mark.parametrize("found", PLAIN, ids=lambda found: found.name)
 def test_each_property_is_reachable_as_option_variable_and_property(found: Property) -> None:
-    """Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``, and the option wins;
-    a secret is never an option.
-    """
+    """Property ``a.b`` is ``--a-b`` and ``KBACKUP_A_B``; the option wins, no secret has one."""
     value = sample(found)
     needs = found.needs
     environ = {

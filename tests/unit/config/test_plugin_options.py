@@ -75,10 +75,7 @@ def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
 def test_half_a_pair_of_credentials_is_ignored_with_a_warning(
     write: Write, given: str, lacks: str, command: config.Command
 ) -> None:
-    """
-    The connectors use the credential chain then; the warning names the half and what it lacks, and
-    repeats no credential.
-    """
+    """The credential chain is used; the warning names the half and what it lacks, and no secret."""
     loaded = load(command, write(f"{SINK}{given}=CANARY\n"), bootstrap_servers="h:1")
 
     (issue,) = (issue for issue in loaded.warnings if issue.name == given)
@@ -101,10 +98,7 @@ def test_half_a_pair_of_credentials_is_ignored_with_a_warning(
 def test_what_an_option_needs_is_demanded_by_the_configuration_and_by_the_store_alike(
     write: Write, given: str, lacks: str
 ) -> None:
-    """
-    An option without the one that it needs stops the run before anything is opened, and whoever
-    opens the store without a configuration gets the same answer.
-    """
+    """An option without the one it needs stops the run, and whoever opens the store by itself."""
     found = errors("sink", write(f"{SINK}{given}=x\n"), bootstrap_servers="h:1")
     with pytest.raises(ConfigurationError) as caught:
         StoreSettings("s3://b", options={given: "x"}).open()

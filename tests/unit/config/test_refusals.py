@@ -111,10 +111,7 @@ def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
 def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
     write: Write, line: str, expected: bool
 ) -> None:
-    """
-    Any plugin may declare a property that it does not support, and a configuration that relies on
-    it is refused in the plugin's own words.
-    """
+    """Any plugin may declare a property unsupported: it is refused in the plugin's own words."""
     given = write(f"{SINK}{line}\nmodulo.shuffle=true\n")
     (issue,) = (issue for issue in config.check([given], {}) if "modulo.shuffle" in issue.name)
 
@@ -135,10 +132,7 @@ def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
 def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
     write: Write, converter: str, headers: str, expected: bool
 ) -> None:
-    """
-    A header converter is refused if files of headers are stored and it would write something else,
-    as ByteArrayConverter writes base64, and SimpleHeaderConverter 1.5 for 1.50.
-    """
+    """A header converter is refused if headers are stored and it would write something else."""
     more = f"header.converter=org.apache.kafka.connect.{converter}\nstore.kafka.headers={headers}\n"
     given = write(f"{SINK}{more}headers.format.class={JSON}\n")
     issues = {issue.name for issue in config.check([given], {}) if issue.level == "error"}

@@ -146,10 +146,7 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
 def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
     registry: FakeRegistry,
 ) -> None:
-    """
-    Values that do not match their schema are named beside those that do, and a schema that none
-    matches is not registered.
-    """
+    """Values that do not match their schema are named, and one that none matches is not kept."""
     number = connect.ConnectSchema(connect.Type.INT64)
     schema = connect.ConnectSchema(connect.Type.STRUCT, name="x.Order", fields=(("id", number),))
     values = pa.array([{"id": None}, {"id": 7}, None, {"id": None}], schema.arrow())

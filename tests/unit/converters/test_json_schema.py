@@ -37,10 +37,7 @@ def framed(schema_id: int, value: Any) -> bytes:
 
 
 def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
-    """
-    Null and absent are null, properties without a schema are left out, and the schema has its
-    title for a name and its version in the registry.
-    """
+    """Null and absent are null; the schema has its title for a name and its registry's version."""
     registry.add("orders-value", {"type": "string"}, "JSON")
     schema_id = registry.add("orders-value", ORDER, "JSON")
     rows = [{"id": 1, "note": "a", "more": 1}, {"id": 2, "note": None}, {"id": 3}]

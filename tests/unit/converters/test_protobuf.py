@@ -232,10 +232,7 @@ def test_one_bad_record_is_one_bad_record(
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_files_are_found_that_a_schema_imports(registry: FakeRegistry, is_packed: bool) -> None:
-    """
-    Files that a schema imports are found under their own subjects, also where the registry gives a
-    schema as base64 of its descriptor.
-    """
+    """Imported files are found under their own subjects, also where schemas come as base64."""
     registry.add("item", 'syntax = "proto3"; message Item { string name = 1; }', "PROTOBUF")
     text = 'syntax = "proto3"; import "a/item.proto"; message Order { Item item = 1; }'
     if is_packed:

@@ -66,10 +66,7 @@ def test_a_file_and_its_index_are_the_originals_byte_for_byte(path: Path) -> Non
 def test_each_block_is_read_by_its_place_in_the_index(
     rows: list[bytes], block_bytes: int, first: int
 ) -> None:
-    """
-    The bytes that the index names decompress alone to the records that it says, no larger than
-    asked for unless a block is one record; together they are the file.
-    """
+    """Each block decompresses alone to its records, and is no larger than asked for."""
     data, index = written(rows, block_bytes, first_offset=first)
 
     found: list[bytes] = []

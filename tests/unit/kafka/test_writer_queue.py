@@ -63,9 +63,7 @@ def test_a_writer_to_one_partition_keeps_little_and_waits_for_full_batches() -> 
 def test_no_record_waits_for_a_batch_that_cannot_be_full(
     operators: dict[str, str], waits: bool
 ) -> None:
-    """In a queue that the operator made smaller than a batch, or whose records are given up early,
-    records wait as briefly as those to several partitions.
-    """
+    """In a small or impatient queue records wait as briefly as those to several partitions."""
     found = limits(BATCH_BYTES, BATCH_BYTES, operators, is_spread=False)
 
     assert (LINGER_MS if waits else SPREAD_LINGER_MS) == found["linger.ms"]

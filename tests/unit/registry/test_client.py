@@ -138,10 +138,7 @@ def test_a_registry_that_hangs_is_given_up(registry: FakeRegistry, connected: Co
 
 
 def test_a_registry_that_hangs_costs_a_bounded_time(registry: FakeRegistry) -> None:
-    """
-    A question is repeated once if it has waited to the end, whatever max.retries says; for as long
-    as one answer may take, other questions then fail without being asked.
-    """
+    """A question is repeated once after a whole wait; others then fail without being asked."""
     registry.add("orders-value", '"string"')
     registry.script = ["hang", "hang"]
     times = iter([0.0, 60.0, 120.0, 120.01])

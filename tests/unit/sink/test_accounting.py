@@ -54,10 +54,7 @@ def test_a_plan_has_a_line_for_each_topic() -> None:
 
 
 def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
-    """
-    What a task that died had committed stays in the summary, though the one that replaces it ends
-    before it has read the position.
-    """
+    """What a dead task had committed stays in the summary, whenever its successor ends."""
     account = SinkProgress(Summary("r1", "sink"))
     partition = at("orders", 0, Evidence(Span(0, 90)))
     account.begin(partition)
@@ -73,10 +70,7 @@ def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
 
 
 def test_what_has_expired_is_counted_once() -> None:
-    """
-    A report names gaps that were named before, and a task that takes over meets the last one
-    again, which may have grown meanwhile.
-    """
+    """A gap that is named again, or has grown since, counts once."""
     summary = Summary("r1", "sink")
     account, partition = SinkProgress(summary), at("orders", 0, Evidence(Span(0, 90)))
     account.begin(partition)

@@ -159,10 +159,7 @@ def test_each_object_is_under_the_day_it_was_uploaded_on() -> None:
 def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
     word: str, is_lost: bool
 ) -> None:
-    """
-    Between index, file, pointer and ledger: the next run, a day later, stores what is left under
-    the keys that are there, and every file has its index.
-    """
+    """Wherever it dies, the next day's run completes it under the keys that are there."""
     early, whole = batch(range(7)), batch(range(13))
     reference, positions = a_store(), FakePositions()
     for log in (early, whole):
@@ -204,10 +201,7 @@ def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
     ],
 )  # fmt: skip
 def test_names_by_a_template_are_found_again(template: str, is_lost: bool) -> None:
-    """
-    A run that died between file and commit is continued an hour later under the names that are
-    there; every command reads them.
-    """
+    """A run that died before its commit is continued an hour later under the same names."""
     layout = TemplateLayout("systest", file_delim="-", offset_width=12, template=template)
     log, clock = batch(range(13)), at(5)
     later = HandClock(clock.ms() + 3_600_000)
@@ -257,10 +251,7 @@ def of_the_original(log: pa.RecordBatch, size: int = 5) -> MemoryStore:
 def test_the_originals_group_is_believed_where_its_newest_object_adds_up(
     offsets: Sequence[int], committed: int | None, is_alone: bool
 ) -> None:
-    """
-    The original's index counts offsets on from the first, which holes belie, and it may be gone:
-    where group and object do not add up, the object is written again under the same name.
-    """
+    """Where group and object do not add up, the object is written again under the same name."""
     store, positions = of_the_original(batch(offsets)), FakePositions()
     log = batch([*offsets, *range(8, 20)])
     for key in content(store):
@@ -336,10 +327,7 @@ def put_on(store: Store, day: int, log: pa.RecordBatch, *, in_one_block: bool = 
 def test_records_that_the_original_stored_twice_are_restored_once(
     days: tuple[int, int, int], in_one_block: bool
 ) -> None:
-    """
-    Of objects that begin at one offset, as the connector leaves them when it reruns past midnight,
-    the one with all their records is restored, whatever their bytes, and the others are named.
-    """
+    """Of objects that begin at one offset the one with all records is restored, others named."""
     store, log = a_store(), batch(range(12))
     shorter = [put_on(store, day, log.slice(0, 4 + day % 2)) for day in days[:2]]
     put_on(store, days[2], log.slice(0, 9), in_one_block=in_one_block)

@@ -318,10 +318,7 @@ def test_a_run_that_goes_on_after_objects_that_the_ledger_lacks_enters_them() ->
 def test_what_a_killed_run_stored_has_not_expired(
     identity: TopicIdentity, changes: Mapping[str, str], expired: Sequence[Span]
 ) -> None:
-    """
-    Records that a killed run stored without entering them are not reported as expired when
-    retention takes them from the topic.
-    """
+    """What a killed run stored without entering it has not expired when retention takes it."""
     backup, there = Backup(), cluster(30)
     begin(backup, there)
     back_up(backup, 0, 10)

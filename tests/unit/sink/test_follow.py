@@ -253,10 +253,7 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
 
 
 def test_a_log_that_expires_for_weeks_makes_no_long_reports() -> None:
-    """
-    A report names the last gaps only: the driver reads no longer line than a MiB, and compares
-    each gap of each report.
-    """
+    """A report names the last gaps only, as the driver reads no longer line than a MiB."""
     where = TopicPartition("orders", 0)
     watch = Watch.begin(SinkUnit(where, Span(0, 0)), 10)
     for at in range(0, 10 * GAPS_MOST, 5):
@@ -274,10 +271,7 @@ def test_a_log_that_expires_for_weeks_makes_no_long_reports() -> None:
 def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
     is_whole: bool, committed: int, gaps: list[list[int]]
 ) -> None:
-    """
-    The backup goes on after a cut that the bucket has all of, and only what it lacks is a gap.
-    Where it lacks some of the cut, the partition is set aside, as at the start of a run.
-    """
+    """It goes on after a whole cut in the bucket, names what it lacks, or is set aside."""
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
     task = Task(kafka, [where])

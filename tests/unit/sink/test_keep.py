@@ -218,10 +218,7 @@ def test_what_compaction_took_between_two_runs_is_kept(
 
 
 def test_a_count_has_what_the_task_has_read_that_committed() -> None:
-    """
-    Of a cut that a dead task had stored and not committed, the retry counts what it finds in the
-    topic; what compaction has taken since is in the object, and in no count.
-    """
+    """A retry counts what it finds in the topic; what compaction has taken stays in the object."""
     backup, unit = Backup(), SinkUnit(TopicPartition("orders", 0), Span(0, 5))
     with pytest.raises(CrashError):
         run_task(

@@ -191,10 +191,7 @@ def test_bytes_that_only_look_like_it_are_no_reason_to_worry(
 def test_a_schema_that_the_registry_did_not_have_is_asked_for_until_it_does(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Each run asks for it and names it, so do ``verify`` and ``status``, and none fails for it: the
-    registry has answered.
-    """
+    """Each run asks and names it, so do ``verify`` and ``status``, and none fails for it."""
     kafka = orders(head_of(1) + b"\2")
 
     def run() -> tuple[int, list[str], int]:
@@ -221,10 +218,7 @@ def test_a_schema_that_the_registry_did_not_have_is_asked_for_until_it_does(
 def test_numbers_of_eight_bytes_are_told_apart(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
-    """
-    Numbers of eight bytes are not counted as records of a schema, unless the id is the topic's own
-    or another record has it too.
-    """
+    """Numbers of eight bytes are no schema's, unless the id is the topic's own or comes again."""
     registry.add("users-value", '"int"')
     registry.add("orders-value", '"string"')
     registry.add("users-value", '"long"')
@@ -323,10 +317,7 @@ def sources(*given: tuple[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def test_converters_name_their_own_registry() -> None:
-    """
-    In the connectors' layout the schemas of values are those of their converter, and keys count
-    only where they are stored; full records have one registry for both.
-    """
+    """Of values they are the converter's, of keys where these are stored; or of one registry."""
     url, other = "http://a:1", "http://b:1"
     values = [
         ("format_class", "avro"),

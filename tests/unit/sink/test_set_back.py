@@ -90,10 +90,7 @@ RECORD: Final = {"format_class": None}
 def test_a_format_may_change_where_the_group_is_and_no_row_of_values_is_stored_twice(
     before: dict[str, Any], now: dict[str, Any], offset: int
 ) -> None:
-    """
-    With the group in place, it goes on; where it was set back to the end of an object, after all
-    that is there; inside one, full records begin where it is, and values are refused.
-    """
+    """It goes on; from an object's end, or inside full records; inside values it is refused."""
     bench = Bench(60)
     bench.sink(20, **before)
     bench.set_back(offset)
@@ -226,10 +223,7 @@ def test_a_topic_is_not_stored_in_two_layouts(other: dict[str, str], *, has_grou
 
 
 def test_what_is_missing_is_stored_again_between_what_is_there() -> None:
-    """
-    Setting the group back to an object that was deleted stores its records, under today's rules,
-    and leaves its neighbours as they are.
-    """
+    """Set back to a deleted object, its records are stored by today's rules, neighbours stay."""
     bench = Bench(60)
     bench.sink(20)
     before = bench.rows()
@@ -247,10 +241,7 @@ def test_what_is_missing_is_stored_again_between_what_is_there() -> None:
 
 @pytest.mark.parametrize("size", [7, 20, 1000], ids=["smaller", "the same", "larger"])
 def test_a_cut_with_nothing_after_its_last_record_takes_its_old_place(size: int) -> None:
-    """
-    The last offsets of the log hold nothing to store, as markers of transactions do: a group that
-    is set back writes the same objects again, and comes to the end.
-    """
+    """The log ends in markers: a group set back writes the same objects, and comes to the end."""
     bench = Bench(30)
     nothing = {"behavior_on_null_values": "ignore"}
     bench.kafka.values[WHERE, 29] = None
@@ -332,10 +323,7 @@ def leave_to_another_tool(bench: Bench) -> None:
 def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
     offset: int, size: int
 ) -> None:
-    """
-    The first run over a connector's objects in several directories, with the group set back: it
-    refuses, unless what is there shows that the same objects are written again.
-    """
+    """A first run over them refuses, unless it is shown that the same objects are written."""
     bench = Bench(20)
     bench.sink(10, partitioner_class="modulo")
     leave_to_another_tool(bench)
@@ -375,10 +363,7 @@ def test_a_format_may_change_where_a_run_died_within_a_cut_of_several_directorie
     keeps_group: bool,
     is_lost: bool,
 ) -> None:
-    """
-    Wherever the run died: each record is backed up once, or the sink refuses until it runs with
-    the format that the cut was begun in.
-    """
+    """Each record is backed up once, or the sink refuses until it has the cut's own format."""
     codes = set()
     for stored in range(1, 12):
         bench = Bench(35)

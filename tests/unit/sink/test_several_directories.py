@@ -113,10 +113,7 @@ def test_every_record_is_stored_once_in_its_directory(partitioner: str) -> None:
 def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
     partitioner: str, word: str, is_lost: bool
 ) -> None:
-    """
-    The next run makes the objects that a run without faults makes, even where the group's
-    offset is gone too; what was committed is there at any time.
-    """
+    """The next run makes the objects of a run without faults; what was committed is there."""
     early, whole = log_of(range(13)), log_of(range(23))
     reference = a_store()
     positions = FakePositions()
@@ -234,10 +231,7 @@ def test_a_bad_record_is_named_by_its_offset() -> None:
 
 
 def test_values_of_a_cut_that_expired_in_part_are_stored_again_once_its_objects_are_away() -> None:
-    """
-    A run stored one object of three, then the cut's first records expired: no run can store the
-    rest beside it.  What the refusal advises works: what the log still has is stored again.
-    """
+    """One of three objects is stored, the rest expired: the advice stores what is left."""
     store, positions = a_store(), FakePositions()
     faulty = FaultyStore("ok 503", store, methods=frozenset({"put"}))
     with suppress(KbackupError):

@@ -147,10 +147,7 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
 
 @pytest.mark.parametrize("stores_values", [False, True], ids=["whole", "values"])
 def test_a_group_ahead_of_a_backup_without_objects_is_set_back(*, stores_values: bool) -> None:
-    """
-    A backup that has come upon nothing but empty cuts has no object, and yet an end: a group that
-    was moved ahead of it is set back, else no later commit would come to pass.
-    """
+    """A backup of empty cuts alone has an end too: no later commit would come to pass."""
     seen = Evidence(
         Span(0, 45),
         Position(42),

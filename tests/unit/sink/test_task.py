@@ -96,10 +96,7 @@ class LineThatStops(SilentLine):
 
 
 def test_a_task_stops_between_two_cuts_of_one_batch() -> None:
-    """
-    However many files the records at hand would fill, a stop waits for no more than those that
-    are on their way, and what is stored is committed.
-    """
+    """A stop waits only for files on their way, however many records are at hand."""
     rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
          "value": b"%d" % at}

@@ -163,10 +163,7 @@ def test_all_commands_know_them() -> None:
     ids=["without schemas", "of two types"],
 )  # fmt: skip
 def test_keys_may_be_json(*, schemas: bool, keys: dict[str, str], stored: dict[int, int]) -> None:
-    """
-    Keys without schemas are compared as text; a key of another type than a tombstone's closes the
-    files, for a restore may make both the same.
-    """
+    """Keys without schemas compare as text; a key of another type closes the files."""
     bench = Bench("a", "b-", "a-", "b", "a")
     for at in range(5):
         text = bench.kafka.keys[WHERE, at] or b""
@@ -276,10 +273,7 @@ def test_what_a_connector_has_stored_is_not_stored_again(offset: int | None) -> 
 
 
 def test_a_cut_does_not_end_within_objects_of_a_connector() -> None:
-    """
-    Files close before a value whose key has a tombstone in them, but a connector's do not: what is
-    in its objects already is not stored again, although their rows would have room in the cut.
-    """
+    """A connector's files hold values after their tombstones: these are not stored again."""
     bench = Bench("a", "x", "b-", "b")
     for key, text in {
         "partition=0/kv+0+0000000000.json": '{"n":0}\n{"n":1}\n{"n":3}\n',

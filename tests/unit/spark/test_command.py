@@ -25,10 +25,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> EngineSettings:
 
 
 def test_the_command_is_the_one_that_sparks_launcher_makes(settings: EngineSettings) -> None:
-    """
-    The command line is the one that Spark's launcher makes, apart from the class that is run and
-    what only MLlib and tables need.
-    """
+    """It is the launcher's, but for the class that is run and what only MLlib and tables need."""
     assert settings.jvm is not None
     options = " ".join(f'"{option}"' for option in java_options(None))
     given = {**CONF, "spark.driver.extraJavaOptions": options}

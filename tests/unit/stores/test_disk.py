@@ -59,10 +59,7 @@ def power(monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
 def test_what_a_put_has_stored_outlasts_a_power_cut(
     tmp_path: Path, power: Power, more: bytes
 ) -> None:
-    """
-    When a put returns, its body, its facts and the names that lead to them are on the disk, also
-    where folders were made by another thread, or by a process that was killed before its sync.
-    """
+    """Body, facts and the names that lead to them are on the disk when a put returns."""
     (tmp_path / "topics/killed").mkdir(parents=True)
     store = FileStore(StoreSettings(tmp_path.as_uri()))
     keys = [
@@ -85,10 +82,7 @@ def test_what_a_put_has_stored_outlasts_a_power_cut(
 def test_what_another_has_stored_outlasts_a_power_cut_once_it_is_found_there(
     tmp_path: Path, power: Power
 ) -> None:
-    """
-    A put that finds its very object there syncs the names of body and facts: the process that
-    stored it may have been killed before it did.
-    """
+    """A put that finds its object there syncs the names, as a killed process may not have."""
     key = "topics/orders/partition=0/a"
     put_bytes(FileStore(StoreSettings(tmp_path.as_uri())), key, b"a")
     power.names.clear()
