@@ -62,6 +62,7 @@ from kbackup.testing import (
     put_bytes,
 )
 from kbackup.testing.converters import VALUES
+from kbackup.testing.formats import taken
 from kbackup.transforms import Transform
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, verify_task
@@ -154,6 +155,7 @@ __all__ = [
     "plugins",
     "put_bytes",
     "read",
+    "taken",
     "to_json",
     "verify",
     "verify_task",

@@ -20,6 +20,7 @@ from tests.contract.product import (
     decoded,
     formats,
     plugins,
+    taken,
 )
 
 FORMATS = [plugin.name for plugin in plugins.installed("formats")]
@@ -64,7 +65,10 @@ def samples() -> Iterator[Any]:
             for converter, properties, column in converted if holds(form, view) else ():
                 typed = decoded(converters.by_name(converter, properties), column)
                 batch = pa.record_batch([typed], [COLUMNS[view]])
-                if takes(form, view, batch):
+                if not takes(form, view, batch):
+                    continue
+                batch = pa.record_batch([taken(form, view, typed)], [COLUMNS[view]])
+                if len(batch):
                     title = f"{name} {COLUMNS[view]} {converter}"
                     yield pytest.param(form, view, batch, id=title)
 
