@@ -6,7 +6,6 @@ stands is its committed position, so a run that was killed goes on as any restor
 or is refused is set aside and tried again later, while the rest goes on.
 """
 
-import functools
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -20,15 +19,13 @@ from kbackup.kafka import Cluster, check_idle
 from kbackup.naming.renaming import Asked
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
-from kbackup.restore import target, transaction
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
-from kbackup.restore.progress import BUCKET, Remarks, RestoreProgress, Tasks, tell_start
-from kbackup.restore.routing import Routes, survey
+from kbackup.restore.progress import RestoreProgress, RestoreTasks, reported, tell_start
+from kbackup.restore.routing import Routes
 from kbackup.restore.target import asked, begin
-from kbackup.restore.task import put_back
-from kbackup.restore.watch import BucketWatch, Ready, stamps
+from kbackup.restore.watch import BUCKET, BucketWatch, Ready, Remarks, stamps
 from kbackup.runs import known
 from kbackup.runs.context import RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, turns
@@ -136,8 +133,8 @@ class Following:
         frame: The run's.
         store: Where the backup is, opened.
         account: Grows by what becomes of each partition.
+        tasks: Runs its tasks.
         prepare: Registers the schemas of a plan, before anything of it is restored.
-        job: Returns what the tasks of a plan need to know, by the number of the visit.
     """
 
     def __init__(
@@ -145,11 +142,11 @@ class Following:
         frame: RunContext,
         store: Store,
         account: RestoreProgress,
+        tasks: RestoreTasks,
         prepare: Callable[[RestorePlan], None],
-        job: Callable[[RestorePlan, int], RestoreJob],
     ) -> None:
         self._frame, self._store, self._account = frame, store, account
-        self._prepare, self._job = prepare, job
+        self._tasks, self._prepare = tasks, prepare
         settings, summary, world = frame.settings, frame.summary, frame.world
         self._settings, self._summary, self._world = settings, summary, world
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
@@ -163,7 +160,6 @@ class Following:
         self._reached = dict[TopicPartition, int | None]()
         self._success: float | None = None
         self._visits, self._is_first = 0, True
-        self._tasks = Tasks(frame, account, keeps=True)
         self._planner = _VisitPlanner(frame, store, account, self._remarks, self._set_aside)
         self._routes: Routes | None = None
         if choose_topics(settings.transforms):
@@ -339,9 +335,7 @@ class Following:
                         raise
                     failures = [error.issue()]
             if first and not self._stop.is_set():
-                task = functools.partial(put_back, self._job(plan, self._visits + 1))
-                found = self._tasks.run(task, first)
-                failures = [each.failure for each in found if each.failure is not None]
+                failures = self._tasks.begin(first, plan.group, self._visits + 1)
             if failures:
                 self._set_aside(name, failures)
                 continue
@@ -368,9 +362,7 @@ class Following:
                 if error.exit_code in (5, 6):
                     raise
                 failures[name] = [error.issue()]
-        job = self._job(RestorePlan((), self._frame.group, {}), 0)
-        task = functools.partial(survey, job)
-        for report in self._tasks.reports(task, units) if units else ():
+        for report in reported(self._tasks.survey(units)) if units else ():
             if report.failure is None:
                 routes.take(report)
                 self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
@@ -397,10 +389,7 @@ class Following:
 
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
-        job = self._job(plan, self._visits)
-        reports = self._tasks.reports(
-            functools.partial(put_back, job), units, **transaction.manner(job)
-        )
+        reports = reported(self._tasks.restore(units, plan.group, self._visits))
         for report in reports:
             self._account.take(report)
             if report.failure is not None and report.failure.code != StoppedError.code:
@@ -415,11 +404,7 @@ class Following:
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
     ) -> None:
         """Compare what stands in the targets with what this visit has written there."""
-        exactly_once = self._settings.exactly_once
-        written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        task = functools.partial(target.count, self._world.kafka, plan.group)
-        counts = functools.partial(self._tasks.run, task)
-        found = target.audit(written, counts, exactly_once=exactly_once)
+        found = self._tasks.audit(plan, cluster, reports)
         with self._account.lock:
             for issue in found.issues:
                 place = issue.place.get("topic"), issue.place.get("partition")

@@ -16,7 +16,7 @@ from kbackup.restore import checks, settle
 from kbackup.restore.checks import Intent, Target
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
-from kbackup.restore.resume import ResumeState, remaining, resumed
+from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState
@@ -470,53 +470,73 @@ class _TopicPlanner:
 
     def _add(self, where: TopicPartition, max_message_bytes: int | None) -> None:
         """Add what is left to restore of one partition of the backup."""
-        inventory, window = self._of.inventory, self._of.window
-        found, state = inventory.covered(where), self._states[where]
-        position = state.position
         routes = self._of.routes
         share = None if routes is None else routes.of(where, self._intent.target)
-        reads_all = _reads_all(share, position)
+        sets, records = self._to_read(where, share)
+        left = self._left(where, sets, share)
+        if left.refusal is not None:
+            self._refusals.append(left.refusal)
+        if left.sets:
+            unit = self._unit(where, sets[0].start_offset)
+            self._units.append(replace(
+                unit,
+                position=self._passing(where, unit.position, share),
+                sets=tuple(self._of.inventory.digested(files) for files in left.sets),
+                before=left.before,
+                max_message_bytes=max_message_bytes,
+                window=self._of.window,
+                route=None if share is None else self._route(share),
+            ))  # fmt: skip
+        self._sets += sets
+        known = self._records is not None and records is not None
+        self._records = (self._records or 0) + (records or 0) if known else None
+
+    def _to_read(
+        self, where: TopicPartition, share: Share | None
+    ) -> tuple[Sequence[FileSet], int | None]:
+        """Return the sets of a partition that are asked for; and how many records, if known."""
+        inventory, window = self._of.inventory, self._of.window
+        found = inventory.covered(where)
         sets = found.sets
-        if share is not None and not reads_all:
+        if share is not None and not self._reads_all(where, share):
             sets = inventory.among(where, share.sets)
         self._refusals += found.refusals()
         if share is None or share.counts_rest:
             self._warnings += found.warnings()
-        records = inventory.records(where, sets) if share is None else share.records
-        if not window.is_everything:
-            records = None  # not known before they are read
-            self._refusals += checks.indivisible(where, sets, window, inventory.facts)
-            sets = [files for files in sets if window.takes(files, inventory.facts(files))]
-        left = remaining(
-            inventory.facts_of_begun,
-            sets,
-            position,
-            inventory.cut_of,
-            None if share is None else share.sets,
-            [] if position is None else self._removed(where),
-        )
-        if left.refusal is not None:
-            self._refusals.append(left.refusal)
-        if left.sets:
-            unit = replace(
-                self._unit(where, sets[0].start_offset),
-                sets=tuple(inventory.digested(files) for files in left.sets),
-                before=left.before,
-                max_message_bytes=max_message_bytes,
-                window=window,
-            )
-            reached = 0 if position is None else position.cursor.reached
-            passing = unit.position.passing(inventory.absent(where), reached=reached)
-            unit = replace(unit, position=passing)
-            if share is not None:
-                seen = routed_from(self._of.settings, where.topic)
-                unit = replace(unit, route=Route(seen, share.counts_rest))
-                if position is None or position.total == 0:
-                    unit = unit.at(is_all=reads_all)
-            self._units.append(unit)
-        self._sets += sets
-        known = self._records is not None and records is not None
-        self._records = (self._records or 0) + (records or 0) if known else None
+        if window.is_everything:
+            return sets, inventory.records(where, sets) if share is None else share.records
+        self._refusals += checks.indivisible(where, sets, window, inventory.facts)
+        return [files for files in sets if window.takes(files, inventory.facts(files))], None
+
+    def _left(
+        self, where: TopicPartition, sets: Sequence[FileSet], share: Share | None
+    ) -> Remaining:
+        """Return what of *sets* an earlier run has not restored."""
+        inventory, position = self._of.inventory, self._states[where].position
+        own = None if share is None else share.sets
+        removed = [] if position is None else self._removed(where)
+        return remaining(inventory.facts_of_begun, sets, position, inventory.cut_of, own, removed)
+
+    def _passing(
+        self, where: TopicPartition, position: RestorePosition, share: Share | None
+    ) -> RestorePosition:
+        """Return a unit's position with what is not in the backup, and what its total counts."""
+        before = self._states[where].position
+        reached = 0 if before is None else before.cursor.reached
+        passing = position.passing(self._of.inventory.absent(where), reached=reached)
+        if share is not None and (before is None or before.total == 0):
+            passing = replace(passing, is_all=self._reads_all(where, share))
+        return passing
+
+    def _reads_all(self, where: TopicPartition, share: Share) -> bool:
+        """Whether all sets of a partition are read, not only those with records of the target."""
+        position = self._states[where].position
+        is_begun = position is not None and position.total != 0 and position.is_all
+        return share.counts_rest or is_begun
+
+    def _route(self, share: Share) -> Route:
+        """Return how a unit takes its share of records."""
+        return Route(routed_from(self._of.settings, self._intent.source), share.counts_rest)
 
     def _removed(self, where: TopicPartition) -> list[FileSet]:
         """Return the sets that were removed on purpose, and that a restore would have read."""
@@ -614,10 +634,3 @@ class _TopicPlanner:
     def _end(self, at: TopicPartition) -> int:
         """Return where a target partition ends; 0 where there is none yet."""
         return self._targets.spans.get(at, Span(0, 0)).end_offset
-
-
-def _reads_all(share: Share | None, position: RestorePosition | None) -> bool:
-    """Whether all sets of a partition are read, and not only those with records of the target."""
-    if share is None or share.counts_rest:
-        return True
-    return position is not None and position.total != 0 and position.is_all

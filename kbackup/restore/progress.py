@@ -9,9 +9,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, Self, TextIO, Unpack
+from typing import Any, Self, TextIO, Unpack
 
 from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError, SparkError
 from kbackup.events import (
@@ -19,24 +20,23 @@ from kbackup.events import (
     Progress,
     RestoreStart,
     Started,
-    Tell,
-    TopicPlanned,
-    Warned,
     from_json,
     to_json,
 )
 from kbackup.kafka import Cluster
 from kbackup.records import TopicPartition
-from kbackup.restore.checks import APPEND_TIME
-from kbackup.restore.job import RestoreUnit
-from kbackup.restore.plan import PlannedTopic
-from kbackup.restore.resume import LEFT_OUT
+from kbackup.restore import target, transaction
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.plan import RestorePlan
+from kbackup.restore.routing import Surveyed, survey
+from kbackup.restore.target import Audit
+from kbackup.restore.task import put_back
+from kbackup.restore.transaction import Report
 from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
-from kbackup.runs.following import Subject
 from kbackup.runs.position import NOTHING, Done
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
-from kbackup.spark.channel import NotBegun, R, Task
+from kbackup.spark.channel import Here, NotBegun, R, Task
 from kbackup.spark.engine import TaskOptions
 
 
@@ -285,119 +285,6 @@ class RestoreProgress:
                 self._nameable -= len(named)
 
 
-BUCKET: Final = ""
-"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
-
-
-_COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
-"""Warnings that make a restore less than whole, and under what they are counted."""
-
-
-class Remarks:
-    """Reports what is new; what still holds at the end is in the summary too.
-
-    Args:
-        summary: Grows by what holds.
-        lock: Guards it: tasks change it as well.
-        tell: Takes events.
-    """
-
-    def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
-        self._summary, self._lock, self._tell = summary, lock, tell
-        self._plans: dict[tuple[str, str], TopicPlanned] = {}
-        self._retimed = set[str]()  # targets that replace the timestamps of what is written
-
-    def plans(self) -> list[TopicPlanned]:
-        """Return the latest plan of each topic."""
-        return list(self._plans.values())
-
-    def plan(self, topic: PlannedTopic) -> None:
-        """Report what is planned for a topic where that is news, and what is odd about it."""
-        place, event = (topic.intent.source, topic.intent.target), topic.event()
-        with self._lock:
-            before = self._plans.get(place)
-            self._plans[place] = event
-            if topic.units and any(code == APPEND_TIME for code, _ in topic.warnings):
-                self._retimed.add(place[1])
-                self._summary.skipped["topics_with_other_timestamps"] = len(self._retimed)
-        if before is None or (before.action, before.code) != (event.action, event.code):
-            self._tell(event)
-        self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
-        with self._lock:
-            said = [entry.code for entry in self._summary.remarks.values()]
-            for code, reason in _COUNTED.items():
-                if code in said:
-                    self._summary.skipped[reason] = said.count(code)
-
-    def odd(
-        self,
-        about: tuple[str, str],
-        said: Sequence[tuple[str, str]],
-        keys: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Report what is odd about something, if it is news; it replaces what was said before.
-
-        Args:
-            about: What it is about.
-            said: Codes and sentences; none where nothing is odd any more.
-            keys: The object that a sentence is about.
-
-        Returns:
-            Whether any of it is news.
-        """
-        mine = {(*about, code, text): text for code, text in said}
-        with self._lock:
-            remarks = self._summary.remarks
-            for key in [key for key in remarks if key[:2] == about and key not in mine]:
-                del remarks[key]
-            fresh = [key for key in mine if key not in remarks]
-            for key in fresh:
-                of = {} if keys is None else {"key": keys[key[3]]}
-                remarks[key] = self._event(key[2], key[3], of)
-        for key in fresh:
-            self._tell(remarks[key])
-        return bool(fresh)
-
-    def count(self, reason: str, number: int) -> None:
-        """Put into the summary how many there are of what is left out, unless there are none."""
-        with self._lock:
-            if number:
-                self._summary.skipped[reason] = number
-
-    def set_aside(self, place: Subject, failure: Issue) -> None:
-        """Report that *place* is set aside, and why."""
-        text = f"{str(place) or 'the restore'} is set aside: {failure}"
-        self._tell(self._event("set_aside", text, _placed(place)))
-
-    def goes_on(self, place: Subject) -> None:
-        """Report that *place* is no longer set aside."""
-        what = f"{place}: the restore" if place else "the restore"
-        self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
-
-    def stand(self, place: Subject, failures: Sequence[Issue]) -> None:
-        """Put into the summary why *place* is set aside: that is the reason of the exit code.
-
-        Args:
-            place: What is set aside, or is no longer.
-            failures: Why; they replace what was said before.  None where it is no longer.
-        """
-        standing = self._summary.standing
-        for number, failure in enumerate(failures):
-            standing["aside", place, number] = failure.at(**_placed(place))
-        number = len(failures)
-        while standing.pop(("aside", place, number), None) is not None:
-            number += 1
-
-    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
-        return Warned(code, text, place, run=self._summary.run)
-
-
-def _placed(place: Subject) -> Mapping[str, Any]:
-    if isinstance(place, TopicPartition):
-        return {"topic": place.topic, "partition": place.partition}
-    return {"topic": place} if place else {}
-
-
 def skipped(key: str, why: str) -> Issue:
     """Return the entry of an object that is not the backup's in the list of what is skipped."""
     return replace(ObjectKeyError(key, why).issue(), place={"key": key})
@@ -426,40 +313,85 @@ def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> No
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
-    """Runs tasks, and takes in what they say.
+class RestoreTasks:
+    """Runs the tasks of a restore, and takes in what they say.
 
     Attributes:
         frame: The run's.
         account: Takes in how far partitions are.
+        schema_ids: `RestoreJob.schema_ids`, as far as schemas are registered.
         keeps: The workers are needed again.
     """
 
     frame: RunContext
     account: RestoreProgress
+    schema_ids: Mapping[str, Mapping[str, Mapping[int, int]]]
     keeps: bool = False
 
-    def run(
+    def job(self, group: str, visit: int = 0) -> RestoreJob:
+        """Return what tasks need to know.
+
+        Args:
+            group: The consumer group that keeps the positions.
+            visit: Which visit of a run that follows it is, from 1.
+        """
+        frame, settings = self.frame, self.frame.settings
+        return RestoreJob(
+            run=frame.run,
+            kafka=frame.world.kafka,
+            store=frame.world.store,
+            reading=wiring.reading(settings),
+            group=group,
+            exactly_once=settings.exactly_once,
+            on_error=settings.behavior_on_error,
+            error_topic=target.error_topic(settings),
+            max_record_bytes=settings.max_record_bytes,
+            offset_header=settings.offset_header,
+            transforms=settings.transforms,
+            is_renamed=settings.rename is not None,
+            max_records_per_second=settings.max_records_per_second,
+            max_bytes_per_second=settings.max_bytes_per_second,
+            schema_ids=self.schema_ids,
+            visit=visit,
+        )
+
+    def survey(self, units: Sequence[RestoreUnit]) -> list[Surveyed | NotBegun]:
+        """Read units for the topics of their records; nothing is written."""
+        task = partial(survey, self.job(self.frame.group))
+        if self.frame.settings.dry_run:  # a plan starts no JVM
+            return [*task(units, Here(self.frame.stop.event))]
+        return self._run(task, units, keeps=True)
+
+    def begin(self, units: Sequence[RestoreUnit], group: str, visit: int = 0) -> list[Issue]:
+        """Commit the beginnings of units; return what has kept any from it."""
+        found = self._run(partial(put_back, self.job(group, visit)), units)
+        return [each.failure for each in found if each.failure is not None]
+
+    def restore(
+        self, units: Sequence[RestoreUnit], group: str, visit: int = 0
+    ) -> list[Report | NotBegun]:
+        """Restore units, the largest first; return what has become of them."""
+        job = self.job(group, visit)
+        return self._run(partial(put_back, job), units, **transaction.manner(job))
+
+    def audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[Report]) -> Audit:
+        """Compare what stands in the targets of a plan with what was written there.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+            SparkError: If tasks cannot run to their ends.
+        """
+        exactly_once = self.frame.settings.exactly_once
+        written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
+        count = partial(target.count, self.frame.world.kafka, plan.group)
+        return target.audit(written, partial(self._run, count), exactly_once=exactly_once)
+
+    def _run(
         self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
     ) -> list[R | NotBegun]:
-        """Run *task* over *units* and return all reports: `RunContext.tasks`."""
         if self.keeps:
             manner["keeps"] = True
         return self.frame.tasks(task, units, self._hear, **manner)
-
-    def reports(
-        self, task: Task[R], units: Sequence[Any], **manner: Unpack[TaskOptions]
-    ) -> list[R]:
-        """Run *task* over *units* and return the reports of all of them.
-
-        Raises:
-            SparkError: If a task has not begun.
-        """
-        found = self.run(task, units, **manner)
-        for each in found:
-            if isinstance(each, NotBegun):
-                raise SparkError(each.failure.what, each.failure.why)
-        return [each for each in found if not isinstance(each, NotBegun)]
 
     def _hear(self, event: Event) -> None:
         said = from_json(event)
@@ -467,3 +399,15 @@ class Tasks:
             said = self.account.progress(said)
         if said is not None:
             self.frame.tell(said)
+
+
+def reported(found: Sequence[R | NotBegun]) -> list[R]:
+    """Return the reports of tasks.
+
+    Raises:
+        SparkError: If one has not begun.
+    """
+    for each in found:
+        if isinstance(each, NotBegun):
+            raise SparkError(each.failure.what, each.failure.why)
+    return [each for each in found if not isinstance(each, NotBegun)]

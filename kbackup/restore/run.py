@@ -8,27 +8,25 @@ from kbackup import errors
 from kbackup.catalog import listing
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, StoppedError
+from kbackup.errors import Issue, KbackupError, StoppedError
 from kbackup.events import Ended, Planned, Tell
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
-from kbackup.restore import target, transaction
+from kbackup.restore import target
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.follow import Following
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import SKIPPED_MOST, RestoreJob
+from kbackup.restore.job import SKIPPED_MOST
 from kbackup.restore.plan import Planner, RestorePlan, confirm
-from kbackup.restore.progress import RestoreProgress, SkipList, Tasks, skipped, tell_start
+from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, skipped, tell_start
 from kbackup.restore.resume import LEFT_OUT
-from kbackup.restore.routing import Routes, Surveyed, survey
+from kbackup.restore.routing import Routes, Surveyed
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
-from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
-from kbackup.spark.channel import Here, NotBegun
 from kbackup.stores import Store
 
 _log = logging.getLogger(__name__)
@@ -73,8 +71,9 @@ class RestoreRun:
         return self._frame(self, beside=self._skip_list)
 
     @property
-    def _tasks(self) -> Tasks:
-        return Tasks(self._frame, self._account)
+    def _tasks(self) -> RestoreTasks:
+        keeps = self._frame.settings.follow
+        return RestoreTasks(self._frame, self._account, self._schemas.ids, keeps)
 
     @property
     def locks(self) -> Sequence[str]:
@@ -144,7 +143,7 @@ class RestoreRun:
             self._error_topic, cluster, self._frame.settings.replication_factor
         )
         following = self._following = Following(
-            self._frame, store, self._account, functools.partial(self._prepare, store), self._job
+            self._frame, store, self._account, self._tasks, functools.partial(self._prepare, store)
         )
 
         def record() -> None:
@@ -217,11 +216,7 @@ class RestoreRun:
         inventory.look_at(names)
         routes = Routes(frame.settings, store)
         units = [unit for name in names for unit in routes.unread(name, inventory)]
-        task = functools.partial(survey, self._job(RestorePlan((), frame.group, {})))
-        if frame.settings.dry_run:  # a plan starts no JVM
-            found: Sequence[Surveyed | NotBegun] = [*task(units, Here(frame.stop.event))]
-        else:
-            found = self._tasks.run(task, units, keeps=True)
+        found = self._tasks.survey(units)
         for each in found:
             if each.failure is not None:
                 raise each.failure.error()
@@ -277,20 +272,17 @@ class RestoreRun:
         )
         if not begun.units:
             return
-        job = self._job(plan)
-        task = functools.partial(put_back, job)
-        if begun.first and self._has_failed(self._tasks.run(task, begun.first)):
+        if begun.first and self._has_failed(self._tasks.begin(begun.first, plan.group)):
             return
-        reports = frame.begun(self._tasks.run(task, begun.units, **transaction.manner(job)))
+        reports = frame.begun(self._tasks.restore(begun.units, plan.group))
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
             self._account.take(report)
         self._audit(plan, cluster, reports)
 
-    def _has_failed(self, found: Sequence[PartitionReport[OfRestore] | NotBegun]) -> bool:
-        """Take over the failures of tasks that only commit beginnings; whether there are any."""
-        failures = [each.failure for each in found if each.failure is not None]
+    def _has_failed(self, failures: Sequence[Issue]) -> bool:
+        """Take over the failures of tasks that only commit beginnings; whether to go no further."""
         for failure in failures:
             self._summary.fail(failure)
         return bool(failures) or self._frame.stop.is_set()
@@ -306,38 +298,13 @@ class RestoreRun:
         self._schemas.show()
         self._schemas.register()
 
-    def _job(self, plan: RestorePlan, visit: int = 0) -> RestoreJob:
-        frame, settings = self._frame, self._frame.settings
-        return RestoreJob(
-            run=frame.run,
-            kafka=frame.world.kafka,
-            store=frame.world.store,
-            reading=wiring.reading(settings),
-            group=plan.group,
-            exactly_once=settings.exactly_once,
-            on_error=settings.behavior_on_error,
-            error_topic=self._error_topic,
-            max_record_bytes=settings.max_record_bytes,
-            offset_header=settings.offset_header,
-            transforms=settings.transforms,
-            is_renamed=settings.rename is not None,
-            max_records_per_second=settings.max_records_per_second,
-            max_bytes_per_second=settings.max_bytes_per_second,
-            schema_ids=self._schemas.ids,
-            visit=visit,
-        )
-
     def _audit(
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
     ) -> None:
-        exactly_once = self._frame.settings.exactly_once
-        written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
         if self._frame.stop.is_set():
             self._summary.facts["audit"] = "not made"
             return
-        task = functools.partial(target.count, self._frame.world.kafka, plan.group)
-        counts = functools.partial(self._tasks.run, task)
-        found = target.audit(written, counts, exactly_once=exactly_once)
+        found = self._tasks.audit(plan, cluster, reports)
         self._summary.facts["audit"] = found.how
         for issue in found.issues:
             self._summary.fail(issue)

@@ -5,7 +5,7 @@ from threading import RLock
 
 from kbackup.errors import KafkaError, RefusedError
 from kbackup.records import TopicPartition
-from kbackup.restore.progress import Remarks
+from kbackup.restore.watch import Remarks
 from kbackup.runs.report import Summary
 
 

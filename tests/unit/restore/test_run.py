@@ -16,7 +16,6 @@ from kbackup.errors import SparkError, StoreError
 from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context
 from kbackup.runs.context import Environment, Stop
@@ -62,7 +61,7 @@ def test_tasks_are_told_what_was_asked_for() -> None:
         "max_records_per_second": 7, "max_bytes_per_second": 9,
     }  # fmt: skip
 
-    job = a_run([], **options)._job(RestorePlan((), "g", {}))
+    job = a_run([], **options)._tasks.job("g")
 
     assert ("g", "was", "log", False) == (
         job.group, job.offset_header, job.on_error, job.exactly_once,
