@@ -113,7 +113,7 @@ class Bench:
             **options,
         ).settings  # fmt: skip
         standby = Standby()
-        world = Environment(standby.connection, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
+        world = Environment(standby.target, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
         assert 0 == to_json(RestoreRun(settings, lambda _: None, Stop(), world)())["exit_code"]
 
     def plan(self) -> None:

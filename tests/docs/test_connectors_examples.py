@@ -88,7 +88,7 @@ def test_the_quick_start_goes_to_avro_and_comes_back_as_a_copy(store: StoreSetti
             "restore", EXAMPLES / "copy-of-s3-topic.properties",
             bootstrap_servers="h:1", no_lock=True, **at,
         )  # fmt: skip
-        around = Environment(standby.connection, store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        around = Environment(standby.target, store, standby.tasks, standby.time)  # type: ignore[arg-type]
         restored = to_json(RestoreRun(given.settings, lambda _: None, Stop(), around)())
 
     assert (0, 9) == (stored["exit_code"], stored["records"]), stored

@@ -197,7 +197,7 @@ def test_full_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
     settings = load(
         "restore", rename="copy_of_$0", schema_registry_url=apicurio.url, **given
     ).settings
-    world = Environment(standby.connection, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+    world = Environment(standby.target, place, standby.tasks, standby.time)  # type: ignore[arg-type]
     done = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
     assert 0 == done["exit_code"], done

@@ -50,8 +50,12 @@ class FakeReader:
 class FakePositions:
     """A group's positions; the commits *fails_at* crash, counted from 1."""
 
-    def __init__(self, fails_at: Set[int] = frozenset()) -> None:
-        self.positions: dict[TopicPartition, Position] = {}
+    def __init__(
+        self,
+        fails_at: Set[int] = frozenset(),
+        positions: dict[TopicPartition, Position] | None = None,
+    ) -> None:
+        self.positions = {} if positions is None else positions
         self.fails_at = fails_at
         self.commits = 0
 

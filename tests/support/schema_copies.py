@@ -62,7 +62,7 @@ class Copy:
             **options,
         ).settings  # fmt: skip
         standby = self.standby
-        world = Environment(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        world = Environment(standby.target, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
         return to_json(RestoreRun(settings, telling(self.told), Stop(), world)())
 
     def values(self) -> list[bytes | None]:

@@ -1,7 +1,7 @@
 """A cluster in memory that a restore keeps up to date with a bucket in memory, look by look."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ from backup_samples import Backup
 from kbackup import config
 from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
-from kbackup.errors import KbackupError
 from kbackup.events import Event, to_json
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
@@ -18,79 +17,11 @@ from kbackup.runs.context import Environment, Stop
 from kbackup.stores import StoreSettings
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
-from tests.support.target import MARKER, FakeTarget, FakeWriter
+from tests.support.target import FakeTarget
 from tests.support.telling import telling
 
 TERM = 15
 NO_PROPERTIES: Mapping[str, str] = {}
-
-
-@dataclass
-class _Connection:
-    """The way to a `FakeTarget`: a `kafka.Connection`."""
-
-    target: FakeTarget  # the cluster
-    # what writing to a partition fails with
-    faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
-    away: KbackupError | None = None  # what connecting fails with; None while the cluster is there
-    crash_at: int = 0  # the commit that kills the process, counted from 1; 0 for none
-    # A record that somebody else writes to a partition as soon as it is written to
-    beside: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
-    denied: frozenset[str] = frozenset()  # what this principal may not do with topics
-
-    def cluster(self) -> FakeTarget:
-        """The cluster, unless it is away."""
-        if self.away is not None:
-            raise self.away
-        return self.target
-
-    def permissions(self) -> "_Connection":
-        """Everything is allowed."""
-        return self
-
-    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Everything that is allowed."""
-        return dict.fromkeys(names, frozenset({"WRITE", "DESCRIBE", "ALTER"}) - self.denied)
-
-    def of_group(self, _group: str) -> frozenset[str]:
-        """Everything."""
-        return frozenset({"READ"})
-
-    def of_transactions(self, _name: str) -> frozenset[str]:
-        """Everything."""
-        return frozenset({"WRITE", "DESCRIBE"})
-
-    def reader(self, _group: str) -> "_Reader":
-        """Open a reader."""
-        return _Reader(self.target)
-
-    def fence(self, target: TopicPartition) -> TopicPartition:
-        """Each partition has a writer of its own."""
-        return target
-
-    def writer(self, target: TopicPartition, group: str, **_: Any) -> FakeWriter:
-        """Open a writer, or fail as was planned."""
-        if target in self.faults:
-            raise self.faults[target]
-        if target in self.beside:
-            self.target.logs[target].rows.append(self.beside.pop(target))
-        return FakeWriter(self.target, group, target, self.crash_at)
-
-
-@dataclass
-class _Reader:
-    target: FakeTarget
-
-    def read(self, where: TopicPartition, span: Span) -> Iterator[list[Any]]:
-        """The records of a span, each in a batch of its own."""
-        log = self.target.logs[where]
-        for at in range(span.start_offset, span.end_offset):
-            row = log.rows[at - log.start]
-            if row is not MARKER:
-                yield [row]
-
-    def close(self) -> None:
-        """Nothing to leave."""
 
 
 class _Tasks:
@@ -156,7 +87,7 @@ class Standby:
     told: list[Event] = field(default_factory=list)  # what the runs told
 
     def __post_init__(self) -> None:
-        self.connection, self.tasks = _Connection(self.target), _Tasks()
+        self.tasks = _Tasks()
         self.waited: list[float] = []
         self._named: dict[str, int] = {}
 
@@ -178,7 +109,7 @@ class Standby:
         ticks = Ticks(self.time, happens, stop)
         stop.event = ticks
         world = Environment(
-            self.connection,  # type: ignore[arg-type]
+            self.target,  # type: ignore[arg-type]
             store or self.backup.settings,
             self.tasks,
             self.time,

@@ -1,8 +1,7 @@
 """A cluster in memory that a restore writes to, and a restore of a backup into it."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import KbackupError
-from kbackup.kafka import NO_OTHERS, KafkaSettings, NewTopic, Position, Topic
+from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step, choose_topics
 from kbackup.records import Span, TopicPartition
@@ -28,7 +27,7 @@ from kbackup.restore.transaction import Pace
 from kbackup.runs import wiring
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
-from tests.support.creating import each_created
+from tests.support.fake_cluster import FakeCluster
 from tests.support.fakes import SilentLine
 
 Row = dict[str, Any]
@@ -57,34 +56,37 @@ class Log:
 
 
 @dataclass
-class FakeTarget:
-    """What a plan, a beginning and a task ask of the cluster to restore to."""
+class FakeTarget(FakeCluster):
+    """The cluster to restore to, which keeps the records that transactions commit."""
 
-    ids: dict[str, str] = field(default_factory=dict)  # the id of each topic
-    logs: dict[TopicPartition, Log] = field(default_factory=dict)  # its partitions
     # the positions of each group
     groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
-    # settings of topics that are their own, beside those of a copy
-    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    # what writing to a partition fails with
+    faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
+    # a record that somebody else writes to a partition as soon as it is written to
+    beside: dict[TopicPartition, Row] = field(default_factory=dict)
+    crash_at: int = 0  # the commit that kills the process, counted from 1; 0 for none
+    _: KW_ONLY
     cluster_id: str = "cluster-here"
     brokers: int = 3
-    away: Exception | None = None  # what a refresh fails with; None while the cluster is there
 
-    def create_topic(
-        self, name: str, partitions: int, _factor: int, _config: Any, *, only_validate: bool = False
-    ) -> str:
+    def span(self, where: TopicPartition) -> Span:
+        """What a partition holds."""
+        log: Log = self.logs[where]
+        return log.span
+
+    def group(self, name: str) -> dict[TopicPartition, Position]:
+        """The positions of a group."""
+        return self.groups.get(name, {})
+
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Write a group's positions."""
+        self.groups.setdefault(group, {}).update(positions)
+
+    def add_topic(self, name: str, partitions: int, _config: Mapping[str, str]) -> None:
         """Create a topic; each one has an id of its own."""
-        if only_validate:
-            return ""
         self.ids[name] = f"id-{len(self.ids)}"
         self.logs |= {TopicPartition(name, at): Log() for at in range(partitions)}
-        return self.ids[name]
-
-    def create_topics(
-        self, topics: Sequence[NewTopic], *, only_validate: bool = False
-    ) -> dict[str, str | KbackupError]:
-        """Create topics; one that is refused does not keep the others."""
-        return each_created(self.create_topic, topics, only_validate=only_validate)
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         """Add partitions to a topic."""
@@ -93,79 +95,42 @@ class FakeTarget:
         if not only_validate:
             self.logs |= {TopicPartition(name, at): Log() for at in range(had, count)}
 
-    def topic_names(self) -> list[str]:
-        """All topics."""
-        return sorted(self.ids)
+    def reader(self, _group: str) -> "_Reader":
+        """Open a reader."""
+        return _Reader(self)
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of *names* that exist."""
-        partitions = Counter(where.topic for where in self.logs)
-        return {
-            name: Topic(name, partitions[name], self.ids[name])
-            for name in names
-            if name in self.ids
-        }
+    def fence(self, target: TopicPartition) -> TopicPartition:
+        """Each partition has a writer of its own."""
+        return target
 
-    def spans(
-        self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
-    ) -> dict[TopicPartition, Span]:
-        """What each partition holds."""
-        del committed_only
-        return {where: self.logs[where].span for where in wheres}
-
-    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition ends."""
-        return {where: self.logs[where].span.end_offset for where in wheres}
-
-    def committed(
-        self, group: str, wheres: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Position]:
-        """The group's positions."""
-        held = self.groups.get(group, {})
-        return {where: held[where] for where in wheres if where in held}
-
-    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
-        """Write a group's positions."""
-        self.groups.setdefault(group, {}).update(positions)
-
-    def settled_spans(
-        self, wheres: Sequence[TopicPartition], *_: Any
-    ) -> dict[TopicPartition, Span]:
-        """What each partition holds: no transaction stays open."""
-        return self.spans(wheres)
-
-    def has_group(self, group: str) -> bool:
-        """Whether the group has positions."""
-        return bool(self.groups.get(group))
-
-    def members(self, _group: str) -> list[str]:
-        """Nobody."""
-        return []
-
-    def refresh(self) -> None:
-        """Nothing is remembered; the cluster may be away."""
-        if self.away is not None:
-            raise self.away
-
-    def topic_config(
-        self, names: Iterable[str], *, overridden_only: bool = False
-    ) -> dict[str, dict[str, str]]:
-        """Settings of topics."""
-        default = {} if overridden_only else {"retention.ms": "-1"}
-        return {name: {**default, **self.configs.get(name, {})} for name in names}
-
-    def alter_topic_config(
-        self, name: str, config: Mapping[str, str], removed: Iterable[str]
-    ) -> None:
-        """Change settings."""
-        self.configs[name] |= config
-        for key in removed:
-            del self.configs[name][key]
+    def writer(self, target: TopicPartition, group: str, **_: Any) -> "FakeWriter":
+        """Open a writer, or fail as was planned."""
+        if target in self.faults:
+            raise self.faults[target]
+        if target in self.beside:
+            self.logs[target].rows.append(self.beside.pop(target))
+        return FakeWriter(self, group, target, self.crash_at)
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition's records, in order."""
         rows = self.logs[TopicPartition(topic, partition)].rows
         return [row["value"] for row in rows if row is not MARKER]
+
+
+@dataclass
+class _Reader:
+    target: FakeTarget
+
+    def read(self, where: TopicPartition, span: Span) -> Iterator[list[Any]]:
+        """The records of a span, each in a batch of its own."""
+        log = self.target.logs[where]
+        for at in range(span.start_offset, span.end_offset):
+            row = log.rows[at - log.start]
+            if row is not MARKER:
+                yield [row]
+
+    def close(self) -> None:
+        """Nothing to leave."""
 
 
 @dataclass
@@ -273,7 +238,7 @@ class Restoring:
         inventory = Inventory(settings, self.store, found, known)
         return Planner(
             settings=settings,
-            cluster=self.cluster,  # type: ignore[arg-type]
+            cluster=self.cluster,
             store=self.store,
             inventory=inventory,
             known=known,
@@ -334,7 +299,7 @@ class Restoring:
         plan, settings = self.plan(**options), self.settings(**options)
         for error in plan.refusals:
             raise error
-        begun = begin(plan, self.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+        begun = begin(plan, self.cluster, None, exactly_once=True)
         for unit in begun.first:
             self.work(unit, plan.group, run=run)
         return [

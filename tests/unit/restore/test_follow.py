@@ -68,12 +68,12 @@ def test_what_comes_is_restored_once_until_the_run_is_stopped(standby: Standby) 
 def test_a_run_that_was_killed_goes_on_where_it_was(standby: Standby) -> None:
     """Whatever commit it dies at, the next run restores the rest, and nothing twice."""
     for crash_at in (1, 2):
-        standby.connection.crash_at = crash_at
+        standby.target.crash_at = crash_at
         standby.sink("orders", 0, range(10 * crash_at - 10, 10 * crash_at))
 
         with pytest.raises(CrashError):
             standby.follow(lambda look: look < 3)
-    standby.connection.crash_at = 0
+    standby.target.crash_at = 0
     standby.follow(lambda look: look < 2)
 
     assert values(range(20)) == standby.target.values("copy_of_orders")
@@ -215,7 +215,7 @@ def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> Non
 
     def happens(look: int) -> bool:
         if look == 2:
-            standby.connection.faults[where] = StoreError("get", "503")
+            standby.target.faults[where] = StoreError("get", "503")
             standby.sink("orders", 0, range(3, 6))
         return look < 7
 
@@ -259,10 +259,10 @@ def test_a_look_at_what_has_not_changed_is_a_listing_and_little_more(
 def test_hundreds_of_looks_take_no_more_memory(standby: Standby) -> None:
     """A run that follows for months holds what a run of an hour does, whatever comes and fails."""
     bad, sizes = TopicPartition("copy_of_orders", 0), []
-    standby.connection.faults[bad] = StoreError("get", "503 before the first look")
+    standby.target.faults[bad] = StoreError("get", "503 before the first look")
 
     def happens(look: int) -> bool:
-        standby.connection.faults[bad] = StoreError("get", f"503 at look {look}")
+        standby.target.faults[bad] = StoreError("get", f"503 at look {look}")
         if look % 50 == 0:
             standby.told.clear()
             standby.tasks.units.clear()

@@ -18,7 +18,7 @@ def test_a_partition_that_fails_is_set_aside_and_the_others_go_on(standby: Stand
     bad = TopicPartition("copy_of_orders", 0)
     standby.sink("orders", 0, range(5), partitions=2)
     standby.sink("orders", 1, range(5), partitions=2)
-    standby.connection.faults[bad] = KafkaError("writing", "not now")
+    standby.target.faults[bad] = KafkaError("writing", "not now")
 
     def happens(look: int) -> bool:
         standby.sink("orders", 1, range(5 * look, 5 * look + 5), partitions=2)
@@ -26,7 +26,7 @@ def test_a_partition_that_fails_is_set_aside_and_the_others_go_on(standby: Stand
 
     first = standby.follow(happens)
     tried = sum(unit.target == bad for units in standby.tasks.units for unit in units)
-    del standby.connection.faults[bad]
+    del standby.target.faults[bad]
     second = standby.follow(lambda look: look < 2)
 
     assert (5, 143) == (first["exit_code"], second["exit_code"])
@@ -40,11 +40,11 @@ def test_what_failed_goes_on_in_the_same_run(standby: Standby) -> None:
     """Once the fault has passed, the partition is restored, and the run is a good one again."""
     where = TopicPartition("copy_of_orders", 0)
     standby.sink("orders", 0, range(5))
-    standby.connection.faults[where] = StoreError("get", "503 Slow Down")
+    standby.target.faults[where] = StoreError("get", "503 Slow Down")
 
     def happens(look: int) -> bool:
         if look == 3:
-            del standby.connection.faults[where]
+            del standby.target.faults[where]
         return look < 20
 
     summary = standby.follow(happens)
@@ -75,11 +75,11 @@ def test_a_copy_that_may_not_grow_waits_for_the_permission(standby: Standby) -> 
     standby.follow(lambda look: look < 2)
     standby.sink("orders", 1, range(4), partitions=2)
     standby.sink("payments", 0, range(5))
-    standby.connection.denied = frozenset({"ALTER"})
+    standby.target.forbidden = frozenset({"ALTER"})
 
     denied = standby.follow(lambda look: look < 2)
     manual = standby.follow(lambda look: look < 2, create_topics=False)
-    standby.connection.denied = frozenset()
+    standby.target.forbidden = frozenset()
     allowed = standby.follow(lambda look: look < 2)
 
     assert [(5, ["kafka"]), (4, ["fewer_partitions"]), (143, [])] == [
@@ -144,19 +144,17 @@ def test_records_are_added_to_others_only_where_somebody_agreed(standby: Standby
 def test_a_cluster_that_goes_away_is_waited_for(standby: Standby) -> None:
     """The run tries again, less and less often, and goes on; away at the start, it ends."""
     standby.sink("orders", 0, range(3))
-    away = KafkaError("connecting to Kafka", "no answer")
-    away.is_away = True
 
     def happens(look: int) -> bool:
         if look == 1:
             standby.sink("orders", 0, range(3, 6))
-            standby.target.away = standby.connection.away = away
+            standby.target.is_away = True
         if look == 6:
-            standby.target.away = standby.connection.away = None
+            standby.target.is_away = False
         return look < 30
 
     summary = standby.follow(happens)
-    standby.connection.away = away
+    standby.target.is_away = True
 
     assert (143, values(range(6))) == (
         summary["exit_code"], standby.target.values("copy_of_orders"),
@@ -187,7 +185,7 @@ def test_somebody_elses_records_in_the_target_are_noticed(standby: Standby) -> N
     def happens(look: int) -> bool:
         if look == 1:
             standby.sink("orders", 0, range(3, 6))
-            standby.connection.beside[where] = {"value": b"not ours"}
+            standby.target.beside[where] = {"value": b"not ours"}
         return look < 3
 
     summary = standby.follow(happens)

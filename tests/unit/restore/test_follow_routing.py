@@ -98,11 +98,11 @@ def test_a_run_that_was_killed_goes_on_in_each_topic(standby: Standby) -> None:
     """Whatever commit it dies at, the next run writes the rest, and nothing twice."""
     store(standby, "aba", 0)
     for crash_at in (1, 2):
-        standby.connection.crash_at = crash_at
+        standby.target.crash_at = crash_at
         with pytest.raises(CrashError):
             follow(standby, lambda look: look < 3)
         store(standby, "cab", 3 * crash_at)
-    standby.connection.crash_at = 0
+    standby.target.crash_at = 0
 
     summary = follow(standby, lambda look: look < 2)
 

@@ -89,7 +89,7 @@ def restored(kafka: Cluster, **options: Any) -> dict[int, PartitionReport[OfRest
     """What one task says of the partitions of a backup, by partition."""
     restoring = kafka.restoring
     plan = restoring.plan()
-    units = begin(plan, restoring.cluster, None, exactly_once=True).units  # type: ignore[arg-type]
+    units = begin(plan, restoring.cluster, None, exactly_once=True).units
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group, **options,  # type: ignore[arg-type]
     )  # fmt: skip

@@ -92,7 +92,7 @@ def test_topics_are_created_together() -> None:
     found = topics(50)
     found.cluster = Counting()
 
-    begun = begin(found.plan(), found.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+    begun = begin(found.plan(), found.cluster, None, exactly_once=True)
 
     assert (1, 50) == (found.cluster.requests, len(begun.units))
     assert {TopicPartition(name, 0): id_ for name, id_ in found.cluster.ids.items()} == {
@@ -126,7 +126,7 @@ def test_all_topics_that_are_refused_are_named(count: int, named: int, more: boo
     found.cluster = Refusing(ids=found.cluster.ids, logs=found.cluster.logs)
 
     with pytest.raises(KafkaError) as refused:
-        begin(found.plan(), found.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+        begin(found.plan(), found.cluster, None, exactly_once=True)
 
     why = refused.value.why
     assert f"{count // 2} topics were not created" == refused.value.what

@@ -51,7 +51,7 @@ def test_a_partitions_own_group_must_not_be_in_use() -> None:
         restoring.backup.put("orders", at, batch(range(3)))
     plan = restoring.plan(partition_map="modulo", target_partitions=1)
     cluster: Any = restoring.cluster
-    rights: Any = Standby().connection
+    rights: Any = FakeTarget()
     assert not asked(plan, cluster, rights, None, asks_for_transactions=False).refusals
 
     cluster.busy = plan.groups[1]

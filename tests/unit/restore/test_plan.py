@@ -74,7 +74,7 @@ def plan(
     found = listing.list_backup(store, Layout(), FormatOptions())
     planner = Planner(
         settings=loaded.settings,
-        cluster=cluster,  # type: ignore[arg-type]
+        cluster=cluster,
         store=store,
         inventory=Inventory(loaded.settings, store, found, known),
         known=known,

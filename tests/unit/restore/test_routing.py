@@ -304,7 +304,7 @@ def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: 
         extra=[f"{name}={value}" for name, value in properties.items()],
     ).settings  # fmt: skip
     world = Environment(
-        standby.connection,  # type: ignore[arg-type]
+        standby.target,  # type: ignore[arg-type]
         standby.backup.settings,
         standby.tasks,
         standby.time,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -102,15 +101,6 @@ class Counted:
         self.asked.append("end")
 
 
-class Idle(FakeTarget):
-    """A target whose groups nobody else works with."""
-
-    def members(self, group: str) -> list[str]:
-        """Nobody."""
-        del group
-        return []
-
-
 def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() -> None:
     """Spark starts beside the plan, and nothing of it is left where the plan says no."""
     tasks = Counted()
@@ -118,9 +108,8 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
         "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
     }  # fmt: skip
     settings = config.load("restore", options=options, files=(), environ={}).settings
-    kafka = SimpleNamespace(cluster=Idle)
     store = StoreSettings(f"memory://{uuid4()}")
-    world = Environment(kafka, store, tasks, SystemClock())  # type: ignore[arg-type]
+    world = Environment(FakeTarget(), store, tasks, SystemClock())  # type: ignore[arg-type]
 
     summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
@@ -184,8 +173,7 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
         "rename": "copy_of_$0", "lock_dir": str(tmp_path),
     }  # fmt: skip
     settings = config.load("restore", options=options, files=(), environ={}).settings
-    kafka = SimpleNamespace(cluster=Idle)
-    world = Environment(kafka, restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
+    world = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
     summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
 
@@ -200,6 +188,6 @@ def test_append_time_is_exit_3(kind: str, code: int) -> None:
     run = a_run([])
 
     plan = restoring.plan(topic_config=(f"message.timestamp.type={kind}",))
-    run._show(plan, restoring.cluster)  # type: ignore[arg-type]
+    run._show(plan, restoring.cluster)
 
     assert code == to_json(run._summary.finish())["exit_code"]

@@ -117,7 +117,7 @@ def test_a_position_that_is_moved_while_a_run_starts_stops_it(
             self.set_positions(again.plan().group, {COPY: moved})
             return topic_id
 
-    again.cluster = Moved(cluster.ids, cluster.logs, cluster.groups)
+    again.cluster = Moved(cluster.ids, cluster.logs, groups=cluster.groups)
 
     with pytest.raises(KbackupError, match="has been moved"):
         again.restore()

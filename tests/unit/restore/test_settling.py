@@ -92,7 +92,7 @@ class Settling:
         settings = config.load("settle", options=given, files=(), environ={}).settings
         store, cluster = open_store(StoreSettings(self.url)), self.cluster
         clock = HandClock()
-        found = settle(settings, cluster, store, clock, self.summary, agree)  # type: ignore[arg-type]
+        found = settle(settings, cluster, store, clock, self.summary, agree)
         return [to_json(one) for one in found]
 
 

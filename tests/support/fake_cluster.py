@@ -1,0 +1,153 @@
+"""What every cluster in memory says of its topics: a `Connection`, and the `Cluster` behind it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Self
+
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import NewTopic, Position, Topic
+from kbackup.records import Span, TopicPartition
+from tests.support.creating import each_created
+
+
+@dataclass
+class FakeCluster:
+    """Topics and their settings; what they hold, and the groups' positions, are its children's."""
+
+    ids: dict[str, str] = field(default_factory=dict)  # the id of each topic
+    logs: dict[TopicPartition, Any] = field(default_factory=dict)  # what each partition holds
+    _: KW_ONLY
+    # settings of topics that are their own
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    leaderless: set[TopicPartition] = field(default_factory=set)  # nobody answers for them
+    denied: set[str] = field(default_factory=set)  # topics that may not be described
+    forbidden: frozenset[str] = frozenset()  # what this principal may not do with topics
+    is_away: bool = False  # no broker answers
+    cluster_id: str = "cluster-1"
+    brokers: int = 1
+
+    def span(self, where: TopicPartition) -> Span:
+        """What a partition holds."""
+        raise NotImplementedError
+
+    def group(self, name: str) -> dict[TopicPartition, Position]:
+        """The positions of a group."""
+        raise NotImplementedError
+
+    def add_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic."""
+        raise NotImplementedError
+
+    # -- Connection
+
+    def cluster(self) -> Self:
+        """Itself, unless it is away."""
+        self.refresh()
+        return self
+
+    def permissions(self) -> Self:
+        """Itself: what this principal may do."""
+        return self
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """All operations, but for those that are forbidden."""
+        return dict.fromkeys(names, self.of_group("") - self.forbidden)
+
+    def of_group(self, _group: str) -> frozenset[str]:
+        """All operations."""
+        return frozenset({"READ", "WRITE", "DESCRIBE", "ALTER"})
+
+    of_transactions = of_group
+
+    # -- Cluster
+
+    def refresh(self) -> None:
+        """Nothing is remembered; the cluster may be away."""
+        if self.is_away:
+            away = KafkaError("asking the cluster", "no answer")
+            away.is_away = True
+            raise away
+
+    def create_topic(
+        self, name: str, partitions: int, _factor: int, config: Mapping[str, str],
+        *, only_validate: bool = False,
+    ) -> str:  # fmt: skip
+        """Create a topic."""
+        if only_validate:
+            return ""
+        self.add_topic(name, partitions, config)
+        return self.ids[name]
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Create topics; one that is refused does not keep the others."""
+        return each_created(self.create_topic, topics, only_validate=only_validate)
+
+    def topic_names(self) -> list[str]:
+        """All topics."""
+        return sorted(self.ids)
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        """Those of *names* that exist."""
+        self.refresh()
+        partitions = Counter(where.topic for where in self.logs)
+        found = {}
+        for name in names:
+            if name in self.denied:
+                if failures is None:
+                    raise KafkaError(f"describing topic {name}", "not authorised")
+                failures[name] = KafkaError(f"describing topic {name}", "not authorised")
+            elif name in self.ids:
+                gone = frozenset(at.partition for at in self.leaderless if at.topic == name)
+                found[name] = Topic(name, partitions[name], self.ids[name], gone)
+        return found
+
+    def spans(self, wheres: Sequence[TopicPartition], **_: Any) -> dict[TopicPartition, Span]:
+        """What the logs hold."""
+        self.refresh()
+        assert not self.leaderless & set(wheres)
+        return {where: self.span(where) for where in wheres}
+
+    def settled_spans(
+        self, wheres: Sequence[TopicPartition], *_: Any
+    ) -> dict[TopicPartition, Span]:
+        """What the logs hold: no transaction stays open."""
+        return self.spans(wheres)
+
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs end."""
+        return {where: self.span(where).end_offset for where in wheres}
+
+    def committed(
+        self, group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """The group's positions."""
+        held = self.group(group)
+        return {where: held[where] for where in wheres if where in held}
+
+    def has_group(self, group: str) -> bool:
+        """Whether the group has positions."""
+        return bool(self.group(group))
+
+    def members(self, _group: str) -> list[str]:
+        """Nobody."""
+        return []
+
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """The settings of topics: one that nobody has changed, and their own."""
+        default = {} if overridden_only else {"cleanup.policy": "delete"}
+        return {name: {**default, **self.configs.get(name, {})} for name in names}
+
+    def alter_topic_config(
+        self, name: str, config: Mapping[str, str], removed: Iterable[str]
+    ) -> None:
+        """Change settings."""
+        self.configs[name] |= config
+        for key in removed:
+            del self.configs[name][key]
