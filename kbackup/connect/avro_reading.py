@@ -139,10 +139,7 @@ class _Reading:
             raise ValueError(f"it has more than {TYPES_MOST} types, names replaced by their types")
 
     def _named(self, found: Mapping[str, Any], kind: str, namespace: str) -> ConnectSchema:
-        simple: str = found["name"]
-        before = self.types
-        own: str = found.get("namespace", namespace)
-        full = simple if "." in simple or not own else f"{own}.{simple}"
+        before, full = self.types, avro_walk.full_name(found, namespace)
         inner = full.rpartition(".")[0]
         name = None if full.startswith(f"{NAMESPACE}.{DEFAULT_NAME}") else full
         pairs: dict[str, str] = {}
@@ -497,7 +494,7 @@ class _Writing:
             return found
         inner = namespace
         if found.get("type") in _NAMED:
-            full = _full(found, namespace)
+            full = avro_walk.full_name(found, namespace)
             self.written.add(full)
             inner = full.rpartition(".")[0]
         made = dict(found)
@@ -533,16 +530,10 @@ def _note(found: Any, namespace: str, known: dict[str, Any]) -> None:
     if not isinstance(found, dict):
         return
     if found.get("type") in _NAMED:
-        full = _full(found, namespace)
+        full = avro_walk.full_name(found, namespace)
         known.setdefault(full, found)
         namespace = full.rpartition(".")[0]
     for name in ("type", "items", "values"):
         _note(found.get(name), namespace, known)
     for each in found.get("fields") or ():
         _note(each.get("type"), namespace, known)
-
-
-def _full(found: Mapping[str, Any], namespace: str) -> str:
-    name: str = found["name"]
-    space = found.get("namespace", namespace)
-    return name if "." in name or not space else f"{space}.{name}"

@@ -10,7 +10,7 @@ Source: Apache Avro 1.12, "Binary Encoding".
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -69,9 +69,7 @@ class _Shape:
         if kind == "map":
             # an entry of a map is encoded like an entry of an array of key and value
             return ("array", ("record", "string", self.of(found["values"], namespace)))
-        name: str = found["name"]
-        space = found.get("namespace", namespace)
-        full = name if "." in name or not space else f"{space}.{name}"
+        full = full_name(found, namespace)
         inner = full.rpartition(".")[0]
         if kind == "record":
             shape: Any = (kind, *(self.of(each["type"], inner) for each in found["fields"]))
@@ -79,6 +77,13 @@ class _Shape:
             shape = (kind, *found["symbols"]) if kind == "enum" else (kind, found["size"])
         self._named[full] = shape
         return shape
+
+
+def full_name(found: Mapping[str, Any], namespace: str) -> str:
+    """Return the full name of a named type that is defined within *namespace*."""
+    name: str = found["name"]
+    space = found.get("namespace", namespace)
+    return name if "." in name or not space else f"{space}.{name}"
 
 
 MOST: Final = 1000

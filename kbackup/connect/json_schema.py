@@ -17,7 +17,7 @@ from urllib.parse import unquote, urljoin
 
 from kbackup.connect import json_values
 from kbackup.connect.json_values import JsonForm, JsonStyle
-from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
+from kbackup.connect.schema import DECIMAL, ConnectSchema, Type, shown
 
 ENUM: Final = "io.confluent.connect.json.Enum"
 """Parameter that marks a string as an enum; with ``.VALUE`` appended, one for each value."""
@@ -135,12 +135,6 @@ def _written_default(schema: ConnectSchema) -> Any:
     plain = replace(schema, default=None, optional=False)
     found = json_values.column([json_values.default_of(schema)], plain)
     return json.loads(json_values.encode_json(found, plain, JsonStyle(form=FORM))[0].as_py())
-
-
-def shown(value: Any) -> str:
-    """Return a part of a schema as an error shows it."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 _OF_OBJECTS: Final = ("properties", "required", "additionalProperties", "patternProperties")

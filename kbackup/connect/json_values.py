@@ -25,7 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect.schema import DATE, DECIMAL, ENUM, ConnectSchema, Type
+from kbackup.connect.schema import DATE, DECIMAL, ENUM, ConnectSchema, Type, shown
 from kbackup.errors import counted
 from kbackup.java import jackson
 
@@ -291,8 +291,7 @@ def _struct(schema: ConnectSchema, form: JsonForm) -> Read:
 
 
 def _wrong(value: Any, wanted: str) -> ValueError:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return ValueError(f"{text if len(text) <= 60 else text[:57] + '...'} is not {wanted}")
+    return ValueError(f"{shown(value)} is not {wanted}")
 
 
 def struct_fields(

@@ -212,11 +212,11 @@ class ConnectSchema:
             ValueError: If *found* is not a schema.
         """
         if not isinstance(found, Mapping):
-            raise ValueError(f"a schema is an object, not {_shown(found)}")
+            raise ValueError(f"a schema is an object, not {shown(found)}")
         try:
             kind = Type(found.get("type", ""))
         except ValueError:
-            raise ValueError(f"a schema has no type {_shown(found.get('type'))}") from None
+            raise ValueError(f"a schema has no type {shown(found.get('type'))}") from None
         key = value = None
         fields: tuple[tuple[str, ConnectSchema], ...] = ()
         if kind is Type.ARRAY:
@@ -229,7 +229,7 @@ class ConnectSchema:
                 raise ValueError("a struct has two fields of one name")
         parameters = found.get("parameters") or {}
         if not isinstance(parameters, Mapping):
-            raise ValueError(f"parameters are an object, not {_shown(parameters)}")
+            raise ValueError(f"parameters are an object, not {shown(parameters)}")
         default = found.get("default")
         return cls(
             kind,
@@ -278,31 +278,32 @@ def _parsed(text: str) -> ConnectSchema:
 
 def _field(found: Any) -> tuple[str, ConnectSchema]:
     if not isinstance(found, Mapping) or not isinstance(found.get("field"), str):
-        raise ValueError(f"a field of a struct has no name: {_shown(found)}")
+        raise ValueError(f"a field of a struct has no name: {shown(found)}")
     return found["field"], ConnectSchema.from_json(found)
 
 
 def _list(found: Mapping[str, Any], name: str) -> list[Any]:
     value = found.get(name)
     if not isinstance(value, list):
-        raise ValueError(f"{name} are an array, not {_shown(value)}")
+        raise ValueError(f"{name} are an array, not {shown(value)}")
     return value
 
 
 def _text(found: Mapping[str, Any], name: str) -> str | None:
     value = found.get(name)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"a schema's {name} is text, not {_shown(value)}")
+        raise ValueError(f"a schema's {name} is text, not {shown(value)}")
     return value
 
 
 def _integer(found: Mapping[str, Any], name: str) -> int | None:
     value = found.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise ValueError(f"a schema's {name} is a whole number, not {_shown(value)}")
+        raise ValueError(f"a schema's {name} is a whole number, not {shown(value)}")
     return value
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str)
+def shown(value: Any) -> str:
+    """Return a part of a schema, or of a value, as an error shows it."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
