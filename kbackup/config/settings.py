@@ -20,21 +20,6 @@ from kbackup.config.running import (
 from kbackup.naming.renaming import Asked, Rename
 from kbackup.plugins import Step
 
-GROUPS: Final[tuple[type[Group], ...]] = (
-    Kafka,
-    Store,
-    LayoutSettings,
-    SchemaRegistry,
-    RotationSettings,
-    FollowSettings,
-    Safety,
-    Tolerance,
-    Generic,
-    Restore,
-    RunSettings,
-    OutputSettings,
-)
-
 
 class Settings(
     OutputSettings, RunSettings, Restore, Generic, Tolerance, Safety, FollowSettings,
@@ -140,6 +125,11 @@ class Settings(
             return getattr(self, found.attribute)
         return self.plugin_options.get(found.name, found.default)
 
+
+GROUPS: Final = tuple(
+    kind for kind in reversed(Settings.__mro__) if issubclass(kind, Group) and "title" in vars(kind)
+)
+"""The groups of settings, in the order of the reference."""
 
 _DERIVED: Final[Mapping[str, type[dict[str, Any]] | type[tuple[Any, ...]]]] = {
     name: tuple if name in ("renames", "transforms") else dict for name in Settings.__annotations__

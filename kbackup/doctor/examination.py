@@ -28,8 +28,6 @@ from kbackup.stores import Bucket, BucketFacts, Store, open_store
 _PAST: Final = 100
 """The most run records that are read to find a topic's last successful run."""
 
-"""A run that started later than this from now had a wrong clock."""
-
 
 def examine(
     settings: Settings,
