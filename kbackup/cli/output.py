@@ -2,7 +2,7 @@
 
 A command tells events as they happen and finishes with a summary::
 
-    output = choose("sink", json=settings.json, quiet=settings.quiet)
+    output = choose("sink run", settings)
     with output:
         summary = run(..., tell=output.tell)
     output.finish(summary)
@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import IO, Any, Final, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from kbackup import clock, files
 from kbackup.cli.progress import ERROR_LOG, EVENT_LOG, RUN_LOG, Lines, Live
@@ -38,7 +38,8 @@ from kbackup.cli.terminal import Mask, OutputPart, OutputStream, escape
 from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.events import Ended, Event, Plain, Planned, Progress, to_json
 
-LogFormat = Literal["text", "json"]
+if TYPE_CHECKING:
+    from kbackup.config.running import OutputSettings
 
 _LEVEL_NAMES: Final = {logging.WARNING: "WARN", logging.CRITICAL: "ERROR"}
 _LOGGERS: Final = ("", "kbackup", RUN_LOG, EVENT_LOG)
@@ -47,7 +48,7 @@ _LOGGERS: Final = ("", "kbackup", RUN_LOG, EVENT_LOG)
 class LineFormatter(logging.Formatter):
     """Formats a record as one line, with its traceback below it where that is asked for."""
 
-    def __init__(self, log_format: LogFormat, mask: Mask, *, has_traceback: bool) -> None:
+    def __init__(self, log_format: str, mask: Mask, *, has_traceback: bool) -> None:
         super().__init__()
         self._is_json = log_format == "json"
         self._mask = mask
@@ -118,7 +119,7 @@ class Logs:
         *,
         shows_run: bool = True,
         verbose: int = 0,
-        log_format: LogFormat = "text",
+        log_format: str = "text",
         log_file: str | None = None,
         mask: Mask | None = None,
         debug: bool = False,
@@ -398,16 +399,8 @@ class Output:
 
 def choose(
     command: str,
+    settings: "OutputSettings",
     *,
-    json: bool = False,
-    quiet: bool = False,
-    verbose: int = 0,
-    debug: bool = False,
-    no_progress: bool = False,
-    progress_seconds: float = 30,
-    log_format: LogFormat = "text",
-    log_file: str | None = None,
-    summary_file: str | None = None,
     secrets: Iterable[str] = (),
     stdout: IO[str] | None = None,
     stderr: IO[str] | None = None,
@@ -415,39 +408,34 @@ def choose(
 ) -> Output:
     """Return what *command* speaks to, by its options and by what its streams lead to.
 
-    With *json* and *quiet*, JSON is printed, for it was asked for, and stderr is quiet.
+    With ``json`` and ``quiet``, JSON is printed, for it was asked for, and stderr is quiet.
 
     Args:
         command: Its words, such as ``sink run`` or ``restore plan``.
-        json: JSON lines on stdout in place of tables.
-        quiet: Errors, and the reason of a non-zero exit, only.
-        verbose: Number of ``-v``.
-        debug: Tracebacks in log lines.
-        no_progress: Lines in place of the live display.
-        progress_seconds: Between two progress lines.
-        log_format: Of the lines on stderr and in the log file.
-        log_file: A further place for log lines.
-        summary_file: Where the summary is left.
+        settings: What is printed, and where.
         secrets: Texts that are not to be shown wherever they turn up.
         stdout: In place of the process's; likewise *stderr*.
         environ: `NO_COLOR`, `FORCE_COLOR`, `TERM` and `COLUMNS` are looked at.
     """
-    out = OutputStream(stdout or sys.stdout, environ, is_plain=no_progress)
-    err = OutputStream(stderr or sys.stderr, environ, is_plain=no_progress)
+    json, quiet, log_format = settings.json, settings.quiet, settings.log_format
+    out = OutputStream(stdout or sys.stdout, environ, is_plain=settings.no_progress)
+    err = OutputStream(stderr or sys.stderr, environ, is_plain=settings.no_progress)
     mask = Mask(secrets)
     is_live = err.is_terminal and not (err.is_plain or quiet or log_format == "json")
     is_live = is_live and is_run(command) and not (json and out.is_terminal)
     logs = Logs(
         None if quiet else err.text,
         shows_run=not is_live,
-        verbose=verbose,
+        verbose=settings.verbose,
         log_format=log_format,
-        log_file=log_file,
+        log_file=settings.log_file,
         mask=mask,
-        debug=debug,
+        debug=settings.debug,
     )
-    parts: list[OutputPart] = [] if summary_file is None else [SummaryFile(summary_file)]
-    parts.append(Lines(command, progress_seconds))
+    parts: list[OutputPart] = []
+    if settings.summary_file is not None:
+        parts.append(SummaryFile(settings.summary_file))
+    parts.append(Lines(command, settings.progress_seconds))
     if json:
         parts.append(JsonLines(out, has_summary=command not in RECORDS))
     if json or quiet:

@@ -126,20 +126,7 @@ def paths(parameters: Mapping[str, Any]) -> list[Path]:
 
 def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
     """Do *work*, show its summary and exit with its code."""
-    settings = loaded.settings
-    shown = output.choose(
-        words,
-        json=settings.json,
-        quiet=settings.quiet,
-        verbose=settings.verbose,
-        debug=settings.debug,
-        no_progress=settings.no_progress,
-        progress_seconds=settings.progress_seconds,
-        log_format="json" if settings.log_format == "json" else "text",
-        log_file=settings.log_file,
-        summary_file=settings.summary_file,
-        secrets=secrets(loaded),
-    )
+    shown = output.choose(words, loaded.settings, secrets=secrets(loaded))
     summary = _work(shown, words, loaded, work)
     if words.endswith(" run") and summary.exit_code in _GOES_ON and has_worked(summary):
         summary = replace(summary, next=shlex.join(["kbackup", *sys.argv[1:]]))
@@ -213,15 +200,10 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
     """Report what is wrong with the command line or the configuration, before any work begins."""
     try:
         told = _load_printing(parameters).settings
-        shown = output.choose(
-            words, json=told.json, quiet=told.quiet, no_progress=True, log_file=told.log_file,
-            summary_file=told.summary_file,
-        )  # fmt: skip
     except KbackupError:  # that is the error, or a part of it
         given = options.given(parameters)
-        shown = output.choose(
-            words, json=bool(given.get("json")), quiet=bool(given.get("quiet")), no_progress=True
-        )
+        told = Settings(json=bool(given.get("json")), quiet=bool(given.get("quiet")))
+    shown = output.choose(words, told.replace(no_progress=True))
     with suppress(KbackupError), shown:
         pass
     _leave(shown, failed(words, error))

@@ -13,6 +13,7 @@ import pytest
 from kbackup.catalog.findings import Finding, PartitionVerdict
 from kbackup.cli import output
 from kbackup.cli.prepare import PluginShown, SettingShown
+from kbackup.config import Settings
 from kbackup.doctor import Check
 from kbackup.events import (
     Ended,
@@ -150,12 +151,14 @@ def _show(
     kind = Terminal if on_terminal else io.StringIO
     stdout, stderr = kind(), kind()
     variables = {"TERM": "xterm"} | ({} if width is None else {"COLUMNS": str(width)})
+    secrets = options.pop("secrets", ())
     shown = output.choose(
         command,
+        Settings(**options),
+        secrets=secrets,
         stdout=stdout,
         stderr=stderr,
         environ=variables | dict(environ or {}),
-        **options,
     )
     with shown:
         for event in events:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kbackup.cli import output
+from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, Issue, KbackupError
 from kbackup.events import SinkStart, Started, Warned
 from kbackup.inspect.topics import StoredPartition
@@ -152,9 +153,10 @@ def test_a_reader_that_left_does_not_end_the_run(tmp_path: Path) -> None:
     summary_file = tmp_path / "summary.json"
     script = f"""
 from kbackup.cli import output
+from kbackup.config import Settings
 from kbackup.events import Ended, Progress
 from kbackup.records import TopicPartition
-shown = output.choose("sink", json=True, summary_file={str(summary_file)!r})
+shown = output.choose("sink", Settings(json=True, summary_file={str(summary_file)!r}))
 with shown:
     for partition in range(5000):
         shown.tell(Progress("r", TopicPartition("t", partition), None, 0, 0, 0))
@@ -175,7 +177,7 @@ shown.finish(Ended("r", "sink", "ok", 0))
 def test_output_that_was_lost_is_an_error() -> None:
     """A full disk under stdout is reported, after the run has ended properly."""
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        shown = output.choose("sink", json=True, stdout=full, stderr=io.StringIO())
+        shown = output.choose("sink", Settings(json=True), stdout=full, stderr=io.StringIO())
         with shown:
             shown.tell(STARTED)
 
@@ -187,7 +189,10 @@ def test_output_that_was_lost_is_an_error() -> None:
 def test_a_log_file_on_a_full_disk_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     """It is said once, after the run, and not by a traceback for each line."""
     shown = output.choose(
-        "sink", stdout=io.StringIO(), stderr=io.StringIO(), log_file="/dev/full", quiet=True
+        "sink",
+        Settings(log_file="/dev/full", quiet=True),
+        stdout=io.StringIO(),
+        stderr=io.StringIO(),
     )
     with shown:
         logging.getLogger("kbackup").warning("odd")
@@ -203,7 +208,7 @@ def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
     """A path that cannot be written ends the command before it has done anything."""
     options: dict[str, Any] = {option: str(tmp_path / "missing" / "file")}
     stderr = io.StringIO()
-    shown = output.choose("sink", stdout=io.StringIO(), stderr=stderr, **options)
+    shown = output.choose("sink", Settings(**options), stdout=io.StringIO(), stderr=stderr)
 
     with pytest.raises(ConfigurationError, match=r"file .* cannot be (opened|written)") as caught:
         shown.__enter__()
@@ -216,7 +221,7 @@ def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
 def test_a_locale_without_unicode_gets_plain_letters() -> None:
     """Tables can be printed where only ASCII can be encoded."""
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    shown = output.choose("restore topics", stdout=stdout, stderr=io.StringIO())
+    shown = output.choose("restore topics", Settings(), stdout=stdout, stderr=io.StringIO())
     row = StoredPartition(TopicPartition("t\u00f6pic", 0), "", 1, 0, 0, 1_000_000, 1, None, None)
 
     with shown:
