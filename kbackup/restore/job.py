@@ -77,6 +77,11 @@ class RestoreJob:
         """The name under which positions are committed, so that no visit counts another's work."""
         return f"{self.run}.{self.visit}" if self.visit else self.run
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit on what may be written in a second."""
+        return (self.max_records_per_second, self.max_bytes_per_second) != (None, None)
+
     def reads(self, topic: str) -> ReadOptions:
         """Return how objects are read for a target."""
         return replace(self.reading, topic=topic, salvages=self.on_error != "fail")

@@ -18,7 +18,6 @@ from kbackup.catalog.listing import frozen
 from kbackup.catalog.merging import Failed, Skipped, StoredRows
 from kbackup.config import Settings
 from kbackup.errors import (
-    BadRecordError,
     ConfigurationError,
     Issue,
     KbackupError,
@@ -345,15 +344,19 @@ class _Survey:
     def _take(self, batch: pa.RecordBatch, sets: set[str]) -> None:
         if not len(batch):
             return
-        routed = self._transforming.routed(batch)
-        if routed.bad and self._job.on_error == "fail":
-            error: BadRecordError = routed.bad[0].error(self._unit.source)
-            raise error
-        self._bad_records += len(routed.bad)
-        for bad in routed.bad:
-            self._skip(bad.error(self._unit.source).issue())
-        for times, offsets, topics in routed.runs:
-            rows = pa.table({"topic": topics, "time": _times(times), "offset": offsets})
+        found = [*self._transforming.transformed(batch)]
+        errors = [one.error(self._unit.source) for each in found for one in each.bad]
+        if errors and self._job.on_error == "fail":
+            raise errors[0]
+        self._bad_records += len(errors)
+        for error in errors:
+            self._skip(error.issue())
+        for each in found:
+            rows = pa.table({
+                "topic": each.records.topics.cast(pa.string()),
+                "time": _times(each.records.batch["timestamp"]),
+                "offset": each.records.batch["offset"],
+            })  # fmt: skip
             sums = rows.group_by("topic").aggregate(
                 [("offset", "count"), ("offset", "min"), ("time", "min")]
             )

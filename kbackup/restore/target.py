@@ -346,6 +346,41 @@ class Written:
         """Return the offsets to count records in."""
         return Span(max(self.before, self.after.start_offset), self.after.end_offset)
 
+    def unseen(self) -> KbackupError | None:
+        """Return the error of a partition that does not show what was acknowledged."""
+        if self.is_seen:
+            return None
+        return EndNotSeenError(
+            f"{self.target}: the records of this run could not be seen",
+            f"its log is said to end at {self.end}; what the cluster has acknowledged makes "
+            f"that {self.least} at least",
+            "check the brokers, and the topic's leaders; what was acknowledged is there once "
+            "they agree",
+            topic=self.target.topic,
+            partition=self.target.partition,
+        )
+
+    def difference(self, counted: int, *, exactly_once: bool) -> KbackupError | None:
+        """Return the error of a partition where the count is not what was written.
+
+        Without transactions, a task whose worker died leaves records that are there twice: then
+        more of them are no difference.
+        """
+        if counted == self.records or (counted > self.records and not exactly_once):
+            return None
+        why = "someone else writes to the topic, or the topic deletes records"
+        do = "compare with kbackup restore verify, then restore into a new topic"
+        if self.is_hidden and counted < self.records:
+            why = "another producer's open transaction hides what follows it"
+            do = "stop that producer; consumers then see the records, which are committed"
+        return AuditError(
+            f"{self.target} shows {errors.counted(counted, 'record')} of this run's {self.records}",
+            why,
+            do,
+            topic=self.target.topic,
+            partition=self.target.partition,
+        )
+
 
 def written(
     cluster: Cluster,
@@ -396,21 +431,6 @@ def written(
     ]
 
 
-def unseen(written: Iterable[Written]) -> Iterator[KbackupError]:
-    """Yield one error for each partition that does not show what was acknowledged."""
-    for entry in written:
-        if not entry.is_seen:
-            yield EndNotSeenError(
-                f"{entry.target}: the records of this run could not be seen",
-                f"its log is said to end at {entry.end}; what the cluster has acknowledged makes "
-                f"that {entry.least} at least",
-                "check the brokers, and the topic's leaders; what was acknowledged is there once "
-                "they agree",
-                topic=entry.target.topic,
-                partition=entry.target.partition,
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class TargetCount:
     """What `count` found in one target partition."""
@@ -437,42 +457,6 @@ def count(
                 return
     finally:
         reader.close()
-
-
-def repeats(
-    written: Sequence[Written], counted: Mapping[TopicPartition, int]
-) -> Iterator[tuple[TopicPartition, int]]:
-    """Yield the partitions that hold more records than were written, and how many more.
-
-    Without transactions, a task whose worker died leaves such records: then this is not a
-    difference.
-    """
-    for entry in written:
-        more = counted.get(entry.target, 0) - entry.records
-        if more > 0:
-            yield entry.target, more
-
-
-def differences(
-    written: Sequence[Written], counted: Mapping[TopicPartition, int], *, exactly_once: bool
-) -> Iterator[KbackupError]:
-    """Yield one error for each partition where the count is not what was written."""
-    for entry in written:
-        found = counted.get(entry.target, entry.records)
-        if found < entry.records or (exactly_once and found > entry.records):
-            why = "someone else writes to the topic, or the topic deletes records"
-            do = "compare with kbackup restore verify, then restore into a new topic"
-            if entry.is_hidden and found < entry.records:
-                why = "another producer's open transaction hides what follows it"
-                do = "stop that producer; consumers then see the records, which are committed"
-            yield AuditError(
-                f"{entry.target} shows {errors.counted(counted[entry.target], 'record')} of this "
-                f"run's {entry.records}",
-                why,
-                do,
-                topic=entry.target.topic,
-                partition=entry.target.partition,
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,7 +491,7 @@ def audit(
         SparkError: If tasks cannot run to their ends.
     """
     doubtful = [entry for entry in found if entry.is_seen and not entry.is_plain]
-    issues = [error.issue() for error in unseen(found)]
+    unseen = [error for entry in found if (error := entry.unseen()) is not None]
     reports = counts(doubtful) if doubtful else ()
     failed = [each.failure for each in reports if each.failure is not None]
     counted = {
@@ -516,11 +500,18 @@ def audit(
         if isinstance(each, TargetCount) and each.failure is None
     }
     how = "counted" if doubtful else "plain"
-    if issues or len(counted) + len(failed) < len(doubtful):  # or stopped meanwhile
+    if unseen or len(counted) + len(failed) < len(doubtful):  # or stopped meanwhile
         how = "not made"
-    wrong = differences(doubtful, counted, exactly_once=exactly_once)
-    repeated = () if exactly_once else tuple(repeats(doubtful, counted))
-    return Audit(how, (*issues, *failed, *(error.issue() for error in wrong)), repeated)
+    judged = [(entry, counted[entry.target]) for entry in doubtful if entry.target in counted]
+    wrong = [entry.difference(count, exactly_once=exactly_once) for entry, count in judged]
+    repeated = (
+        (entry.target, count - entry.records)
+        for entry, count in judged
+        if count > entry.records and not exactly_once
+    )
+    issues = [error.issue() for error in unseen]
+    issues += [*failed, *(error.issue() for error in wrong if error is not None)]
+    return Audit(how, tuple(issues), tuple(repeated))
 
 
 def group(settings: Settings, cluster: Cluster, backup: BackupIdentity) -> str:

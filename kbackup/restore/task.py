@@ -35,7 +35,6 @@ from kbackup.restore.transaction import (
     UnitWriter,
     by_writer,
     fence_of,
-    rate_of,
 )
 from kbackup.restore.transform import Filtered, RecordFilter, malformed_records
 from kbackup.runs.dead_letters import DeadLetters
@@ -329,8 +328,9 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
     Memory: what `merging` reads with, few batches and what the client holds unacknowledged; of
     small units their records.
     """
-    rate = rate_of(job)
-    pace = Pace(rate, units[0].writers) if rate.is_limited and units else None
+    pace = None
+    if units and job.is_limited:
+        pace = Pace(job.max_records_per_second, job.max_bytes_per_second, units[0].writers)
     task = _Task(job, open_store(job.store), line, pace, Outage(job.kafka))
     small = [unit for unit in units if unit.size <= SMALL_BYTES]
     large = [unit for unit in units if unit.size > SMALL_BYTES]

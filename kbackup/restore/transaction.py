@@ -487,41 +487,20 @@ _NAP_S: Final = 0.5
 """How long one wait lasts until a stop is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """How much may be written in a second.
-
-    Attributes:
-        records: At most so many; None for no limit.
-        bytes: At most so many, as records take in memory; None for no limit.
-    """
-
-    records: int | None = None
-    bytes: int | None = None
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is a limit at all."""
-        return self.records is not None or self.bytes is not None
-
-    def seconds(self, records: int, size: int) -> float:
-        """Return how long so many records, of *size* bytes, take at least."""
-        by_records = 0.0 if self.records is None else records / self.records
-        return max(by_records, 0.0 if self.bytes is None else size / self.bytes)
-
-
 @dataclass(slots=True)
 class Pace:
-    """One task's share of a rate; safe to use from several threads at once.
+    """One task's share of what may be written in a second; safe from several threads at once.
 
     Attributes:
-        rate: The rate of the run.
-        writers: How many tasks share it.
+        records: The run writes at most so many in a second; None for no limit.
+        bytes: At most so many, as records take in memory; None for no limit.
+        writers: How many tasks share the limits.
         steady_s: The monotonic clock.
         sleep: Waits so many seconds.
     """
 
-    rate: Rate
+    records: int | None = None
+    bytes: int | None = None
     writers: int = 1
     steady_s: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -535,7 +514,7 @@ class Pace:
             records: Rows of the batch.
             size: Its bytes.
         """
-        seconds = self.rate.seconds(records, size) * self.writers
+        seconds = self._seconds(records, size)
         return records if seconds <= 1 else max(1, int(records / seconds))
 
     def due_s(self) -> float:
@@ -546,20 +525,21 @@ class Pace:
         """Wait until these records may be written, or until asked to stop."""
         with self._lock:
             begins = max(self._free_s, self.steady_s())
-            self._free_s = begins + self.rate.seconds(records, size) * self.writers
+            self._free_s = begins + self._seconds(records, size)
         while (left := begins - self.steady_s()) > 0 and not is_stopped():
             self.sleep(min(left, _NAP_S))
 
-
-def rate_of(job: RestoreJob) -> Rate:
-    """Return the rate that a run is limited to."""
-    return Rate(job.max_records_per_second, job.max_bytes_per_second)
+    def _seconds(self, records: int, size: int) -> float:
+        """Return how long so many records, of *size* bytes, take at least."""
+        by_records = 0.0 if self.records is None else records / self.records
+        by_bytes = 0.0 if self.bytes is None else size / self.bytes
+        return max(by_records, by_bytes) * self.writers
 
 
 def manner(job: RestoreJob) -> TaskOptions:
     """Return how the tasks of a restore are run: with a limit as many as work at the same time."""
     dealt = partial(dealt_by_writer, job)
-    if not rate_of(job).is_limited:
+    if not job.is_limited:
         return TaskOptions(deal=dealt)
     return TaskOptions(deal=lambda units, slots: shared(dealt(units, slots)), slices_per_core=1)
 

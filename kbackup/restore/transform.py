@@ -55,23 +55,6 @@ from kbackup.transforms.data import Records
 _VIEWS: Final = {View.KEY: "key", View.VALUE: "value"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """What transforms have made of some records."""
-
-    batch: pa.RecordBatch
-    bad: tuple[BadRecord, ...] = ()
-    filtered: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Routed:
-    """Which topics transforms have chosen for some records."""
-
-    runs: tuple[tuple[pa.Int64Array, pa.Int64Array, pa.StringArray], ...]
-    bad: tuple[BadRecord, ...] = ()
-
-
 class Transforming:
     """The transforms of a restore, for the records of one partition.
 
@@ -104,42 +87,12 @@ class Transforming:
             view: each for view, each in self._converters.items() if _VIEWS[view] in changes
         }
 
-    def __call__(self, batch: pa.RecordBatch) -> _Changed:
-        """Return what becomes of *batch*.
+    def transformed(self, batch: pa.RecordBatch) -> Iterator[Transformed]:
+        """Yield what becomes of *batch*; nothing is converted back, nor left to another topic.
 
         Raises:
             RegistryError: If a registry that a converter asks does not answer.
         """
-        made, bad, filtered = list[pa.RecordBatch](), list[BadRecord](), 0
-        for each in self._transformed(batch):
-            fit, unfit = written(self._own(each.records), self._written)
-            made.append(fit)
-            bad += unfit
-            if self._unit.counts_rest:
-                bad += each.bad
-                filtered += len(each.filtered)
-        whole = pa.Table.from_batches(made, batch.schema).combine_chunks().to_batches()
-        return _Changed(
-            whole[0] if whole else batch.slice(0, 0),
-            tuple(sorted(bad, key=lambda at: at.offset)),
-            filtered,
-        )
-
-    def routed(self, batch: pa.RecordBatch) -> _Routed:
-        """Return which topics are chosen for *batch*; nothing is converted back.
-
-        Raises:
-            RegistryError: As `__call__` raises it.
-        """
-        found = list(self._transformed(batch))
-        runs = tuple(
-            (each.records.batch["timestamp"], each.records.batch["offset"],
-             each.records.topics.cast(pa.string()))
-            for each in found
-        )  # fmt: skip
-        return _Routed(runs, tuple(one for each in found for one in each.bad))
-
-    def _transformed(self, batch: pa.RecordBatch) -> Iterator[Transformed]:
         columns = {
             view: converter.decode(batch[COLUMNS[view]])
             for view, converter in self._converters.items()
@@ -170,12 +123,12 @@ class Transforming:
             bad=tuple(sorted((*found.bad, *bad), key=lambda at: at.offset)),
         )
 
-    def _own(self, records: Records) -> Records:
-        """Return the records that go to the unit's target."""
-        if self._unit.route is None:
-            return records
-        is_own = pc.equal(records.topics.dictionary, self._unit.target.topic)
-        return records.only(is_own.take(records.topics.indices))
+    def written(self, records: Records) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
+        """Return the records that go to the unit's target, as `written` does."""
+        if self._unit.route is not None:
+            is_own = pc.equal(records.topics.dictionary, self._unit.target.topic)
+            records = records.only(is_own.take(records.topics.indices))
+        return written(records, self._written)
 
 
 def written(
@@ -347,16 +300,25 @@ class RecordFilter:
         """Apply the transforms, without the records that they cannot take."""
         if self._transforming is None or not len(found.batch):
             return
-        before, changed = found.batch, self._transforming(found.batch)
-        found.batch = changed.batch
-        errors = [each.error(self._unit.source) for each in changed.bad]
+        before, made, bad, filtered = found.batch, list[pa.RecordBatch](), list[BadRecord](), 0
+        for each in self._transforming.transformed(before):
+            fit, unfit = self._transforming.written(each.records)
+            made.append(fit)
+            bad += unfit
+            if self._unit.counts_rest:
+                bad += each.bad
+                filtered += len(each.filtered)
+        whole = pa.Table.from_batches(made, before.schema).combine_chunks().to_batches()
+        found.batch = whole[0] if whole else before.slice(0, 0)
+        bad.sort(key=lambda one: one.offset)
+        errors = [one.error(self._unit.source) for one in bad]
         if errors and self._fails:
             found.error = errors[0]
             return
-        found.counts["filtered"] += changed.filtered
+        found.counts["filtered"] += filtered
         if errors:
             found.counts["bad_records"] += len(errors)
-            named = pa.array([one.offset for one in changed.bad], pa.int64())
+            named = pa.array([one.offset for one in bad], pa.int64())
             rows = pc.index_in(named, before["offset"]).to_pylist()
             slices = (before.slice(row, 1) for row in rows)
             found.left += zip(errors, slices, strict=True)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from kbackup.errors import KafkaError
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.target import Written, differences, repeats, unseen
+from kbackup.restore.target import TargetCount, Written, audit
 
 WHERE = TopicPartition("copy", 0)
 
@@ -31,36 +32,39 @@ def test_only_what_is_still_there_is_counted() -> None:
 @pytest.mark.parametrize(
     ("counted", "exactly_once", "is_difference", "repeated"),
     [
-        pytest.param(50, True, False, [], id="as written"),
-        pytest.param(51, True, True, [(WHERE, 1)], id="more"),
-        pytest.param(49, True, True, [], id="fewer"),
-        pytest.param(51, False, False, [(WHERE, 1)], id="more, without transactions"),
-        pytest.param(49, False, True, [], id="fewer, without transactions"),
+        pytest.param(50, True, False, (), id="as written"),
+        pytest.param(51, True, True, (), id="more"),
+        pytest.param(49, True, True, (), id="fewer"),
+        pytest.param(51, False, False, ((WHERE, 1),), id="more, without transactions"),
+        pytest.param(49, False, True, (), id="fewer, without transactions"),
     ],
 )
 def test_a_count_that_differs_is_an_error(
-    counted: int, exactly_once: bool, is_difference: bool, repeated: list[tuple[object, int]]
+    counted: int, exactly_once: bool, is_difference: bool, repeated: tuple[object, ...]
 ) -> None:
     """Without transactions a task that was tried again may repeat records, which is told."""
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70), end=70)]
 
-    found = list(differences(written, {WHERE: counted}, exactly_once=exactly_once))
+    found = audit(written, lambda _: [TargetCount(WHERE, counted)], exactly_once=exactly_once)
 
-    assert [is_difference, repeated] == [bool(found), list(repeats(written, {WHERE: counted}))]
+    assert ("counted", is_difference, repeated) == (found.how, bool(found.issues), found.repeated)
 
 
 def test_a_partition_that_was_not_counted_is_no_difference() -> None:
     """A partition that could not be counted is reported with the reason, not as a difference."""
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70), end=70)]
+    failure = KafkaError("no broker answers").issue()
 
-    assert [] == list(differences(written, {}, exactly_once=True))
+    found = audit(written, lambda _: [TargetCount(WHERE, failure=failure)], exactly_once=True)
+
+    assert (failure,) == found.issues
 
 
 def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
     """Records hidden by another producer's open transaction are reported as such."""
-    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=70)]
+    written = Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=70)
 
-    (found,) = differences(written, {WHERE: 0}, exactly_once=True)
+    found = written.difference(0, exactly_once=True)
 
     assert "open transaction hides" in str(found)
 
@@ -70,7 +74,9 @@ def test_what_is_not_seen_is_not_said_to_be_missing() -> None:
     seen = Written(WHERE, 50, 2, before=10, after=Span(0, 62), end=62)
     old = Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=10)
 
-    (error,) = unseen([seen, old])
+    assert seen.unseen() is None
+    error = old.unseen()
 
+    assert error is not None
     assert ("end_not_seen", 5) == (error.code, error.exit_code)
     assert (True, False) == (seen.is_seen, old.is_seen)

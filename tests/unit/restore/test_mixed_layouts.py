@@ -9,7 +9,7 @@ import pytest
 from backup_samples import BYTES, JSON, SIBLINGS, Backup
 
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError
-from kbackup.restore.transaction import Pace, Rate
+from kbackup.restore.transaction import Pace
 from kbackup.stores import ObjectHead
 from kbackup.stores.memory import MemoryStore
 from tests.support.target import CrashError, Restoring, values
@@ -284,7 +284,7 @@ def test_a_restore_that_died_between_two_parts_of_an_object_goes_on(
 ) -> None:
     """Values before and after full records are parts of one object: each is continued by itself."""
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 1)
-    again.pace = FewAtOnce(Rate())
+    again.pace = FewAtOnce()
     again.backup.put("orders", 0, range(10), range(10, 30), range(30, 34), views=JSON)
     again.backup.put("orders", 0, range(15, 22))
 

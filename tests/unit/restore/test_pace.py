@@ -13,7 +13,7 @@ from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.restore import transaction
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import Pace, Rate
+from kbackup.restore.transaction import Pace
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 
@@ -37,7 +37,7 @@ class Time:
 def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
     """Neither rate limit is exceeded, however records arrive."""
     time = Time()
-    found = Pace(Rate(10, 1000), writers=2, steady_s=time, sleep=time.sleep)
+    found = Pace(10, 1000, writers=2, steady_s=time, sleep=time.sleep)
     records = size = 0
 
     for more, its_size in batches:
@@ -50,7 +50,7 @@ def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
 def test_a_stop_is_not_waited_for() -> None:
     """A task that waits for its rate limit stops at once."""
     time = Time()
-    found = Pace(Rate(1), steady_s=time, sleep=time.sleep)
+    found = Pace(1, steady_s=time, sleep=time.sleep)
     found.wait(10_000, 1, lambda: False)
 
     found.wait(1, 1, lambda: time.now >= 101)
@@ -72,7 +72,7 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     plan = restoring.plan()
     (unit,) = plan.units()
     job = RestoreJob("r", KafkaSettings("-"), restoring.backup.settings, ReadOptions(), plan.group)
-    own = Pace(Rate(records=2), steady_s=time, sleep=time.sleep)
+    own = Pace(records=2, steady_s=time, sleep=time.sleep)
     work = RestorePartitionTask(job, unit, restoring.store, SilentLine(), own)
     writer: Any = FakeWriter(restoring.cluster, plan.group, unit.target)
     commit = work._commit
