@@ -201,7 +201,7 @@ _LOOK_S: Final = 0.005
 _CLOSE_S: Final = 5.0
 
 
-class Positions:
+class GroupPositions:
     """The committed offsets of one group, which has no members.
 
     Several threads may read at once, or use `for_transaction`; only one may advance.
@@ -371,9 +371,9 @@ class Lending:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lent: list[tuple[KafkaSettings, str | None, Positions]] = []
+        self._lent: list[tuple[KafkaSettings, str | None, GroupPositions]] = []
 
-    def borrow(self, settings: KafkaSettings, group: str, *, alone: bool = False) -> Positions:
+    def borrow(self, settings: KafkaSettings, group: str, *, alone: bool = False) -> GroupPositions:
         """Return a group's positions, opened if nobody has them; `give_back` them once.
 
         Args:
@@ -385,11 +385,11 @@ class Lending:
         with self._lock:
             wanted = settings, None if alone else group
             same = (lent for *whose, lent in self._lent if not alone and (*whose,) == wanted)
-            positions = next(same, None) or Positions(settings, group)
+            positions = next(same, None) or GroupPositions(settings, group)
             self._lent.append((*wanted, positions))
             return positions
 
-    def give_back(self, positions: Positions) -> None:
+    def give_back(self, positions: GroupPositions) -> None:
         """Take back what was borrowed; the last one who does closes it."""
         with self._lock:
             place = next(at for at, (*_, lent) in enumerate(self._lent) if lent is positions)

@@ -147,7 +147,7 @@ _NO_ID: Final = "A" * 22
 """Sixteen zero bytes in base64: what a broker that has no topic ids answers."""
 
 
-class Cluster:
+class KafkaCluster:
     """One Kafka cluster, seen by an administrator's client.
 
     Raises:
@@ -213,12 +213,7 @@ class Cluster:
     def spans(
         self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, Span]:
-        """Return what each partition's log holds: from the log start to its end offset.
-
-        Args:
-            wheres: Existing partitions.
-            committed_only: End at the last stable offset, in front of open transactions.
-        """
+        """Ask where each log begins and ends: `Cluster.spans`."""
         low = self._offsets(wheres, OffsetSpec.earliest(), committed_only=False)
         high = self._offsets(wheres, OffsetSpec.latest(), committed_only=committed_only)
         return {where: Span(low[where], max(low[where], high[where])) for where in wheres}
@@ -488,12 +483,8 @@ _DENIED: Final = frozenset(
 )
 
 
-class Permissions:
-    """Asks a cluster for the operations it would authorise.
-
-    An operation is named as ``kafka-acls`` names it: ``READ``, ``DESCRIBE``.  A cluster without
-    an authoriser allows all of them.
-    """
+class KafkaPermissions:
+    """Asks a cluster for the operations it would authorise: `kbackup.kafka.Permissions`."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings, self._timeout_s = settings, settings.timeout_s
@@ -506,11 +497,7 @@ class Permissions:
         )
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Return what is allowed with each topic; of one that is denied, or not there, nothing.
-
-        Raises:
-            KafkaError: If the cluster does not answer; likewise `of_group`.
-        """
+        """Return what is allowed with each topic: `Permissions.of_topics`."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -535,13 +522,10 @@ class Permissions:
         return self._allowed(lambda: patiently(ask, self._timeout_s))
 
     def of_transactions(self, transactional_id: str) -> frozenset[str]:
-        """Return what is allowed with a transactional id: ``WRITE``, or nothing.
+        """Return what is allowed with a transactional id: `Permissions.of_transactions`.
 
         The protocol has no question for that, so a producer id is asked for under this name, by
         which nothing is ever written: whoever has used it before is fenced.
-
-        Raises:
-            KafkaError: If the cluster does not answer.
         """
         ours = {"transactional.id": transactional_id, "error_cb": self._complaints}
         properties = self._settings.properties(ours, self._settings.producer)

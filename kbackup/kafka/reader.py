@@ -1,6 +1,6 @@
 """Kafka records to record batches: one partition at a time, from one offset to another.
 
-`Reader` says what is read and when it is over.  Batches come out of a `RecordSource`:
+`KafkaReader` says what is read and when it is over.  Batches come out of a `RecordSource`:
 `ColumnSource` takes columns from the C library, `ObjectSource` makes them of the client's messages
 in Python.  They differ in speed only; the tests run both.
 """
@@ -398,11 +398,11 @@ CAUGHT_UP_S: Final = 10.0
 become the leader knows records before it knows that they are acknowledged."""
 
 
-class Reader:
+class KafkaReader:
     """A consumer that is no member of its group, for it is told what to read.
 
-    What it does with what comes is here; how that comes is a `Source`'s matter, by columns in C
-    or by objects in Python, as `KafkaSettings.client` says.
+    What it does with what comes is here; how that comes is a `RecordSource`'s matter, by columns
+    in C or by objects in Python, as `KafkaSettings.client` says.
 
     Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
     about 52 MiB whatever the number of partitions, as long as records are small against that.
@@ -442,19 +442,7 @@ class Reader:
         self._source.close()
 
     def read(self, where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
-        """Read the records of *span*, which holds fewer where some were compacted or aborted.
-
-        The end is known by position, never by a record: the last offsets may hold none.  Close the
-        generator where it is not read to its end.
-
-        Yields:
-            ``records.SCHEMA``, at least one row each, offsets rising.
-
-        Raises:
-            LogStartMovedError: If retention has deleted the next offset to read.
-            TopicChangedError: If the log ends before *span* does.
-            KafkaError: If the cluster stays silent, or says no.
-        """
+        """Read the records of *span*: `Reader.read`."""
         self._meet(where.topic)
         what = f"reading {where}"
         calls(what, self._complaints, lambda: self._source.begin(where, span))

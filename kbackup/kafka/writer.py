@@ -24,9 +24,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError, counted
-from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
+from kbackup.kafka import NO_OTHERS, KafkaSettings, Position, TakenOverError, fence
 from kbackup.kafka.client import WRITERS, Complaints, kafka_error, patience_s, within
-from kbackup.kafka.contract import TakenOverError, fence
 from kbackup.kafka.native import choose
 from kbackup.kafka.sender import (
     ColumnSender,
@@ -293,7 +292,7 @@ for again.  The client forgets it with its metadata, which are refreshed before 
 """
 
 
-class Writer:
+class KafkaWriter:
     """Writes to one target partition and keeps the position in a consumer group.
 
     Records may go to other partitions of the target's topic too, with positions of the group there:
@@ -320,15 +319,9 @@ class Writer:
         max_message_bytes: int | None = None,
         is_spread: bool = False,
     ) -> None:
-        """Connect, and end whatever an earlier writer had begun.
+        """Connect, and end whatever an earlier writer had begun: `Connection.writer`.
 
-        Args:
-            settings: The cluster.
-            target: The partition.
-            group: Keeps the position.
-            exactly_once: Write in transactions.
-            max_message_bytes: What the topic takes: Kafka measures whole batches against it.
-            is_spread: Whether records go to other partitions of the topic too.
+        Of what the topic takes, Kafka measures whole batches against *max_message_bytes*.
         """
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
@@ -367,32 +360,17 @@ class Writer:
                 raise
 
     def position(self, where: TopicPartition | None = None) -> Position | None:
-        """Return the committed position in the backup, None at the first start.
-
-        Read after the constructor has fenced earlier writers, so nobody moves it any more.
-
-        Args:
-            where: The partition it is kept in; None for the target.
-        """
+        """Return the committed position: `Writer.position`."""
         return self._positions.read(where or self._target)
 
     def positions(
         self, wheres: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Position | None]:
-        """Return committed positions, in one request: `kbackup.kafka.Writer.positions`."""
+        """Return committed positions, in one request: `Writer.positions`."""
         return self._positions.read_all(wheres)
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
-        """Send the records of *batch* in order; returns when the client has taken them all.
-
-        A null timestamp is the layout's "not stored": the record gets the time of writing.
-
-        Args:
-            batch: The records.
-            where: A partition of the target's topic; None for the target.
-
-        Returns:
-            How many timestamps of 0 ms were sent as 1 ms: the client takes 0 for "now".
+        """Send the records of *batch*; returns when the client has taken them all: `Writer.write`.
 
         Raises:
             RecordTooLargeError: If the cluster refused a record for its size.
@@ -418,16 +396,7 @@ class Writer:
         others: Mapping[TopicPartition, Position] = NO_OTHERS,
         where: TopicPartition | None = None,
     ) -> None:
-        """Make everything written so far visible, together with *position*.
-
-        Args:
-            position: In *where*.
-            others: In other partitions of its topic.
-            where: A partition of the target's topic; None for the target.
-
-        Raises:
-            KafkaError: If the cluster refused; the transaction is aborted, nothing is visible.
-        """
+        """Make everything written so far visible: `Writer.commit`; aborted if that is refused."""
         positions = {where or self._target: position, **others}
         if not self._exactly_once:
             self.flush()

@@ -28,13 +28,14 @@ from kbackup.events import to_json
 from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
-from kbackup.kafka import KafkaSettings, Position, reader, writer
+from kbackup.kafka import KafkaSettings, LogStartMovedError, Position, reader, writer
 from kbackup.kafka import cluster as clusters
-from kbackup.kafka.cluster import Cluster
-from kbackup.kafka.contract import LogStartMovedError
+from kbackup.kafka.cluster import KafkaCluster as Cluster
 from kbackup.kafka.native import choose
-from kbackup.kafka.reader import BATCH_BYTES, Reader
-from kbackup.kafka.writer import OVERHEAD_BYTES, Writer
+from kbackup.kafka.reader import BATCH_BYTES
+from kbackup.kafka.reader import KafkaReader as Reader
+from kbackup.kafka.writer import OVERHEAD_BYTES
+from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local.servers import LocalS3
 from kbackup.naming import Layout, View
 from kbackup.partitioners import Partitioner, extractors

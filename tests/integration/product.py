@@ -22,9 +22,9 @@ from kbackup.inspect.ddl import statements
 from kbackup.inspect.query import check_reads
 from kbackup.inspect.source import BackupSource
 from kbackup.kafka import KafkaSettings, NewTopic, Position, TakenOverError, reader
-from kbackup.kafka.cluster import Cluster
-from kbackup.kafka.reader import Reader
-from kbackup.kafka.writer import Writer
+from kbackup.kafka.cluster import KafkaCluster as Cluster
+from kbackup.kafka.reader import KafkaReader as Reader
+from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.compare import compare_topics
 from kbackup.local.downloads import ivy_jar

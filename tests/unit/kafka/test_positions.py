@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as At
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import KafkaSettings, Position, client
-from kbackup.kafka.client import Positions
+from kbackup.kafka.client import GroupPositions
 from kbackup.records import TopicPartition
 from kbackup.runs.position import SinkPosition
 from tests.support.mock_kafka import MockKafka
@@ -23,18 +23,18 @@ _FROZEN = socket.create_server(("127.0.0.1", 0))
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupPositions]:
     """A group's positions, kept by a broker that is frozen, with a second's patience."""
     monkeypatch.setattr(client, "PATIENCE_S", 1.0)
     address = f"127.0.0.1:{_FROZEN.getsockname()[1]}"
-    made = Positions(KafkaSettings(address, timeout_s=1.0), "group")
+    made = GroupPositions(KafkaSettings(address, timeout_s=1.0), "group")
     yield made
     begin = time.monotonic()
     made.close()  # the client itself would wait for minutes where a commit is unanswered
     assert time.monotonic() - begin < 30
 
 
-def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> None:
+def test_a_position_that_is_not_told_is_an_error_in_time(group: GroupPositions) -> None:
     """A position that the broker does not return is an error that names group and partition."""
     begin = time.monotonic()
 
@@ -45,7 +45,7 @@ def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> No
 
 
 def test_a_commit_that_is_not_answered_is_an_error_in_time(
-    group: Positions, monkeypatch: pytest.MonkeyPatch
+    group: GroupPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit that the broker never answers is an error."""
     monkeypatch.setattr(group, "read", lambda _: Position(5))
@@ -58,7 +58,7 @@ def test_a_commit_that_is_not_answered_is_an_error_in_time(
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
-    group: Positions, monkeypatch: pytest.MonkeyPatch
+    group: GroupPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offsets of two partitions may be the same number."""
     monkeypatch.setattr(group, "read", lambda _: None)
@@ -89,7 +89,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
 
 
 def test_an_error_of_the_partition_is_not_taken_for_no_position(
-    group: Positions, monkeypatch: pytest.MonkeyPatch
+    group: GroupPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unfinished transaction is recognised, although only the partition's line mentions it."""
     unstable = At("orders", 0)
@@ -121,7 +121,7 @@ def test_an_error_of_the_partition_is_not_taken_for_no_position(
 class Answering:
     """The group's client, of a broker that refuses one partition at first."""
 
-    def __init__(self, group: Positions, held: dict[int, int], refused: int) -> None:
+    def __init__(self, group: GroupPositions, held: dict[int, int], refused: int) -> None:
         self._group, self._held, self._refused = group, held, refused
         self._asked: list[At] = []
         self.commits: list[list[int]] = []
@@ -153,7 +153,7 @@ class Answering:
 
 
 def test_many_positions_are_committed_in_one_request(
-    group: Positions, monkeypatch: pytest.MonkeyPatch
+    group: GroupPositions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A position that would move back is refused by name; one that fails at first is retried."""
     consumer, held = group._consumer, {1: 9}
@@ -168,7 +168,7 @@ def test_many_positions_are_committed_in_one_request(
     consumer.close()
 
 
-def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions) -> None:
+def test_many_commits_that_are_not_answered_are_waited_for_once(group: GroupPositions) -> None:
     """A frozen broker delays a task by one second for all positions, not for each."""
     begin = time.monotonic()
 
@@ -188,7 +188,7 @@ def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka)
         mock_kafka.create(topic)
     connection = KafkaSettings(mock_kafka.bootstrap_servers)
     commit_as_others_do(mock_kafka.bootstrap_servers, "others", lasts)
-    group = Positions(connection, "others")
+    group = GroupPositions(connection, "others")
 
     by_task = group.read_all(wheres)
     by_driver = connection.cluster().committed("others", wheres)
