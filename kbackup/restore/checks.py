@@ -14,6 +14,7 @@ from kbackup.catalog.column import given_converter, reads
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.reading import Window, facts
+from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
     FeedbackLoopError,
@@ -32,6 +33,7 @@ from kbackup.naming import View, check_topic
 from kbackup.naming.renaming import is_internal
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Facts, TopicPartition
+from kbackup.restore.job import SAME
 from kbackup.stores import Heads
 
 APPEND_TIME: Final = "append_time"
@@ -70,8 +72,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """One topic's restore.
+class TopicCopy:
+    """One topic's restore: from where to where.
 
     Attributes:
         source: The topic that was backed up.
@@ -83,6 +85,7 @@ class Intent:
         oldest_timestamp: Lowest record timestamp in ms where known.
         known_partitions: How many the ledger says there were; 0 where it does not say.
         original: The settings of the topic that was backed up, as far as they are known.
+        there: The target as it stands.
     """
 
     source: str
@@ -94,6 +97,7 @@ class Intent:
     oldest_timestamp: int | None = None
     known_partitions: int = 0
     original: Mapping[str, str] = field(default_factory=dict)
+    there: Target = field(default_factory=Target)
 
     @property
     def is_compacted(self) -> bool:
@@ -106,175 +110,162 @@ class Intent:
         return int(self.original.get("max.message.bytes", MESSAGE_BYTES))
 
 
-def grows(intent: Intent, target: Target, *, follows: bool, creates: bool) -> bool:
+def grows(copy: TopicCopy, *, follows: bool, creates: bool) -> bool:
     """Whether the restore adds the partitions that its target lacks, as its source got them.
 
     Keys move to other partitions when a topic grows, and it never shrinks again.  So only a copy
     of this restore's own grows, or one without records while a restore follows.
 
     Args:
-        intent: From where to where; each record keeps its partition.
-        target: The target as it stands.
+        copy: From where to where; each record keeps its partition.
         follows: The restore goes on with what is new.
         creates: Missing topics are created, and so are missing partitions.
     """
-    if not creates or target.partitions is None or target.partitions >= intent.partitions:
+    if not creates or copy.there.partitions is None or copy.there.partitions >= copy.partitions:
         return False
-    return target.has_position or (follows and not target.records)
+    return copy.there.has_position or (follows and not copy.there.records)
 
 
 def refusals(
-    intent: Intent,
-    target: Target,
-    *,
-    if_exists: str,
-    creates: bool,
-    allows_same_topic: bool,
-    now_ms: int,
-    partitions: int,
-    keeps_partitions: bool = True,
+    copy: TopicCopy, settings: Settings, *, now_ms: int, partitions: int
 ) -> Iterator[KbackupError]:
     """Yield every reason not to begin this topic's restore.
 
     Args:
-        intent: From where to where.
-        target: The target as it stands, with the settings that it has or is created with.
-        if_exists: What to do with a target that is not empty.
-        creates: Missing topics are created.
-        allows_same_topic: The topic that was backed up may be written to.
+        copy: From where to where; the target with the settings that it has or is created with.
+        settings: What the operator asked for, and agreed to.
         now_ms: The time, ms since the epoch.
         partitions: How many the target has, is created with, or is given by this restore.
-        keeps_partitions: Each record goes to the partition of the number it had.
     """
-    yield from _name(intent)
-    loops = list(_feedback(intent, target, allows_same_topic=allows_same_topic))
+    yield from _name(copy)
+    loops = list(_feedback(copy, allows_same_topic=settings.allow_same_topic))
     yield from loops
     if loops:
         return  # that it is not empty follows, and would only hide the reason
-    if keeps_partitions and partitions < intent.partitions:
-        has = "would have" if target.partitions is None else "has"
+    if settings.partition_map == SAME and partitions < copy.partitions:
+        has = "would have" if copy.there.partitions is None else "has"
         yield FewerPartitionsError(
-            f"{intent.target} {has} {counted(partitions, 'partition')}, the backup has "
-            f"{intent.partitions}",
+            f"{copy.target} {has} {counted(partitions, 'partition')}, the backup has "
+            f"{copy.partitions}",
             "records would have to change partition",
             "add partitions, choose another name, or --partition-map modulo or key",
-            topic=intent.target,
+            topic=copy.target,
         )
-    yield from _retention(intent, target, now_ms)
-    yield from _compaction(intent, target)
-    if target.partitions is None:
-        if if_exists == "resume":
+    yield from _retention(copy, now_ms)
+    yield from _compaction(copy)
+    if copy.there.partitions is None:
+        if settings.if_exists == "resume":
             yield TargetNotEmptyError(
-                f"there is no topic {intent.target} to resume into",
+                f"there is no topic {copy.target} to resume into",
                 "--if-exists resume requires a position",
                 "leave out --if-exists resume to begin at the start",
-                topic=intent.target,
+                topic=copy.target,
             )
-        if not creates:
+        if not settings.create_topics:
             yield RefusedError(
-                f"topic {intent.target} does not exist",
+                f"topic {copy.target} does not exist",
                 "--no-create-topics was given",
                 "create it, or leave the option out",
-                topic=intent.target,
+                topic=copy.target,
             )
         return
-    yield from _not_empty(intent, target, if_exists)
+    yield from _not_empty(copy, settings.if_exists)
 
 
-def _name(intent: Intent) -> Iterator[KbackupError]:
+def _name(copy: TopicCopy) -> Iterator[KbackupError]:
     try:
-        check_topic(intent.target)
+        check_topic(copy.target)
     except IllegalTopicNameError as error:
         yield error
         return
-    if is_internal(intent.target) and not (intent.is_named and intent.source == intent.target):
+    if is_internal(copy.target) and not (copy.is_named and copy.source == copy.target):
         yield IllegalTopicNameError(
-            f"{intent.target} is an internal topic",
+            f"{copy.target} is an internal topic",
             "Kafka or one of its services keeps its own state there",
             "leave it out, or name it with --topics if you really mean it",
-            topic=intent.target,
+            topic=copy.target,
         )
 
 
-def _feedback(intent: Intent, target: Target, *, allows_same_topic: bool) -> Iterator[KbackupError]:
+def _feedback(copy: TopicCopy, *, allows_same_topic: bool) -> Iterator[KbackupError]:
     if allows_same_topic:
         return
-    if intent.target == intent.source and target.partitions is not None:
-        if intent.is_same_cluster:
+    if copy.target == copy.source and copy.there.partitions is not None:
+        if copy.is_same_cluster:
             yield FeedbackLoopError(
-                f"restore would write to the topic it was backed up from ({intent.target})",
+                f"restore would write to the topic it was backed up from ({copy.target})",
                 "it would hold each restored record twice, and each would be backed up again",
                 f"{_RENAME}   or, if you really mean it, --allow-same-topic",
-                topic=intent.target,
+                topic=copy.target,
             )
-        elif intent.is_same_cluster is None and target.records:
+        elif copy.is_same_cluster is None and copy.there.records:
             yield FeedbackLoopError(
-                f"{intent.target} may be the topic that was backed up",
+                f"{copy.target} may be the topic that was backed up",
                 "the backup does not say which cluster it comes from, and the topic has records",
                 f"{_RENAME}   or, if it is another cluster, --allow-same-topic",
-                topic=intent.target,
+                topic=copy.target,
             )
-    elif intent.is_watched:
+    elif copy.is_watched:
         yield FeedbackLoopError(
-            f"a sink of this cluster backs {intent.target} up",
+            f"a sink of this cluster backs {copy.target} up",
             "each restored record would be backed up again",
             f"{_RENAME}   or, if you really mean it, --allow-same-topic",
-            topic=intent.target,
+            topic=copy.target,
         )
 
 
-def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[KbackupError]:
-    if if_exists == "resume" and not target.has_position:
+def _not_empty(copy: TopicCopy, if_exists: str) -> Iterator[KbackupError]:
+    if if_exists == "resume" and not copy.there.has_position:
         yield TargetNotEmptyError(
-            f"there is no position to resume from in {intent.target}",
+            f"there is no position to resume from in {copy.target}",
             "this restore has not committed one: another group, or it never ran",
             "leave out --if-exists resume to begin at the start",
-            topic=intent.target,
+            topic=copy.target,
         )
-    elif if_exists != "append" and target.records:
+    elif if_exists != "append" and copy.there.records:
         yield TargetNotEmptyError(
-            f"{intent.target} is not empty",
-            f"it holds {counted(target.records, 'offset')}, and this restore of {intent.source} "
+            f"{copy.target} is not empty",
+            f"it holds {counted(copy.there.records, 'offset')}, and this restore of {copy.source} "
             "has no position there",
             "choose another name, or --if-exists append to add to what is there",
-            topic=intent.target,
+            topic=copy.target,
         )
 
 
-def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupError]:
-    config = target.config or {}
+def _retention(copy: TopicCopy, now_ms: int) -> Iterator[KbackupError]:
+    config = copy.there.config or {}
     retention = _number(config, "retention.ms")
     deletes = "delete" in config.get("cleanup.policy", "delete")
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
-    if append_time or intent.oldest_timestamp is None:
+    if append_time or copy.oldest_timestamp is None:
         return
-    age = now_ms - intent.oldest_timestamp
+    age = now_ms - copy.oldest_timestamp
     limits = {name: _number(config, name) for name in _OLDEST_TAKEN}
     too_small = [name for name, limit in limits.items() if age > limit >= 0]
     if too_small:
         yield RetentionError(
-            f"{intent.target} does not take records as old as these",
+            f"{copy.target} does not take records as old as these",
             f"its {too_small[0]} is {limits[too_small[0]]}, the oldest is {age} ms old",
             "raise it on the topic, or restore into a topic that kbackup creates",
-            topic=intent.target,
+            topic=copy.target,
         )
     if deletes and 0 <= retention < age:
         yield RetentionError(
-            f"{intent.target} would delete restored records at once",
+            f"{copy.target} would delete restored records at once",
             f"its retention.ms is {retention}, the oldest record is {age} ms old",
             "set retention.ms=-1 on the topic until the restore has been looked at",
-            topic=intent.target,
+            topic=copy.target,
         )
 
 
-def _compaction(intent: Intent, target: Target) -> Iterator[KbackupError]:
-    if "compact" in (target.config or {}).get("cleanup.policy", "") and not intent.is_compacted:
+def _compaction(copy: TopicCopy) -> Iterator[KbackupError]:
+    if "compact" in (copy.there.config or {}).get("cleanup.policy", "") and not copy.is_compacted:
         yield RetentionError(
-            f"{intent.target} would delete restored records",
+            f"{copy.target} would delete restored records",
             "its cleanup.policy is compact, and that of the topic that was backed up is not known "
             "to be: only the newest record of each key would stay",
             "leave cleanup.policy=delete until the restore has been looked at",
-            topic=intent.target,
+            topic=copy.target,
         )
 
 
@@ -286,33 +277,30 @@ def _number(config: Mapping[str, str], name: str) -> int:
         return -1
 
 
-def unreplicable(
-    intent: Intent, target: Target, factor: int | None, brokers: int
-) -> list[KbackupError]:
+def unreplicable(copy: TopicCopy, factor: int | None, brokers: int) -> list[KbackupError]:
     """Refuse what the cluster would refuse when the topic is created.
 
     Args:
-        intent: From where to where.
-        target: The target as it stands.
+        copy: From where to where.
         factor: Replicas of each partition, None for the cluster's default.
         brokers: How many the cluster has.
     """
-    if target.partitions is not None or factor is None or factor <= brokers:
+    if copy.there.partitions is not None or factor is None or factor <= brokers:
         return []
     return [
         RefusedError(
-            f"{intent.target} cannot be created with --replication-factor {factor}",
+            f"{copy.target} cannot be created with --replication-factor {factor}",
             f"the cluster has {brokers} broker{'s' if brokers > 1 else ''}",
             "give fewer, or leave it to the cluster's default",
-            topic=intent.target,
+            topic=copy.target,
         )
     ]
 
 
-def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
+def warnings(copy: TopicCopy) -> Iterator[tuple[str, str]]:
     """Yield what the target would change, and what the operator should know."""
-    config, name = target.config or {}, intent.target
-    if intent.oldest_timestamp is None and _number(config, "retention.ms") >= 0:
+    config, name = copy.there.config or {}, copy.target
+    if copy.oldest_timestamp is None and _number(config, "retention.ms") >= 0:
         why = "how old these are is not known in advance"
         yield "retention", f"{name} deletes old records, and {why}"
     if _number(config, "retention.bytes") >= 0:
@@ -323,38 +311,38 @@ def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
         yield APPEND_TIME, f"{name} has LogAppendTime: it replaces the records' timestamps"
 
 
-def small_messages(intent: Intent, limit: int | None) -> list[tuple[str, str]]:
+def small_messages(copy: TopicCopy, limit: int | None) -> list[tuple[str, str]]:
     """Warn of a target that takes smaller messages than its original did.
 
     How large the records of a backup are is not known before they are read.
 
     Args:
-        intent: From where to where.
+        copy: From where to where.
         limit: The target's ``max.message.bytes``; None where it is not known.
     """
-    if limit is None or limit >= intent.message_bytes:
+    if limit is None or limit >= copy.message_bytes:
         return []
-    is_default = intent.message_bytes == MESSAGE_BYTES
-    than = "Kafka's default" if is_default else f"the {intent.message_bytes} of {intent.source}"
+    is_default = copy.message_bytes == MESSAGE_BYTES
+    than = "Kafka's default" if is_default else f"the {copy.message_bytes} of {copy.source}"
     text = (
         f"its max.message.bytes is {limit}, less than {than}: records larger than that are bad "
         "records; raise it first"
     )
-    return [("message_size", f"{intent.target}: {text}")]
+    return [("message_size", f"{copy.target}: {text}")]
 
 
-def collisions(intents: Iterable[Intent], there: Collection[str] = ()) -> Iterator[KbackupError]:
+def collisions(copies: Iterable[TopicCopy], there: Collection[str] = ()) -> Iterator[KbackupError]:
     """Yield the reasons that concern several topics at once.
 
     Args:
-        intents: From where to where.
+        copies: From where to where.
         there: The topics that the target cluster has.
     """
     by_target: dict[str, list[str]] = {}
     by_metric: dict[str, set[str]] = {}
-    for intent in intents:
-        by_target.setdefault(intent.target, []).append(intent.source)
-        by_metric.setdefault(intent.target.replace(".", "_"), set()).add(intent.target)
+    for copy in copies:
+        by_target.setdefault(copy.target, []).append(copy.source)
+        by_metric.setdefault(copy.target.replace(".", "_"), set()).add(copy.target)
     for target, sources in sorted(by_target.items()):
         if len(sources) > 1:
             yield MergedTopicsError(
@@ -380,23 +368,23 @@ PARTITIONS_BELIEVED: Final = 10_000
 """A backup without a ledger may name partitions below this without a question."""
 
 
-def unbelievable(intent: Intent, highest: int) -> list[KbackupError]:
+def unbelievable(copy: TopicCopy, highest: int) -> list[KbackupError]:
     """Refuse a partition number that only a planted or mistaken name can have.
 
     Args:
-        intent: From where to where.
+        copy: From where to where.
         highest: The highest partition that an object names.
     """
-    known = intent.known_partitions
+    known = copy.known_partitions
     if highest < known or (not known and highest < PARTITIONS_BELIEVED):
         return []
     says = f"the ledger says {known}" if known else "no ledger says so"
     return [
         RefusedError(
-            f"{intent.source}: an object's name claims that there is a partition {highest}",
+            f"{copy.source}: an object's name claims that there is a partition {highest}",
             f"{says}; the target would get {counted(highest + 1, 'partition')}",
             "check that object; move it away, or restore with --partitions",
-            topic=intent.target,
+            topic=copy.target,
         )
     ]
 

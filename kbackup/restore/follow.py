@@ -108,7 +108,7 @@ class _VisitPlanner:
         new = [
             topic
             for topic in plan.topics
-            if not topic.refusals and (topic.grows or topic.intent.target not in self._asked)
+            if not topic.refusals and (topic.grows or topic.copy.target not in self._asked)
         ]
         if not new:
             return plan
@@ -116,9 +116,9 @@ class _VisitPlanner:
             replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
             self._settings.replication_factor, asks_for_transactions=False,
         )  # fmt: skip
-        self._asked |= {topic.intent.target for topic in said.topics if not topic.refusals}
-        answered = {topic.intent.target: topic for topic in said.topics}
-        topics = tuple(answered.get(topic.intent.target, topic) for topic in plan.topics)
+        self._asked |= {topic.copy.target for topic in said.topics if not topic.refusals}
+        answered = {topic.copy.target: topic for topic in said.topics}
+        topics = tuple(answered.get(topic.copy.target, topic) for topic in plan.topics)
         return replace(plan, topics=topics)
 
 
@@ -291,7 +291,7 @@ class Following:
             return
         beside = [name for name in names if name not in there]
         plan = self._planner.plan(cluster, inventory, said, there, beside, self._routes)
-        sources = {topic.intent.source for topic in plan.topics}
+        sources = {topic.copy.source for topic in plan.topics}
         for name in there - sources - self._planner.unplanned:
             self._take_up(name)  # none of its records has a topic: nothing is in their way
         good = self._begun(plan, cluster, agree)
@@ -314,7 +314,7 @@ class Following:
         by_source: dict[str, list[PlannedTopic]] = {}
         for topic in plan.topics:
             self._remarks.plan(topic)
-            by_source.setdefault(topic.intent.source, []).append(topic)
+            by_source.setdefault(topic.copy.source, []).append(topic)
         for name, topics in by_source.items():
             failures = [error.issue() for topic in topics for error in topic.refusals]
             if not failures and unconfirmed is not None and any(each.adds for each in topics):

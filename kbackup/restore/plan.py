@@ -13,7 +13,7 @@ from kbackup.kafka import Cluster, Position, Topic
 from kbackup.naming.renaming import rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, settle
-from kbackup.restore.checks import Intent, Target
+from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
@@ -29,8 +29,7 @@ class PlannedTopic:
     """One topic's restore.
 
     Attributes:
-        intent: From where to where.
-        target: The target as it stands.
+        copy: From where to where.
         units: What tasks have to do.
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
         config: Settings of a topic to create.
@@ -44,8 +43,7 @@ class PlannedTopic:
             all of them before the first record is written.
     """
 
-    intent: Intent
-    target: Target
+    copy: TopicCopy
     units: tuple[RestoreUnit, ...]
     action: str
     config: Mapping[str, str]
@@ -60,20 +58,20 @@ class PlannedTopic:
     @property
     def adds(self) -> bool:
         """Whether records would be added to those of somebody else."""
-        return self.action == "append" and self.target.records > 0
+        return self.action == "append" and self.copy.there.records > 0
 
     @property
     def grows(self) -> bool:
         """Whether partitions are added to the target."""
-        had = self.target.partitions
+        had = self.copy.there.partitions
         return self.action != "refuse" and had is not None and had < self.partitions
 
     def event(self) -> TopicPlanned:
         """Return the plan's line of this topic."""
         retention_ms = self.config["retention.ms"] if self.action == "create" else None
         return TopicPlanned.of(
-            self.intent.source, self.intent.target,
-            PartitionCounts(self.intent.partitions, self.target.partitions),
+            self.copy.source, self.copy.target,
+            PartitionCounts(self.copy.partitions, self.copy.there.partitions),
             self.action, self.refusals[0] if self.refusals else None,
             RestoreTopic(self.objects, self.records, self.stored_bytes, retention_ms),
         )  # fmt: skip
@@ -122,7 +120,7 @@ def confirm(plan: RestorePlan, agree: Callable[[str], bool] | None, *, is_agreed
     Raises:
         RefusedError: If nobody agrees.
     """
-    added = [topic.intent.target for topic in plan.topics if topic.adds]
+    added = [topic.copy.target for topic in plan.topics if topic.adds]
     if not added or is_agreed:
         return
     names = ", ".join(added)
@@ -215,34 +213,34 @@ class Planner:
         if self._only is None:  # one that follows may wait for a partition
             self._check_partitions(names)
         self.inventory.look_at(names)
-        intents = [intent for name in names for intent in self._intents(name)]
-        others = [Intent(name, to, 1) for name in self._beside for to in self.targets(name)]
+        copies = [copy for name in names for copy in self._copies(name)]
+        others = [TopicCopy(name, to, 1) for name in self._beside for to in self.targets(name)]
         there = set(self.cluster.topic_names())
-        clashes = list(checks.collisions([*intents, *others], there))
-        targets = self._targets(intents, there)
-        topics = [_TopicPlanner(self, intent, targets).plan(clashes) for intent in intents]
+        clashes = list(checks.collisions([*copies, *others], there))
+        targets = self._targets(copies, there)
+        topics = [_TopicPlanner(self, copy, targets).plan(clashes) for copy in copies]
         return RestorePlan(tuple(topics), self._group, targets.spans)
 
-    def sources(self, intent: Intent) -> list[TopicPartition]:
+    def sources(self, copy: TopicCopy) -> list[TopicPartition]:
         """Return the partitions of the backup that may have positions of this restore.
 
         Where they share targets these are all, and not only those with objects that are asked for.
         """
         if self.map.is_same:  # of a topic without any object, what was restored before is known
-            wanted = self.inventory.wanted(intent.source)
-            return wanted or self.inventory.once_stored(intent.source)
-        count = min(intent.partitions, checks.PARTITIONS_BELIEVED)
-        every = {TopicPartition(intent.source, partition) for partition in range(count)}
-        return sorted(every.union(self.inventory.stored(intent.source)))
+            wanted = self.inventory.wanted(copy.source)
+            return wanted or self.inventory.once_stored(copy.source)
+        count = min(copy.partitions, checks.PARTITIONS_BELIEVED)
+        every = {TopicPartition(copy.source, partition) for partition in range(count)}
+        return sorted(every.union(self.inventory.stored(copy.source)))
 
-    def gone(self, intent: Intent) -> list[KbackupError]:
+    def gone(self, copy: TopicCopy) -> list[KbackupError]:
         """Refuse a backup from which objects or records are known to be gone.
 
         With ``behavior.on.error`` other than fail they are counted as skipped instead.
         """
         found: list[KbackupError] = []
-        for where, findings in self.inventory.findings(intent.source):
-            found += checks.known_gone(where, intent.target, findings, self.window)
+        for where, findings in self.inventory.findings(copy.source):
+            found += checks.known_gone(where, copy.target, findings, self.window)
         if self.settings.behavior_on_error == "fail":
             return found
         self.missing += found
@@ -261,15 +259,15 @@ class Planner:
                 property="partitions",
             )
 
-    def _targets(self, intents: Sequence[Intent], there: Collection[str]) -> "_Targets":
+    def _targets(self, copies: Sequence[TopicCopy], there: Collection[str]) -> "_Targets":
         """Ask the cluster for all targets at once."""
-        topics = self.cluster.topics({intent.target for intent in intents}.intersection(there))
+        topics = self.cluster.topics({copy.target for copy in copies}.intersection(there))
         wheres = [
             TopicPartition(topic.name, partition)
             for topic in topics.values()
             for partition in range(topic.partitions)
         ]
-        sources = (where for intent in intents for where in self.sources(intent))
+        sources = (where for copy in copies for where in self.sources(copy))
         # positions first: what another restore writes meanwhile makes a log longer than its
         # position says, and never looks like a target that was emptied
         positions = {
@@ -285,7 +283,7 @@ class Planner:
             return self.routes.targets(name)
         return [rename(name, self.settings.renames)]
 
-    def _intents(self, name: str) -> list[Intent]:
+    def _copies(self, name: str) -> list[TopicCopy]:
         """Return where records of a topic go: to one other, or to those chosen for each.
 
         Raises:
@@ -295,7 +293,7 @@ class Planner:
         cluster_id = "" if source is None else source.cluster_id
         known = 0 if source is None else source.partitions or 0
         highest = (where.partition + 1 for where in self.inventory.wanted(name))
-        intent = Intent(
+        copy = TopicCopy(
             source=name,
             target=rename(name, self.settings.renames),
             partitions=max(known, *highest, 1),
@@ -306,12 +304,12 @@ class Planner:
         )
         targets = self.targets(name)
         if not targets:  # no topic's plan would refuse what is gone, or count it
-            for refusal in self.gone(intent):
+            for refusal in self.gone(copy):
                 raise refusal
         routes = self.routes
         return [
             replace(
-                intent,
+                copy,
                 target=target,
                 is_watched=self.known.watches(target, self.cluster.cluster_id),
                 oldest_timestamp=(
@@ -335,14 +333,14 @@ class _Targets:
 class _TopicPlanner:
     """Plans one topic: a method for each rule."""
 
-    def __init__(self, of: Planner, intent: Intent, targets: _Targets) -> None:
-        self._of, self._intent, self._targets = of, intent, targets
-        self._there = targets.topics.get(intent.target)
-        self._count = of.settings.target_partitions or intent.partitions
+    def __init__(self, of: Planner, copy: TopicCopy, targets: _Targets) -> None:
+        self._of, self._copy, self._targets = of, copy, targets
+        self._there = targets.topics.get(copy.target)
+        self._count = of.settings.target_partitions or copy.partitions
         if self._there is not None:
             self._count = self._there.partitions
-        self._wanted = of.inventory.wanted(intent.source)
-        self._states = {where: self._resumed(where) for where in of.sources(intent)}
+        self._wanted = of.inventory.wanted(copy.source)
+        self._states = {where: self._resumed(where) for where in of.sources(copy)}
         self._refusals: list[KbackupError] = []
         self._warnings: list[tuple[str, str]] = []
         self._units: list[RestoreUnit] = []
@@ -351,33 +349,33 @@ class _TopicPlanner:
 
     def plan(self, clashes: Sequence[KbackupError]) -> PlannedTopic:
         """Return the topic's plan; *clashes* are those of all topics."""
-        intent, settings, target = self._intent, self._of.settings, self._target()
+        copy = self._copy = replace(self._copy, there=self._target())
+        settings, there = self._of.settings, copy.there
         grows = self._of.map.is_same and checks.grows(
-            intent, target, follows=settings.follow, creates=settings.create_topics
+            copy, follows=settings.follow, creates=settings.create_topics
         )
         if grows:
-            self._count = intent.partitions
+            self._count = copy.partitions
         created = config_of_copy(
-            intent.original,
+            copy.original,
             settings.topic_config,
             takes_all=settings.topic_settings == "original",
         )
-        config = created if target.partitions is None else target.config or {}
+        config = created if there.partitions is None else there.config or {}
         limit = config.get("max.message.bytes")
         max_message_bytes = None if limit is None else int(limit)
-        self._refusals += [each for each in clashes if each.place.get("topic") == intent.target]
-        self._check_target(replace(target, config=config), max_message_bytes)
+        self._refusals += [each for each in clashes if each.place.get("topic") == copy.target]
+        self._check_target(config, max_message_bytes)
         for where in self._wanted:
             self._add(where, max_message_bytes)
-        self._check_sizes(target)
+        self._check_sizes()
         self._check_objects()
         self._check_archived()
-        self._explain(target, grows=grows)
+        self._explain(grows=grows)
         return PlannedTopic(
-            intent=intent,
-            target=target,
+            copy=copy,
             units=tuple(self._units),
-            action=self._action(target),
+            action=self._action(),
             config=created,
             refusals=tuple(self._refusals),
             warnings=tuple(self._warnings),
@@ -388,40 +386,34 @@ class _TopicPlanner:
             beginnings=self._beginnings(),
         )
 
-    def _check_target(self, target: Target, max_message_bytes: int | None) -> None:
+    def _check_target(self, config: Mapping[str, str], max_message_bytes: int | None) -> None:
         """Compare the target, with the settings that it has or gets, with what it is to take."""
-        of, intent, settings = self._of, self._intent, self._of.settings
+        of, there = self._of, replace(self._copy.there, config=config)
+        copy = replace(self._copy, there=there)
         states = self._states.values()
         self._refusals += [each.refusal for each in states if each.refusal is not None]
         self._refusals += checks.refusals(
-            intent,
-            target,
-            if_exists=settings.if_exists,
-            creates=settings.create_topics,
-            allows_same_topic=settings.allow_same_topic,
-            now_ms=of.now_ms,
-            partitions=self._count,
-            keeps_partitions=of.map.is_same,
+            copy, of.settings, now_ms=of.now_ms, partitions=self._count
         )
-        self._warnings += checks.warnings(intent, target)
+        self._warnings += checks.warnings(copy)
         self._warnings += [each.warning for each in states if each.warning is not None]
-        self._warnings += checks.small_messages(intent, max_message_bytes)
+        self._warnings += checks.small_messages(copy, max_message_bytes)
 
-    def _check_sizes(self, target: Target) -> None:
+    def _check_sizes(self) -> None:
         """Refuse more partitions or replicas than can be meant."""
-        of, intent = self._of, self._intent
+        of, copy = self._of, self._copy
         if self._wanted:
-            self._refusals += checks.unbelievable(intent, self._wanted[-1].partition)
+            self._refusals += checks.unbelievable(copy, self._wanted[-1].partition)
         self._refusals += checks.unreplicable(
-            intent, target, of.settings.replication_factor, of.cluster.brokers
+            copy, of.settings.replication_factor, of.cluster.brokers
         )
 
     def _check_objects(self) -> None:
         """Say what is gone, cannot be read or was not stored; of many targets one says it."""
-        of, source = self._of, self._intent.source
-        if of.targets(source)[0] != self._intent.target:
+        of, source = self._of, self._copy.source
+        if of.targets(source)[0] != self._copy.target:
             return
-        self._refusals += of.gone(self._intent)
+        self._refusals += of.gone(self._copy)
         warnings, refusals = checks.unconvertible(source, self._sets, wiring.reading(of.settings))
         self._warnings += warnings
         self._refusals += refusals
@@ -434,35 +426,35 @@ class _TopicPlanner:
 
     def _check_archived(self) -> None:
         """Refuse what is archived, else what only the operator can say how to read."""
-        of, intent = self._of, self._intent
+        of, copy = self._of, self._copy
         files = (file for unit in self._units for one in unit.sets for file in one.files)
         cold = frozen(of.store, files)
-        self._warnings += cold.warnings(intent.source)
-        refusals = cold.refusals(intent.source, intent.target)
+        self._warnings += cold.warnings(copy.source)
+        refusals = cold.refusals(copy.source, copy.target)
         if not (refusals or of.settings.yes_split_on_newline):
             for unit in self._units:
                 refusals += checks.splittable(of.inventory.heads, unit.source, unit.sets)
         self._refusals += refusals
 
-    def _explain(self, target: Target, *, grows: bool) -> None:
+    def _explain(self, *, grows: bool) -> None:
         """Say what an operator might not expect of the records that are written."""
-        intent, how = self._intent, self._of.map
+        copy, how = self._copy, self._of.map
         if self._wanted and not self._sets and not self._of.window.is_everything:
-            text = f"{intent.source}: no object can hold a record that was asked for"
+            text = f"{copy.source}: no object can hold a record that was asked for"
             self._warnings.append(("window_empty", text))
         if self._units and not how.is_same:
             text = ORDER[how.how].format(count=self._count)
-            self._warnings.append(("partition_map", f"{intent.target}: {text}"))
+            self._warnings.append(("partition_map", f"{copy.target}: {text}"))
         if grows:
-            text = f"{intent.target} grows from {target.partitions} to {self._count} partitions"
+            text = f"{copy.target} grows from {copy.there.partitions} to {self._count} partitions"
             self._warnings.append(("partitions_added", f"{text}, as its source did"))
 
-    def _action(self, target: Target) -> str:
+    def _action(self) -> str:
         if self._refusals:
             return "refuse"
-        if target.partitions is None:
+        if self._copy.there.partitions is None:
             return "create"
-        if not target.has_position:
+        if not self._copy.there.has_position:
             return "append"
         return "resume" if self._units else "done"
 
@@ -471,7 +463,7 @@ class _TopicPlanner:
     def _add(self, where: TopicPartition, max_message_bytes: int | None) -> None:
         """Add what is left to restore of one partition of the backup."""
         routes = self._of.routes
-        share = None if routes is None else routes.of(where, self._intent.target)
+        share = None if routes is None else routes.of(where, self._copy.target)
         sets, records = self._to_read(where, share)
         left = self._left(where, sets, share)
         if left.refusal is not None:
@@ -536,7 +528,7 @@ class _TopicPlanner:
 
     def _route(self, share: Share) -> Route:
         """Return how a unit takes its share of records."""
-        return Route(routed_from(self._of.settings, self._intent.source), share.counts_rest)
+        return Route(routed_from(self._of.settings, self._copy.source), share.counts_rest)
 
     def _removed(self, where: TopicPartition) -> list[FileSet]:
         """Return the sets that were removed on purpose, and that a restore would have read."""
@@ -612,7 +604,7 @@ class _TopicPlanner:
 
     def _written(self, where: TopicPartition) -> list[TopicPartition]:
         """Return the partitions that records of a partition of the backup may go to."""
-        return self._of.map.targets(where, self._intent.target, self._count)
+        return self._of.map.targets(where, self._copy.target, self._count)
 
     def _resumed(self, where: TopicPartition) -> ResumeState:
         """Return where one partition's restore stands in what it writes to, as far as it exists."""

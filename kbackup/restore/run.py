@@ -198,7 +198,7 @@ class RestoreRun:
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._check(plan, store)
-        sources = {topic.intent.source for topic in plan.topics}
+        sources = {topic.copy.source for topic in plan.topics}
         held_up = known.held_up(
             store, layout, lambda at: said.ledger(at).reached(), sources, settings.partitions
         )
@@ -243,7 +243,7 @@ class RestoreRun:
         self._summary.skip(listing.OTHER_FORMAT, found.ignored)
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
-        topics = [topic.intent.source for topic in plan.topics]
+        topics = [topic.copy.source for topic in plan.topics]
         tell_start(self._frame, cluster, topics)
         self._summary.facts["plan"] = [topic.event() for topic in plan.topics]
         for topic in plan.topics:

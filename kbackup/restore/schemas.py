@@ -269,7 +269,7 @@ class TargetSchemas:
             StoreError: If the backup does not.
         """
         targets = {
-            topic.intent.source: topic.intent.target
+            topic.copy.source: topic.copy.target
             for topic in restore.topics
             if not topic.refusals
             and any(files.is_whole for unit in topic.units for files in unit.sets)

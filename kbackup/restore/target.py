@@ -68,7 +68,7 @@ def create(
     """
     new = [
         NewTopic(
-            topic.intent.target, topic.partitions, -1 if factor is None else factor, topic.config
+            topic.copy.target, topic.partitions, -1 if factor is None else factor, topic.config
         )
         for topic in topics
     ]
@@ -116,7 +116,7 @@ def asked(
         return plan
     check_idle(cluster, *(group for group in plan.groups if group != plan.group))
     concerned = [topic for topic in plan.topics if topic.units or topic.grows]
-    there = [t.intent.target for t in concerned if t.target.partitions is not None]
+    there = [t.copy.target for t in concerned if t.copy.there.partitions is not None]
     allowed = rights.of_topics(there)
     shared = list(_denied_to_all(plan, rights, asks_for_transactions)) if plan.units() else []
     new = [topic for topic in concerned if topic.action == "create"]
@@ -137,7 +137,7 @@ def _denials(
     allowed: Mapping[str, frozenset[str]],
     created: Mapping[str, str | KbackupError],
 ) -> Iterator[KbackupError]:
-    name = topic.intent.target
+    name = topic.copy.target
     if topic.action == "create":
         if isinstance(error := created[name], KbackupError):
             yield error
@@ -190,7 +190,7 @@ def check_error_topic(topic: str | None, plan: RestorePlan) -> None:
     Raises:
         RefusedError: If it is a target of the restore.
     """
-    if any(each.intent.target == topic for each in plan.topics):
+    if any(each.copy.target == topic for each in plan.topics):
         raise RefusedError(
             f"{topic} would get the records of a backup and those that cannot be read",
             "parse.error.topic.prefix names a topic that is restored to",
@@ -262,7 +262,7 @@ def begin(
 
     for topic in plan.topics:
         if topic.grows:
-            cluster.create_partitions(topic.intent.target, topic.partitions)
+            cluster.create_partitions(topic.copy.target, topic.partitions)
 
     def named(unit: RestoreUnit) -> RestoreUnit:
         return unit.at(target_id=ids.get(unit.target.topic, unit.position.target_id))

@@ -58,7 +58,7 @@ class Remarks:
 
     def plan(self, topic: PlannedTopic) -> None:
         """Report what is planned for a topic where that is news, and what is odd about it."""
-        place, event = (topic.intent.source, topic.intent.target), topic.event()
+        place, event = (topic.copy.source, topic.copy.target), topic.event()
         with self._lock:
             before = self._plans.get(place)
             self._plans[place] = event

@@ -92,7 +92,7 @@ def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Sto
     (topic,) = plan(store, FakeTarget(), known, rename="copy_of_$0").topics
 
     assert ("create", "copy_of_orders", 6) == (
-        topic.action, topic.intent.target, topic.intent.partitions,
+        topic.action, topic.copy.target, topic.copy.partitions,
     )  # fmt: skip
     assert ("-1", "77") == (topic.config["retention.ms"], topic.config["max.message.bytes"])
 
@@ -157,7 +157,7 @@ def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
     """Without a ledger, the highest partition decides how many a target gets."""
     put(store, whole("orders", 4, 0), 0, 4)
 
-    assert 5 == plan(store, FakeTarget()).topics[0].intent.partitions
+    assert 5 == plan(store, FakeTarget()).topics[0].copy.partitions
 
 
 def test_offsets_are_ordered_as_numbers(store: Store) -> None:
@@ -257,7 +257,7 @@ def test_one_refused_topic_refuses_all(store: Store) -> None:
 
     assert ["fewer_partitions"] == [error.code for error in found.refusals]
     assert {"orders": "refuse", "payments": "create"} == {
-        topic.intent.source: topic.action for topic in found.topics
+        topic.copy.source: topic.action for topic in found.topics
     }
 
 
@@ -286,7 +286,7 @@ def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
     found = plan(store, FakeTarget(), known, rename="copy_of_$0")
 
     assert [("audit", "create", 6, 0), ("orders", "create", 1, 1)] == [
-        (one.intent.source, one.action, one.intent.partitions, one.objects) for one in found.topics
+        (one.copy.source, one.action, one.copy.partitions, one.objects) for one in found.topics
     ]
     assert [["nothing_stored"], []] == [[code for code, _ in one.warnings] for one in found.topics]
     assert [] == found.refusals
@@ -330,7 +330,7 @@ def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:
 
     found = plan(store, FakeTarget(), known, entries=[gone], rename="copy_of_$0")
 
-    (orders,) = [one for one in found.topics if one.intent.source == "orders"]
+    (orders,) = [one for one in found.topics if one.copy.source == "orders"]
     assert [7] == [error.exit_code for error in orders.refusals]
     assert () == orders.warnings
 

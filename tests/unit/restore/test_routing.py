@@ -124,7 +124,7 @@ def test_only_objects_with_records_of_a_topic_are_read_for_it() -> None:
     plan = restoring(BY_HEADER, *KINDS).plan()
 
     assert {"a": 3, "b": 2, "c": 1} == {unit.target.topic: len(unit.sets) for unit in plan.units()}
-    assert {"a": 4, "b": 2, "c": 1} == {t.intent.target: t.records for t in plan.topics}
+    assert {"a": 4, "b": 2, "c": 1} == {t.copy.target: t.records for t in plan.topics}
 
 
 @pytest.mark.parametrize("crash_at", [1, 2])

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from kbackup import config
 from kbackup.restore.checks import (
-    Intent,
     Target,
+    TopicCopy,
     collisions,
     grows,
     refusals,
@@ -15,28 +16,26 @@ from kbackup.restore.checks import (
 )
 from tests.support.target import Restoring
 
-COPY = Intent("orders", "copy_of_orders", 3, is_same_cluster=True)
-SAME = Intent("orders", "orders", 3, is_same_cluster=True)
+COPY = TopicCopy("orders", "copy_of_orders", 3, is_same_cluster=True)
+SAME = TopicCopy("orders", "orders", 3, is_same_cluster=True)
 NOW = 1_800_000_000_000
 
 
-def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: bool = True,
+def codes(copy: TopicCopy, target: Target, if_exists: str = "fail", *, creates: bool = True,
           allows_same_topic: bool = False) -> list[str]:  # fmt: skip
     """The codes of all refusals."""
-    found = refusals(
-        intent,
-        target,
-        if_exists=if_exists,
-        creates=creates,
-        allows_same_topic=allows_same_topic,
-        now_ms=NOW,
-        partitions=target.partitions or intent.partitions,
-    )
+    options = {
+        "bootstrap_servers": "-", "s3_bucket_name": "b", "if_exists": if_exists,
+        "create_topics": creates, "allow_same_topic": allows_same_topic,
+    }  # fmt: skip
+    settings = config.load("restore", options=options, files=(), environ={}).settings
+    partitions = target.partitions or copy.partitions
+    found = refusals(replace(copy, there=target), settings, now_ms=NOW, partitions=partitions)
     return [error.code for error in found]
 
 
 @pytest.mark.parametrize(
-    ("intent", "target", "expected"),
+    ("copy", "target", "expected"),
     [
         pytest.param(COPY, Target(), [], id="a new topic"),
         pytest.param(COPY, Target(3), [], id="an empty topic"),
@@ -86,10 +85,10 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
     ],
 )  # fmt: skip
 def test_each_rule_refuses_what_it_should(
-    intent: Intent, target: Target, expected: list[str]
+    copy: TopicCopy, target: Target, expected: list[str]
 ) -> None:
     """A restore that could lose or spoil data does not begin; a plain one does."""
-    assert expected == codes(intent, target)
+    assert expected == codes(copy, target)
 
 
 def test_what_the_operator_agreed_to_is_done() -> None:
@@ -100,7 +99,7 @@ def test_what_the_operator_agreed_to_is_done() -> None:
     assert [] == codes(COPY, Target(3, 0, True), "resume")
     assert ["refused"] == codes(COPY, Target(), creates=False)
     assert ["target_not_empty"] == codes(COPY, Target(), "resume")
-    internal = Intent("__consumer_offsets", "__consumer_offsets", 1, True, False)
+    internal = TopicCopy("__consumer_offsets", "__consumer_offsets", 1, True, False)
     assert [] == codes(internal, Target())
 
 
@@ -113,7 +112,7 @@ def test_what_the_operator_agreed_to_is_done() -> None:
 )
 def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
     """Where the plan cannot know whether retention deletes restored records, it warns."""
-    assert [code] == [found for found, _ in warnings(COPY, Target(1, config=config))]
+    assert [code] == [found for found, _ in warnings(replace(COPY, there=Target(1, config=config)))]
 
 
 def test_two_sources_on_one_target_are_refused() -> None:
@@ -159,9 +158,9 @@ def test_a_created_topic_is_judged_as_an_existing_one(
 ) -> None:
     """What would delete or refuse restored records is refused, whoever creates the topic."""
     original = {"cleanup.policy": "compact"} if is_compacted else {}
-    intent = replace(COPY, oldest_timestamp=NOW - 86_400_000, original=original)
+    copy = replace(COPY, oldest_timestamp=NOW - 86_400_000, original=original)
 
-    assert expected == codes(intent, Target(partitions, config=config))
+    assert expected == codes(copy, Target(partitions, config=config))
 
 
 def test_what_a_target_changes_is_said() -> None:
@@ -169,7 +168,7 @@ def test_what_a_target_changes_is_said() -> None:
     config = {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"}
 
     assert ["compacted", "append_time"] == [
-        code for code, _ in warnings(COPY, Target(1, config=config))
+        code for code, _ in warnings(replace(COPY, there=Target(1, config=config)))
     ]
 
 
@@ -187,11 +186,11 @@ def test_a_target_that_takes_smaller_messages_is_said(
     original: int | None, limit: int | None, expected: list[str]
 ) -> None:
     """The plan warns of a limit below the original's before a record is refused for its size."""
-    intent = (
+    copy = (
         COPY if original is None else replace(COPY, original={"max.message.bytes": str(original)})
     )
 
-    assert expected == [code for code, _ in small_messages(intent, limit)]
+    assert expected == [code for code, _ in small_messages(copy, limit)]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_a_target_that_takes_smaller_messages_is_said(
 )
 def test_only_a_copy_grows(target: Target, *, follows: bool, creates: bool, expected: bool) -> None:
     """Partitions are added to a copy of the restore's own, and never to a topic in others' use."""
-    assert expected == grows(COPY, target, follows=follows, creates=creates)
+    assert expected == grows(replace(COPY, there=target), follows=follows, creates=creates)
 
 
 def test_a_plan_knows_the_names_that_the_cluster_has() -> None:

@@ -8,7 +8,7 @@ import pytest
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.checks import Intent, Target
+from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.target import asked, create
@@ -56,10 +56,10 @@ def planned(name: str, action: str = "create", *refusals: KbackupError) -> Plann
     where = TopicPartition(name, 0)
     position = RestorePosition(RestoreSource("", where), "", Cursor(0, 0))
     unit: Any = RestoreUnit(position, (Lane(where, Span(0, 0)),))
-    target = Target() if action == "create" else Target(1)
+    there = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}
     return PlannedTopic(
-        Intent(name, name, 1), target, (unit,), action, config, refusals, (), 1, 1, 1, 1
+        TopicCopy(name, name, 1, there=there), (unit,), action, config, refusals, (), 1, 1, 1, 1
     )
 
 
@@ -119,7 +119,7 @@ def test_a_refused_plan_asks_nothing() -> None:
 
 def test_a_plan_without_work_asks_nothing() -> None:
     """A restore that is done needs no rights."""
-    done = PlannedTopic(Intent("a", "a", 1), Target(1), (), "done", {}, (), (), 1, 1, 1, 1)
+    done = PlannedTopic(TopicCopy("a", "a", 1, there=Target(1)), (), "done", {}, (), (), 1, 1, 1, 1)
     plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)})
     target: Any = FakeTarget(group="READ")
 
