@@ -1,9 +1,10 @@
-"""How the C libraries are compiled; needs nothing but the standard library and a C compiler.
+"""How the C libraries are compiled and loaded; needs the standard library and a C compiler alone.
 
 Used by ``hatch_build.py`` while kbackup is being installed, when nothing of it can be imported
 yet, and by the session that runs the C under sanitizers.
 """
 
+import ctypes
 import hashlib
 import os
 import shlex
@@ -12,7 +13,8 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
 
 class Native(NamedTuple):
@@ -101,3 +103,37 @@ def build(
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+class UnavailableError(Exception):
+    """There is no library here that works; the text says why."""
+
+
+def load(
+    native: Native, other: str, functions: Mapping[str, tuple[Any, ...]]
+) -> tuple[SimpleNamespace, Path]:
+    """Return the functions of a library, by their names without ``kb_``, and its file.
+
+    Args:
+        native: Which library.
+        other: The variable that names another build of it, such as one with sanitizers.
+        functions: Result and arguments of each; ``digest`` among them.
+
+    Raises:
+        UnavailableError: If it does not work here.
+    """
+    path = Path(os.environ.get(other, native.library))
+    if not path.exists():
+        raise UnavailableError("no C compiler was found during installation to build it")
+    found = SimpleNamespace()
+    try:
+        loaded = ctypes.CDLL(str(path))
+        for name, (result, *arguments) in functions.items():
+            function = getattr(loaded, f"kb_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(found, name, function)
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(str(error)) from error
+    if native.digest() not in (None, found.digest().decode()):
+        raise UnavailableError("it is older than its sources: install the checkout again")
+    return found, path

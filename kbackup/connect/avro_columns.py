@@ -455,7 +455,7 @@ def _read_in_c(library: Any, datums: pa.BinaryArray, leaves: list[_Leaf]) -> lis
     rooms = [_Room(leaf, rows) for leaf in leaves]
     told = (native.Leaf * len(leaves))(*(room.told() for room in rooms))
     ends = offsets.address + 4 * datums.offset
-    if not library.kb_avro_read(data.address, ends, rows, told, len(leaves)):
+    if not library.avro_read(data.address, ends, rows, told, len(leaves)):
         raise UnsureError
     found = []
     for leaf, room, one in zip(leaves, rooms, told, strict=True):
@@ -468,7 +468,7 @@ def _read_in_c(library: Any, datums: pa.BinaryArray, leaves: list[_Leaf]) -> lis
             continue
         size = ctypes.c_int32.from_address(room.values.address + 4 * rows).value
         body = pa.allocate_buffer(size)
-        is_ascii = library.kb_avro_copy(data.address, one, rows, body.address)
+        is_ascii = library.avro_copy(data.address, one, rows, body.address)
         kind = leaf.type if is_ascii else pa.binary()
         column = pa.Array.from_buffers(kind, rows, [room.valid, room.values, body], one.nulls)
         found.append(column if is_ascii else column.cast(leaf.type))  # which looks at each text

@@ -138,7 +138,7 @@ def _suspects(datums: pa.BinaryArray, text: str) -> pa.Int64Array | None:
     nodes, root = _program(text)
     flags = pa.allocate_buffer(len(datums))
     _, offsets, data = datums.buffers()
-    library.kb_avro_walk(
+    library.avro_walk(
         data.address, offsets.address + 4 * datums.offset, len(datums), nodes, root, MOST,
         flags.address,
     )  # fmt: skip

@@ -4,13 +4,11 @@
 """
 
 import ctypes
-import os
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from kbackup.native_build import AVRO
+from kbackup.native_build import AVRO, UnavailableError, load
 
 _OTHER: Final = "_KBACKUP_NATIVE_AVRO"
 """The variable that names another build of the library, such as one with sanitizers."""
@@ -48,42 +46,27 @@ INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10
 """``enum kind`` of ``avro.c``."""
 
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-
-
-class UnavailableError(Exception):
-    """There is no library here that works; the text says why."""
-
-
-def _load() -> Any:
-    path = Path(os.environ.get(_OTHER, AVRO.library))
-    if not path.exists():
-        raise UnavailableError("no C compiler was found during installation to build it")
-    if sys.byteorder != "little":
-        raise UnavailableError("it is for little-endian machines only")
-    try:
-        found = ctypes.CDLL(str(path))
-        found.kb_digest.restype = ctypes.c_char_p
-        found.kb_avro_read.argtypes = (_P, _P, _I64, ctypes.POINTER(Leaf), _I32)
-        found.kb_avro_copy.argtypes = (_P, ctypes.POINTER(Leaf), _I64, _P)
-        found.kb_avro_walk.argtypes = (_P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P)
-        found.kb_avro_walk.restype = None
-    except (OSError, AttributeError) as error:
-        raise UnavailableError(str(error)) from error
-    if AVRO.digest() not in (None, found.kb_digest().decode()):
-        raise UnavailableError("it is older than its sources: install the checkout again")
-    return found
+_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "digest": (ctypes.c_char_p,),
+    "avro_read": (_I32, _P, _P, _I64, ctypes.POINTER(Leaf), _I32),
+    "avro_copy": (_I32, _P, ctypes.POINTER(Leaf), _I64, _P),
+    "avro_walk": (None, _P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P),
+}
+"""Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""
 
 
 @cache
 def _found() -> tuple[Any, str]:
+    if sys.byteorder != "little":
+        return None, "it is for little-endian machines only"
     try:
-        return _load(), ""
+        return load(AVRO, _OTHER, _FUNCTIONS)[0], ""
     except UnavailableError as why:
         return None, str(why)
 
 
 def library() -> Any:
-    """Return the library, which is loaded once in a process; None if none works here."""
+    """Return the functions of the library, loaded once in a process; None if none works here."""
     return _found()[0]
 
 

@@ -14,8 +14,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import confluent_kafka
@@ -23,7 +21,7 @@ from confluent_kafka import cimpl
 
 from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import Way
-from kbackup.native_build import KAFKA
+from kbackup.native_build import KAFKA, UnavailableError, load
 
 _OTHER: Final = "_KBACKUP_NATIVE_LIBRARY"
 """The variable that names another build of the library, such as one with sanitizers."""
@@ -75,10 +73,6 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
 """Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""
 
 
-class UnavailableError(Exception):
-    """There is no library here that works; the text says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Library:
     """The library, loaded.
@@ -93,22 +87,9 @@ class Library:
 
 
 def _load() -> Library:
-    path = Path(os.environ.get(_OTHER, KAFKA.library))
-    if not path.exists():
-        raise UnavailableError("no C compiler was found during installation to build it")
+    functions, path = load(KAFKA, _OTHER, _FUNCTIONS)
     if ";" in str(path):  # librdkafka's separator
         raise UnavailableError(f"librdkafka loads no plugin whose path has a semicolon: {path}")
-    functions = SimpleNamespace()
-    try:
-        loaded = ctypes.CDLL(str(path))
-        for name, (result, *arguments) in _FUNCTIONS.items():
-            function = getattr(loaded, f"kb_{name}")
-            function.restype, function.argtypes = result, arguments
-            setattr(functions, name, function)
-    except (OSError, AttributeError) as error:
-        raise UnavailableError(str(error)) from error
-    if KAFKA.digest() not in (None, functions.digest().decode()):
-        raise UnavailableError("it is older than its sources: install the checkout again")
     why = ctypes.create_string_buffer(256)
     version: int = functions.bind(os.fsencode(cimpl.__file__), why, len(why))
     if version < 0:

@@ -14,6 +14,7 @@ from kbackup.doctor.examination import kafka_checks
 from kbackup.errors import KafkaError
 from kbackup.events import to_json
 from kbackup.kafka import native as native_library
+from kbackup.native_build import UnavailableError
 from tests.support.examined import levels, one, settings
 from tests.unit.doctor.test_spark import Java
 
@@ -75,9 +76,7 @@ def test_a_stop_ends_the_examination() -> None:
 
 def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever installed without a compiler learns why a run is slow; who asked for it, nothing."""
-    monkeypatch.setattr(
-        native_library, "_found", lambda: native_library.UnavailableError("no compiler")
-    )
+    monkeypatch.setattr(native_library, "_found", lambda: UnavailableError("no compiler"))
     now = datetime.now(UTC)
 
     auto, python, native = (
