@@ -410,8 +410,11 @@ class Demo:
 
     def _round_trip(self, kafka: "KafkaSettings", s3: "LocalS3", records: int) -> int:
         """Fill, back up, look at the backup, restore, compare."""
-        from kbackup.local.compare import compare_topics  # noqa: PLC0415  (imports a Kafka client)
-        from kbackup.local.sample import TOPICS, fill  # noqa: PLC0415
+        from kbackup.local.sample import (  # noqa: PLC0415
+            TOPICS,
+            compare_topics,
+            fill,
+        )
 
         names = [topic.name for topic in TOPICS]
         self._say("\nthe sample:")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
 from kbackup.events import Ended, PartitionRow, RestoreTopic, TopicPlanned
-from kbackup.inspect.map import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
+from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
 from kbackup.records import TopicPartition
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need

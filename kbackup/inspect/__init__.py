@@ -3,7 +3,132 @@
 A topic is one table of full records.  Object names and the ledger decide which objects are opened
 at all; Spark does the rest.
 
-`tables` examines a backup and the configuration that writes it, `directories` finds the partition
-columns, and `statement` writes the statement.  What files and directories are to the engines, their
-formats and partitioners say: see `kbackup.connect.tables`.
+`ddl` makes a statement of what a backup holds and of the configuration that writes it.  Formats and
+partitioners say what files and directories are to the engines: see `kbackup.connect.tables`.
+
+What became of ranges of offsets or days is here itself, and how to draw that in few cells: whoever
+draws a map has read no backup.
 """
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+
+class MapState(StrEnum):
+    """What became of a range; where several are true of one offset, the first of them counts."""
+
+    MISSING = "missing"
+    """It was stored and is gone, and nobody declared that this was on purpose."""
+
+    DISPUTED = "disputed"
+    """Several objects hold it, and nothing shows how to restore each record once: it is refused."""
+
+    STORED = "stored"
+    """It is in an object whose extent is known."""
+
+    NAMED = "named"
+    """It is between the first offsets of two objects: the extent of the first is not known."""
+
+    EXPIRED = "expired"
+    """The cluster had deleted it before it was backed up."""
+
+    REMOVED = "removed"
+    """It was stored, and removed on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Numbers, from *first* to *last* inclusive, of which one thing is true.
+
+    They are offsets, or days since 1970-01-01.
+    """
+
+    state: MapState
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Days, from *first* to *last* inclusive, of which one thing is true."""
+
+    state: MapState
+    first: str
+    last: str
+
+
+def merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Return *stretches* in order and without overlap, neighbours of one state made one."""
+    bounds: dict[int, dict[MapState, int]] = {}
+    for one in stretches:
+        for at, step in ((one.first, 1), (one.last + 1, -1)):
+            steps = bounds.setdefault(at, {})
+            steps[one.state] = steps.get(one.state, 0) + step
+    found: list[Stretch] = []
+    depth = dict.fromkeys(MapState, 0)
+    for at, end in pairwise(sorted(bounds)):
+        for state, step in bounds[at].items():
+            depth[state] += step
+        now = next((state for state, count in depth.items() if count), None)
+        if now is None:
+            continue
+        if found and found[-1].state == now and found[-1].last == at - 1:
+            found[-1] = Stretch(now, found[-1].first, end - 1)
+        else:
+            found.append(Stretch(now, at, end - 1))
+    return tuple(found)
+
+
+PART: Final = "part"
+"""A cell of which some is there, and of the rest nothing is known."""
+
+NOTHING_KNOWN: Final = "nothing"
+"""A cell of which nothing is known."""
+
+_NOT_THERE: Final = (MapState.EXPIRED, MapState.REMOVED)
+
+
+def cells(stretches: Sequence[Stretch], low: int, high: int, width: int) -> list[str]:
+    """Return *low* to *high*, both included, in at most *width* cells of the same size.
+
+    A cell is a `MapState`, `PART` or `NOTHING_KNOWN`.  What is missing shows in its cell, however
+    small it is.
+    """
+    total = high - low + 1
+    count = min(width, total)
+    found, begin = [], 0
+    for at in range(count):
+        first, end = low + total * at // count, low + total * (at + 1) // count
+        while begin < len(stretches) and stretches[begin].last < first:
+            begin += 1
+        states, covered, number = set(), 0, begin
+        while number < len(stretches) and stretches[number].first < end:
+            one = stretches[number]
+            states.add(one.state)
+            covered += min(one.last + 1, end) - max(one.first, first)
+            number += 1
+        found.append(_cell(states, is_full=covered == end - first))
+    return found
+
+
+def _cell(states: set[MapState], *, is_full: bool) -> str:
+    if not states:
+        return NOTHING_KNOWN
+    for alarming in (MapState.MISSING, MapState.DISPUTED):
+        if alarming in states:
+            return alarming
+    if states <= {*_NOT_THERE}:
+        return next(state for state in _NOT_THERE if state in states)
+    if not is_full or states & {*_NOT_THERE}:
+        return PART
+    return MapState.NAMED if MapState.NAMED in states else MapState.STORED
+
+
+def day(number: int) -> str:
+    """Return a day since 1970-01-01 as text, the nearest in years 1 to 9999."""
+    ordinal = date(1970, 1, 1).toordinal() + number
+    return date.fromordinal(min(max(1, ordinal), date.max.toordinal())).isoformat()

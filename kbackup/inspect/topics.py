@@ -28,7 +28,7 @@ from kbackup.catalog.reading import facts, read
 from kbackup.errors import ConfigurationError, counted, form
 from kbackup.events import INLINE, Warned
 from kbackup.formats import FormatOptions
-from kbackup.inspect.map import Days, MapState, Stretch, day, merged
+from kbackup.inspect import Days, MapState, Stretch, day, merged
 from kbackup.inspect.peek import NamedSchema, named_schemas
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked

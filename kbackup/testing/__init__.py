@@ -8,9 +8,7 @@ An author gets the whole suite of a seam in a few lines::
             return MyStore(StoreSettings(f"mine://{tmp_path}"))
 """
 
-from kbackup.testing.converters import ConverterContract, decoded, encoded
-from kbackup.testing.formats import FormatContract
-from kbackup.testing.partitioners import ExtractorContract, PartitionerContract
+from kbackup.testing.files import ExtractorContract, FormatContract, PartitionerContract
 from kbackup.testing.stores import (
     PART_BYTES,
     FaultyStore,
@@ -19,7 +17,7 @@ from kbackup.testing.stores import (
     open_bytes,
     put_bytes,
 )
-from kbackup.testing.transforms import TransformContract
+from kbackup.testing.values import ConverterContract, TransformContract, decoded, encoded
 
 __all__ = [
     "PART_BYTES",

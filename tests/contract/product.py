@@ -62,8 +62,8 @@ from kbackup.testing import (
     open_bytes,
     put_bytes,
 )
-from kbackup.testing.converters import VALUES
-from kbackup.testing.formats import taken
+from kbackup.testing.files import taken
+from kbackup.testing.values import VALUES
 from kbackup.transforms import Transform
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, verify_task

@@ -26,9 +26,9 @@ from kbackup.kafka.cluster import KafkaCluster as Cluster
 from kbackup.kafka.reader import KafkaReader as Reader
 from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
-from kbackup.local.compare import compare_topics
 from kbackup.local.downloads import ivy_jar
 from kbackup.local.java import trust_store_options
+from kbackup.local.sample import compare_topics
 from kbackup.local.servers import free_ports
 from kbackup.naming import DatedLayout, Layout
 from kbackup.records import SCHEMA, Span, TopicPartition

@@ -22,8 +22,13 @@ from kbackup.stores import (
     UnfinishedUpload,
 )
 from kbackup.stores.s3 import bucket, transfer
-from kbackup.stores.s3.object_settings import ObjectSettings
-from kbackup.stores.s3.options import PART_SIZE, addressing_style, chosen_provider, proxies_of
+from kbackup.stores.s3.options import (
+    PART_SIZE,
+    ObjectSettings,
+    addressing_style,
+    chosen_provider,
+    proxies_of,
+)
 from kbackup.stores.s3.transfer import Features, Upload, fetch, fetch_range
 
 _log: Final = logging.getLogger(__name__)

@@ -23,7 +23,6 @@ from kbackup.files import Section
 from kbackup.options import check_needs
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import errors
-from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3.options import (
     ACCELERATE,
     ATTEMPTS,
@@ -31,6 +30,7 @@ from kbackup.stores.s3.options import (
     CUSTOMER_KEY,
     OPTIONS,
     PROXY_PASSWORD,
+    ObjectSettings,
     addressing_style,
     chosen_provider,
     proxies_of,

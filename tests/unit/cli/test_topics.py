@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from kbackup.cli import root
 from kbackup.cli.output import schema
 from kbackup.cli.tables import page
-from kbackup.inspect.map import Days, MapState, Stretch
+from kbackup.inspect import Days, MapState, Stretch
 from kbackup.inspect.topics import PartitionMap, StoredPartition
 from kbackup.records import TopicPartition
 

@@ -18,7 +18,7 @@ from kbackup.options import (
 from kbackup.partitioners import Partitioner
 from kbackup.runs import wiring
 from kbackup.stores import StoreSettings
-from kbackup.testing.partitioners import WHERE, records
+from kbackup.testing.files import WHERE, records
 from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 from tests.support.invoked import invoke
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.inspect.map import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells, day, merged
+from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells, day, merged
 from kbackup.inspect.topics import coverage
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup.local.compare import Compared, Difference, compare
+from kbackup.local.sample import Compared, Difference, compare
 from kbackup.records import SCHEMA
 
 HEADERS = [
