@@ -33,95 +33,6 @@ from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 
-
-class _VisitPlanner:
-    """Makes the plans of all visits, and remembers what the cluster has allowed."""
-
-    def __init__(
-        self,
-        frame: RunContext,
-        store: Store,
-        account: RestoreProgress,
-        remarks: Remarks,
-        set_aside: Callable[[str, Sequence[Issue]], None],
-    ) -> None:
-        self._frame, self._store = frame, store
-        self._settings, self._world = frame.settings, frame.world
-        self._account, self._remarks, self._set_aside = account, remarks, set_aside
-        self._asked: set[str] = set()
-        self.unplanned: set[str] = set()
-
-    def plan(
-        self,
-        cluster: Cluster,
-        inventory: Inventory,
-        said: BackupState,
-        only: Collection[str],
-        beside: Collection[str],
-        routes: Routes | None,
-    ) -> RestorePlan:
-        """Plan a visit."""
-        self.unplanned = set()
-        found = self._planned(cluster, inventory, said, only, beside, routes)
-        return self._allowed(found, cluster)
-
-    def _planned(
-        self, cluster: Cluster, inventory: Inventory, said: BackupState, only: Collection[str],
-        beside: Collection[str], routes: Routes | None,
-    ) -> RestorePlan:  # fmt: skip
-        """Plan *only* these topics; one that cannot be planned does not keep others from it."""
-
-        def planned(names: Collection[str]) -> RestorePlan:
-            planner = Planner(
-                settings=self._settings, cluster=cluster, store=self._store,
-                inventory=inventory, known=said, now_ms=self._world.clock.ms(), only=names,
-                beside=[*beside, *(name for name in only if name not in names)], routes=routes,
-                backup=self._frame.backup, group=self._frame.group,
-            )  # fmt: skip
-            plan = planner.plan()
-            for error in planner.missing:
-                key = str(error.place.get("topic", "")), str(error)
-                if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
-                    self._account.lacks(error)
-            return plan
-
-        try:
-            return planned(only)
-        except KbackupError as error:
-            if len({*only, *beside}) < 2 or error.exit_code in (5, 6):
-                raise
-        plans = []
-        for name in sorted(only):
-            try:
-                plans.append(planned([name]))
-            except KbackupError as error:
-                if error.exit_code in (5, 6):
-                    raise
-                self.unplanned.add(name)
-                self._set_aside(name, [error.issue()])
-        spans = {where: span for plan in plans for where, span in plan.spans.items()}
-        topics = tuple(topic for plan in plans for topic in plan.topics)
-        return RestorePlan(topics, self._frame.group, spans)
-
-    def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
-        """Return *plan* with what the cluster has against topics it was not asked about yet."""
-        new = [
-            topic
-            for topic in plan.topics
-            if not topic.refusals and (topic.grows or topic.copy.target not in self._asked)
-        ]
-        if not new:
-            return plan
-        said = asked(
-            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
-            self._settings.replication_factor, asks_for_transactions=False,
-        )  # fmt: skip
-        self._asked |= {topic.copy.target for topic in said.topics if not topic.refusals}
-        answered = {topic.copy.target: topic for topic in said.topics}
-        topics = tuple(answered.get(topic.copy.target, topic) for topic in plan.topics)
-        return replace(plan, topics=topics)
-
-
 OVERDUE_S: Final = 600.0
 """How long an object may wait to become whole until the restore no longer counts as complete."""
 
@@ -160,7 +71,7 @@ class Following:
         self._reached = dict[TopicPartition, int | None]()
         self._success: float | None = None
         self._visits, self._is_first = 0, True
-        self._planner = _VisitPlanner(frame, store, account, self._remarks, self._set_aside)
+        self._asked = set[str]()  # the targets that the cluster has allowed
         self._routes: Routes | None = None
         if choose_topics(settings.transforms):
             self._routes = Routes(settings, store)
@@ -290,9 +201,9 @@ class Following:
         if self._stop.is_set():
             return
         beside = [name for name in names if name not in there]
-        plan = self._planner.plan(cluster, inventory, said, there, beside, self._routes)
+        plan = self._plan(cluster, inventory, said, there, beside)
         sources = {topic.copy.source for topic in plan.topics}
-        for name in there - sources - self._planner.unplanned:
+        for name in there - sources - plan.failed.keys():
             self._take_up(name)  # none of its records has a topic: nothing is in their way
         good = self._begun(plan, cluster, agree)
         self._tell(Planned([row.shown() for row in self._account.rows()]))
@@ -304,6 +215,43 @@ class Following:
         units = [unit for unit in good if not self._asides.rests(unit.source, now)]
         if units and not self._stop.is_set():
             self._restore(plan, sorted(units, key=lambda unit: unit.size, reverse=True), cluster)
+
+    def _plan(
+        self, cluster: Cluster, inventory: Inventory, said: BackupState, only: Collection[str],
+        beside: Collection[str],
+    ) -> RestorePlan:  # fmt: skip
+        """Plan *only* these topics; one that cannot be planned does not keep others from it."""
+        planner = Planner(
+            settings=self._settings, cluster=cluster, store=self._store, inventory=inventory,
+            known=said, now_ms=self._world.clock.ms(), only=only, beside=beside,
+            routes=self._routes, backup=self._frame.backup, group=self._frame.group,
+        )  # fmt: skip
+        plan = planner.plan()
+        for error in planner.missing:
+            key = str(error.place.get("topic", "")), str(error)
+            if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
+                self._account.lacks(error)
+        for name, error in plan.failed.items():
+            self._set_aside(name, [error.issue()])
+        return self._allowed(plan, cluster)
+
+    def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
+        """Return *plan* with what the cluster has against topics it was not asked about yet."""
+        new = [
+            topic
+            for topic in plan.topics
+            if not topic.refusals and (topic.grows or topic.copy.target not in self._asked)
+        ]
+        if not new:
+            return plan
+        said = asked(
+            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
+            self._settings.replication_factor, asks_for_transactions=False,
+        )  # fmt: skip
+        self._asked |= {topic.copy.target for topic in said.topics if not topic.refusals}
+        answered = {topic.copy.target: topic for topic in said.topics}
+        topics = tuple(answered.get(topic.copy.target, topic) for topic in plan.topics)
+        return replace(plan, topics=topics)
 
     def _begun(
         self, plan: RestorePlan, cluster: Cluster, agree: Callable[[str], bool] | None

@@ -1,7 +1,7 @@
 """Plan a restore, with what forbids it; planning changes nothing."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.catalog.identity import BackupIdentity
@@ -85,11 +85,13 @@ class RestorePlan:
         topics: One entry a topic.
         group: The consumer group that keeps the positions.
         spans: What each target partition holds before the restore.
+        failed: Why topics could not be planned that do not keep the others from being restored.
     """
 
     topics: tuple[PlannedTopic, ...]
     group: str
     spans: Mapping[TopicPartition, Span]
+    failed: Mapping[str, KbackupError] = field(default_factory=dict)
 
     @property
     def refusals(self) -> list[KbackupError]:
@@ -213,13 +215,32 @@ class Planner:
         if self._only is None:  # one that follows may wait for a partition
             self._check_partitions(names)
         self.inventory.look_at(names)
-        copies = [copy for name in names for copy in self._copies(name)]
-        others = [TopicCopy(name, to, 1) for name in self._beside for to in self.targets(name)]
+        copies, failed = list[TopicCopy](), dict[str, KbackupError]()
+        for name in names:
+            try:
+                copies += self._copies(name)
+            except KbackupError as error:
+                failed[name] = self._spared(error)
+        beside = (*self._beside, *failed)
+        others = [TopicCopy(name, to, 1) for name in beside for to in self.targets(name)]
         there = set(self.cluster.topic_names())
         clashes = list(checks.collisions([*copies, *others], there))
         targets = self._targets(copies, there)
-        topics = [_TopicPlanner(self, copy, targets).plan(clashes) for copy in copies]
-        return RestorePlan(tuple(topics), self._group, targets.spans)
+        topics = list[PlannedTopic]()
+        for copy in copies:
+            try:
+                topics.append(_TopicPlanner(self, copy, targets).plan(clashes))
+            except KbackupError as error:
+                failed[copy.source] = self._spared(error)
+        left = tuple(topic for topic in topics if topic.copy.source not in failed)
+        return RestorePlan(left, self._group, targets.spans, failed)
+
+    def _spared(self, error: KbackupError) -> KbackupError:
+        """Return why a topic cannot be planned, if a restore that follows goes on without it."""
+        goes_on = self._only is not None and len({*self._only, *self._beside}) > 1
+        if not goes_on or error.exit_code in (5, 6):  # which concerns all topics
+            raise error
+        return error
 
     def sources(self, copy: TopicCopy) -> list[TopicPartition]:
         """Return the partitions of the backup that may have positions of this restore.
