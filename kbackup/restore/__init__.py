@@ -4,9 +4,10 @@ This room owns what a restore reads, writes, commits and refuses.  It never chan
 for its lock and its run record, and nothing here asks a person or prints.
 
 `run` is one restore from settings to summary, and `follow` one that goes on with what is new
-(`watch` sees it).  Both plan: `plan`, from the `inventory` of the backup; `checks` says what forbids
-it, `resume` what is left, `routing` which topics records choose.  They prepare the `target` and its
-`schemas`, run tasks (`progress`), and compare what is there with what was written.  In a task,
-`task` reads, `transform` chooses and changes, and `transaction` writes and commits.  What both sides
-share is in `job`.  `settle` is a command of its own: it gives copies their originals' settings.
+(`watch` sees it).  Both plan: `plan`, from the `inventory` of the backup; `checks` says what
+forbids it, `resume` what is left, `routing` which topics records choose.  They prepare the `target`
+and its `schemas`, run tasks (`progress`), and compare what is there with what was written.  In a
+task, `task` reads, `transform` chooses and changes, and `transaction` writes and commits.  What
+both sides share is in `job`.  `settle` is a command of its own: it gives copies the settings of
+their originals.
 """

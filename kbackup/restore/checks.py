@@ -39,16 +39,13 @@ from kbackup.stores import Heads
 APPEND_TIME: Final = "append_time"
 """Code of the warning that the target replaces the records' timestamps."""
 
-
 _OLDEST_TAKEN: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.difference.max.ms",  # the only one before Kafka 3.6
 )
 
-
 MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default of ``max.message.bytes``."""
-
 
 _RENAME: Final = "--rename 'copy_of_$0'"
 

@@ -23,7 +23,6 @@ from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject
 
 _THREADS: Final = 16
 
-
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 

@@ -192,19 +192,14 @@ class RestoreUnit:
 
 _SEED: Final = 0x9747B28C
 
-
 _M: Final = 0x5BD1E995
-
 
 _MASK: Final = 0xFFFFFFFF
 
-
 _POSITIVE: Final = 0x7FFFFFFF
-
 
 _WORD: Final = 4
 """Bytes that are mixed in at a time."""
-
 
 _COLUMN_BYTES: Final = 256
 """Keys up to this length are hashed in columns, those of one length together."""
@@ -293,7 +288,6 @@ def _of_key(key: bytes) -> int:
 
 
 SAME, MODULO, KEY = "same", "modulo", "key"
-
 
 ORDER = {
     MODULO: "records of one partition of the backup stay in order; those of several that share a "

@@ -203,14 +203,11 @@ def chained(before: str, sets: Iterable[FileSet]) -> str:
 _THREADS: Final = 16
 """Objects asked for their facts side by side."""
 
-
 FactsOf = Callable[[FileSet], Facts | None]
 """Returns what is known of the records in a set; None where nothing is."""
 
-
 CutOf = Callable[[FileSet], Hashable]
 """Returns what stands for the cut of a set: sets of one cut have no record in common."""
-
 
 _DO: Final = "restore into a new topic with --rename"
 

@@ -31,7 +31,6 @@ from kbackup.stores import Store
 
 _log = logging.getLogger(__name__)
 
-
 Agree = Callable[[str], bool]
 """Asks a person a question."""
 

@@ -23,7 +23,6 @@ from kbackup.stores import Store
 
 _LONG_MAX: Final = str(2**63 - 1)
 
-
 COPY_CONFIG: Final = {
     "retention.ms": "-1",
     "cleanup.policy": "delete",
@@ -32,7 +31,6 @@ COPY_CONFIG: Final = {
     "message.timestamp.after.max.ms": _LONG_MAX,
 }
 """Settings of every topic that a restore creates."""
-
 
 _WAITING: Final = frozenset(
     {
@@ -43,9 +41,7 @@ _WAITING: Final = frozenset(
 )  # fmt: skip
 """What deletes records, or keeps a cluster with fewer brokers from taking them."""
 
-
 _WAITING_PREFIXES: Final = ("local.retention.", "message.timestamp.")
-
 
 _OF_ITS_CLUSTER: Final = (
     "leader.replication.throttled.", "follower.replication.throttled.", "remote.", "confluent.",

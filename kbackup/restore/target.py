@@ -43,7 +43,6 @@ from kbackup.spark.channel import Line, NotBegun
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""
 
-
 _NEEDED: Final = frozenset({"WRITE", "DESCRIBE"})
 """What a restore does with a topic that is there; it takes ``ALTER`` to add partitions."""
 

@@ -312,7 +312,6 @@ SMALL_BYTES: Final = 2**18
 """A partition whose objects have no more shares a writer and transactions with others of its kind,
 and is restored side by side with those of other writers."""
 
-
 SIDE_BY_SIDE: Final = 16
 """How many writers of those: each mostly waits for the broker, which begins and ends a transaction.
 """

@@ -33,7 +33,6 @@ from kbackup.stores import Store
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
-
 _COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
 """Warnings that make a restore less than whole, and under what they are counted."""
 
@@ -145,7 +144,6 @@ def _placed(place: Subject) -> Mapping[str, Any]:
 
 UNENTERED_S: Final = 300.0
 """How long an object stays the same that a topic's ledger should know, until it is taken."""
-
 
 _Seen = tuple[tuple[int, float], float]
 """Size and time of an object, and since when it has had these by the monotonic clock."""
