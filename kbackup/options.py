@@ -145,7 +145,8 @@ class Option(Generic[T]):
     Attributes:
         name: The property, such as ``partition.field.name``.  A converter's stands without its
             prefix: ``schemas.enable`` is ``key.converter.schemas.enable`` for keys and
-            ``value.converter.schemas.enable`` for values.
+            ``value.converter.schemas.enable`` for values.  Given as empty, it is that of the
+            attribute that declares it, with dots.
         help: One sentence.
         type: The word for its type in the reference.
         default: The value where none is given, of the option's type; may be None.
@@ -210,6 +211,11 @@ class Option(Generic[T]):
     def attribute(self) -> str:
         """The attribute of `kbackup.config.Settings` that holds its value."""
         return re.sub(r"\W", "_", self.name)
+
+    def __set_name__(self, owner: object, attribute: str) -> None:
+        """Name the property after the attribute that declares it, where it has no name yet."""
+        if not self.name:
+            object.__setattr__(self, "name", attribute.replace("_", "."))
 
     @overload
     def __get__(self, instance: None, owner: object) -> Self: ...

@@ -13,13 +13,20 @@ from kbackup.config.property import (
     SPARK,
     STATUS,
     Group,
+    boolean,
     check_folder,
     check_not_empty,
+    duration,
+    integer,
+    optional_text,
+    parsed,
     read_limit,
     read_places,
     read_template,
+    switch,
+    text,
+    words,
 )
-from kbackup.options import boolean, duration, integer, optional_text, parsed, switch, text, words
 from kbackup.plugins import built_in
 
 RECORD_FORMAT: Final = "parquet"
@@ -39,35 +46,30 @@ class LayoutSettings(Group):
     commands: ClassVar[frozenset[str]] = ALL - STATUS
 
     topics_dir = text(
-        "topics.dir",
         "First part of every object key; may have several segments, may be empty.",
         "topics",
         commands=ALL,
         aliases=("s3.prefix",),
     )
     directory_delim = text(
-        "directory.delim",
         "Separates the segments of an object key.",
         "/",
         commands=ALL,
         check=check_not_empty,
     )
     file_delim = text(
-        "file.delim",
         "Separates topic, partition and offset in an object's name.",
         "+",
         commands=ALL - STATUS | {"prune"},
         check=check_not_empty,
     )
     filename_offset_zero_pad_width = integer(
-        "filename.offset.zero.pad.width",
         "Minimum number of digits of the offset in an object's name.",
         10,
         ge=0,
         le=99,
     )
     object_name_template = parsed(
-        "object.name.template",
         "Template of object names, for format.class=block_gzip: {topic}, {partition} and, last, "
         "{offset}, with {date}, {year}, {month}, {day}, {hour}, {minute} or {second} of the "
         "upload, in UTC.",
@@ -78,7 +80,6 @@ class LayoutSettings(Group):
         is_literal=True,
     )
     view = words(
-        "view",
         "Full records, or values only, as the connectors write them; default: value where "
         "format.class is given, else record.",
         ("record", "value"),
@@ -87,61 +88,51 @@ class LayoutSettings(Group):
         any_case=True,
     )
     format_class = optional_text(
-        "format.class",
         f"File format: {built_in('formats')}, or the connectors' class name.",
         short=("-f", "--format"),
         example="json",
     )
     only_format = optional_text(
-        "only.format",
         "Read only the objects of this file format; the others are counted.",
         commands=READING,
         example="json",
     )
     store_kafka_keys = boolean(
-        "store.kafka.keys",
         "Store keys in separate objects beside the values.",
         False,
         commands=RUNS,
     )
     store_kafka_headers = boolean(
-        "store.kafka.headers",
         "Store headers in separate objects beside the values.",
         False,
         commands=RUNS,
     )
     keys_format_class = optional_text(
-        "keys.format.class",
         "File format of the keys' objects.",
         commands=RUNS,
         example="json",
     )
     headers_format_class = optional_text(
-        "headers.format.class",
         "File format of the headers' objects.",
         commands=RUNS,
         example="json",
     )
     tombstone_encoded_partition = text(
-        "tombstone.encoded.partition",
         "Directory of the objects that hold the keys of tombstones.",
         "tombstone",
         check=check_folder,
     )
     key_converter = optional_text(
-        "key.converter",
         f"Converts a key to what its file holds: {built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="string",
     )
     value_converter = optional_text(
-        "value.converter",
         f"Converts a value to what its file holds: {built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="json",
     )
     partitioner_class = text(
-        "partitioner.class",
         f"How records are spread over directories: {built_in('partitioners')}, or the "
         "connectors' class name.",
         "default",
@@ -149,7 +140,6 @@ class LayoutSettings(Group):
         short=("--partitioner",),
     )
     timestamp_extractor = text(
-        "timestamp.extractor",
         "The time of a record that time-based directories and rotate.interval.ms use: "
         f"{built_in('extractors')}, or the connectors' name; default in the connectors' layout: "
         f"{CONNECTORS_EXTRACTOR}.",
@@ -158,14 +148,12 @@ class LayoutSettings(Group):
         example="record",
     )
     timezone = optional_text(
-        "timezone",
         "Time zone of time-based directories and scheduled rotation: a name of the tz database, "
         "UTC, or an offset.",
         commands=SINK,
         example="Europe/Berlin",
     )
     s3_schema_partition_affix_type = words(
-        "s3.schema.partition.affix.type",
         "Put schema_name=NAME, the name of the value's schema, before or after each directory.",
         ("NONE", "PREFIX", "SUFFIX"),
         "NONE",
@@ -180,7 +168,6 @@ class RotationSettings(Group):
     commands: ClassVar[frozenset[str]] = SINK
 
     flush_size = integer(
-        "flush.size",
         "Number of records after which a file is closed; required in the connectors' layout, "
         "where 0 or less means 1. Files of full records also end at each multiple of 1,000,000 "
         "offsets, or of this if it is more.",
@@ -189,7 +176,6 @@ class RotationSettings(Group):
         le=2**31 - 1,
     )
     rotate_bytes = integer(
-        "rotate.bytes",
         "Bytes of uncompressed records after which a file is closed; -1, the default in the "
         "connectors' layout, for no limit.",
         134_217_728,
@@ -197,7 +183,6 @@ class RotationSettings(Group):
         le=2**63 - 1,
     )
     rotate_interval_ms = integer(
-        "rotate.interval.ms",
         "Milliseconds of record time after which a file is closed; -1, the default in the "
         "connectors' layout, for no limit.",
         86_400_000,
@@ -205,7 +190,6 @@ class RotationSettings(Group):
         le=2**63 - 1,
     )
     rotate_schedule_interval_ms = integer(
-        "rotate.schedule.interval.ms",
         "Close files at multiples of this many milliseconds since midnight in timezone, which "
         "must be set; -1 for never.",
         -1,
@@ -213,14 +197,12 @@ class RotationSettings(Group):
         le=2**63 - 1,
     )
     rotate_file_on_partition_change = boolean(
-        "rotate.file.on.partition.change",
         "Close files before a record that goes to another directory than the previous one; "
         "applies with rotate.interval.ms and time-based directories. Default in the connectors' "
         "layout: true.",
         False,
     )
     partitioner_max_open_files = parsed(
-        "partitioner.max.open.files",
         "How many directories of a partition may have an open file at a time; one more closes "
         "all of them. -1 means 128.",
         "integer",
@@ -228,14 +210,12 @@ class RotationSettings(Group):
         read_limit,
     )
     schema_compatibility = words(
-        "schema.compatibility",
         "Which versions of a schema share a file: only equal ones, also older ones, or also "
         "newer ones.",
         ("NONE", "BACKWARD", "FORWARD", "FULL"),
         "NONE",
     )
     rotate_idle_ms = integer(
-        "rotate.idle.ms",
         "With --follow: milliseconds a record may wait before its file is closed; default with "
         "rotate.schedule.interval.ms: until its next boundary.",
         60_000,
@@ -243,7 +223,6 @@ class RotationSettings(Group):
         le=2**63 - 1,
     )
     flush_on_stop = switch(
-        "flush.on.stop",
         "When a --once run ends, store the last, short file, or leave its records to the next run.",
         True,
         off="--no-flush-on-stop",
@@ -257,7 +236,6 @@ class Safety(Group):
     commands: ClassVar[frozenset[str]] = RUNS
 
     behavior_on_null_values = words(
-        "behavior.on.null.values",
         "How tombstones are handled in the connectors' layout: stop, leave them out, or store "
         "their keys in tombstone.encoded.partition, which needs store.kafka.keys; full records "
         "keep them.",
@@ -267,7 +245,6 @@ class Safety(Group):
         any_case=True,
     )
     behavior_on_error = words(
-        "behavior.on.error",
         "How a restore handles a bad record or object.",
         ("fail", "ignore", "log"),
         "fail",
@@ -275,14 +252,12 @@ class Safety(Group):
         any_case=True,
     )
     parse_error_topic_prefix = optional_text(
-        "parse.error.topic.prefix",
         "With behavior.on.error=ignore or log, write what a restore cannot read to the topic "
         "PREFIX-NAME, where NAME is the property name, or kbackup.",
         commands=RESTORE,
         example="error",
     )
     max_record_bytes = integer(
-        "max.record.bytes",
         "Refuse larger records when reading a backup.",
         268_435_456,
         commands=READING - {"thaw"},
@@ -290,7 +265,6 @@ class Safety(Group):
         le=2**31 - 1,
     )
     repair = parsed(
-        "repair",
         "Only write these objects again, as restore verify names them; the group stays where it "
         "is.",
         "TOPIC:PARTITION:OFFSET",
@@ -301,38 +275,24 @@ class Safety(Group):
         example="orders:3:4200,orders:5:0",
     )
     dry_run = switch(
-        "dry.run",
         "Plan only: write nothing, commit nothing.",
         False,
         commands=RUNS | SETTLING | {"thaw", "prune"},
         is_property=False,
     )
-    yes = switch(
-        "yes",
-        "Answer yes to every confirmation.",
-        False,
-        commands=SETTLING,
-        is_property=False,
-    )
+    yes = switch("Answer yes to every confirmation.", False, commands=SETTLING, is_property=False)
     lock_timeout = duration(
-        "lock.timeout",
         "How long to wait for another run of the same backup to end.",
         0.0,
         example="30s",
     )
-    no_lock = switch(
-        "no.lock",
-        "Run without the lock.",
-        False,
-    )
+    no_lock = switch("Run without the lock.", False)
     lock_dir = optional_text(
-        "lock.dir",
         "Folder for local lock files; default: the user's cache folder.",
         is_option=False,
         example="/run/kbackup",
     )
     stop_timeout = duration(
-        "stop.timeout",
         "After a signal: how long to spend finishing open files.",
         30.0,
         commands=SPARK,
@@ -347,7 +307,6 @@ class Tolerance(Group):
     commands: ClassVar[frozenset[str]] = SINK
 
     errors_tolerance = words(
-        "errors.tolerance",
         "What to do with a record that does not fit the layout: none stops its partition before "
         "it; all leaves it out, counts it and reports it.",
         ("none", "all"),
@@ -355,12 +314,10 @@ class Tolerance(Group):
         any_case=True,
     )
     errors_deadletterqueue_topic_name = optional_text(
-        "errors.deadletterqueue.topic.name",
         "With errors.tolerance=all: topic to write the records that were left out to, unchanged.",
         example="orders-dead-letters",
     )
     errors_deadletterqueue_topic_replication_factor = integer(
-        "errors.deadletterqueue.topic.replication.factor",
         "Replication factor of the dead letter topic if it has to be created, with one "
         "partition; -1 for the cluster's default.",
         3,
@@ -368,12 +325,10 @@ class Tolerance(Group):
         le=32_767,
     )
     errors_deadletterqueue_context_headers_enable = boolean(
-        "errors.deadletterqueue.context.headers.enable",
         "Add headers to each dead letter that say where it came from and what is wrong with it.",
         False,
     )
     errors_retry_timeout = integer(
-        "errors.retry.timeout",
         "How many milliseconds to go on retrying a conversion when the Schema Registry does not "
         "deliver its schema, after the registry client's own retries; -1 for ever.",
         0,
@@ -381,7 +336,6 @@ class Tolerance(Group):
         le=2**63 - 1,
     )
     errors_retry_delay_max_ms = integer(
-        "errors.retry.delay.max.ms",
         "Longest wait between two such attempts in milliseconds; the first wait is 300 ms, and "
         "each further one is twice as long.",
         60_000,
@@ -389,19 +343,16 @@ class Tolerance(Group):
         le=2**63 - 1,
     )
     errors_log_enable = boolean(
-        "errors.log.enable",
         "Report each record that is left out, with its reason, rather than only the first one "
         "of a partition.",
         False,
     )
     errors_log_include_messages = boolean(
-        "errors.log.include.messages",
         "Include the record's timestamp in such a report; its key, value and headers are never "
         "included.",
         False,
     )
     report_null_values_to_dlq = boolean(
-        "report.null.values.to.dlq",
         "Write records that behavior.on.null.values=ignore leaves out to the dead letter topic "
         "too.",
         True,

@@ -7,13 +7,13 @@ to.  A reader accepts text as well as the value itself, because the command line
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from kbackup import plugins
+from kbackup import options, plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.java.regex import PatternError, translate
 from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, Place, check_topic, generic
@@ -103,6 +103,32 @@ class Group:
 
     title: ClassVar[str]
     commands: ClassVar[frozenset[str]]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _nameless(declare: Callable[Concatenate[str, P], Option[T]]) -> Callable[P, Option[T]]:
+    """Return *declare* without the name: that of a setting is its attribute's, with dots."""
+
+    def declared(*args: P.args, **kwargs: P.kwargs) -> Option[T]:
+        return declare("", *args, **kwargs)
+
+    return declared
+
+
+boolean = _nameless(options.boolean)
+duration = _nameless(options.duration)
+integer = _nameless(options.integer)
+optional_integer = _nameless(options.optional_integer)
+optional_text = _nameless(options.optional_text)
+parsed = _nameless(options.parsed)
+switch = _nameless(options.switch)
+text = _nameless(options.text)
+verbatim = _nameless(options.verbatim)
+words = _nameless(options.words)
+"""`kbackup.options`, for the attributes of a `Group`."""
 
 
 def properties(group: type[Group]) -> Iterator[Property]:

@@ -17,7 +17,13 @@ from kbackup.config.property import (
     SPARK,
     TIMED,
     Group,
+    boolean,
     check_group,
+    duration,
+    integer,
+    optional_integer,
+    optional_text,
+    parsed,
     read_expressions,
     read_moment,
     read_pairs,
@@ -27,20 +33,12 @@ from kbackup.config.property import (
     read_servers,
     read_store_url,
     read_topics,
-)
-from kbackup.options import (
-    Suspicion,
-    boolean,
-    duration,
-    integer,
-    optional_integer,
-    optional_text,
-    parsed,
     switch,
     text,
     verbatim,
     words,
 )
+from kbackup.options import Suspicion
 
 GENERIC: Final = "GENERIC"
 """The mode that reads objects of any name."""
@@ -53,7 +51,6 @@ class Kafka(Group):
     commands: ClassVar[frozenset[str]] = KAFKA
 
     bootstrap_servers = parsed(
-        "bootstrap.servers",
         "Brokers to start from: HOST:PORT, separated by commas.",
         "HOST:PORT",
         None,
@@ -63,7 +60,6 @@ class Kafka(Group):
         example="broker:9092",
     )
     topics = parsed(
-        "topics",
         "Topics, separated by commas.  A sink needs topics or a pattern; other commands use all "
         "they find.",
         "list",
@@ -74,7 +70,6 @@ class Kafka(Group):
         example="orders,payments",
     )
     topics_regex = parsed(
-        "topics.regex",
         "A regular expression that a topic's whole name must match.",
         "regular expression",
         None,
@@ -84,7 +79,6 @@ class Kafka(Group):
         is_literal=True,
     )
     partitions = parsed(
-        "partitions",
         "Only these partitions of each topic.",
         "partitions",
         None,
@@ -93,7 +87,6 @@ class Kafka(Group):
         example="0,3-5",
     )
     auto_offset_reset = words(
-        "auto.offset.reset",
         "Where to start a partition that has no committed offset.",
         ("earliest", "latest"),
         "earliest",
@@ -102,7 +95,6 @@ class Kafka(Group):
         any_case=True,
     )
     group = optional_text(
-        "group",
         "Consumer group that keeps the position; default: connect-NAME for a connector's file, "
         "else derived from the bucket and topics.dir.",
         commands=RUNS,
@@ -111,14 +103,12 @@ class Kafka(Group):
         check=check_group,
     )
     name = optional_text(
-        "name",
         "The connector's name, which determines its consumer group.",
         commands=ALL,
         is_option=False,
         example="s3-sink",
     )
     kafka_timeout = duration(
-        "kafka.timeout",
         "How long to wait for an answer from the cluster.",
         10.0,
         ge=0.1,
@@ -126,7 +116,6 @@ class Kafka(Group):
         example="10s",
     )
     kafka_client = words(
-        "kafka.client",
         "How records pass between Kafka's client and kbackup: in columns through a C library "
         "(native), as Python objects (python, half as fast), or the faster one that is installed.",
         ("auto", "native", "python"),
@@ -134,31 +123,26 @@ class Kafka(Group):
         any_case=True,
     )
     security_protocol = optional_text(
-        "security.protocol",
         "Security protocol of the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
         aliases=("kafka.security.protocol",),
         example="SASL_SSL",
     )
     sasl_mechanism = optional_text(
-        "sasl.mechanism",
         "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.",
         aliases=("sasl.mechanisms", "kafka.sasl.mechanism", "kafka.sasl.mechanisms"),
         example="SCRAM-SHA-512",
     )
     sasl_username = optional_text(
-        "sasl.username",
         "User name for PLAIN and SCRAM.",
         is_option=False,
         aliases=("kafka.sasl.username",),
     )
     sasl_password = optional_text(
-        "sasl.password",
         "Password for PLAIN and SCRAM.",
         is_secret=True,
         aliases=("kafka.sasl.password",),
     )
     ssl_ca_location = optional_text(
-        "ssl.ca.location",
         "PEM file or folder of the certificate authorities that signed the brokers' certificates.",
         aliases=("kafka.ssl.ca.location",),
         example="/etc/kafka/ca.pem",
@@ -172,7 +156,6 @@ class Store(Group):
     commands: ClassVar[frozenset[str]] = ALL
 
     store_url = parsed(
-        "store.url",
         "URL of another S3 server; file:///FOLDER is a local folder in place of a bucket.",
         "URL",
         None,
@@ -192,7 +175,6 @@ class SchemaRegistry(Group):
     commands: ClassVar[frozenset[str]] = RUNS | {"doctor"}
 
     schema_registry_url = parsed(
-        "schema.registry.url",
         "Schema Registry, one or several URLs of it: a sink stores the schemas that records name, "
         "and a restore of full records registers them there.",
         "list",
@@ -201,27 +183,22 @@ class SchemaRegistry(Group):
         example="https://registry:8081",
     )
     schema_registry_basic_auth_user_info = optional_text(
-        "schema.registry.basic.auth.user.info",
         "User and password of that registry, as user:password.",
         is_secret=True,
     )
     schema_registry_ssl_ca_location = optional_text(
-        "schema.registry.ssl.ca.location",
         "PEM file or folder of the authorities that signed that registry's certificate.",
         example="/etc/ssl/registry-ca.pem",
     )
     schema_registry_ssl_certificate_location = optional_text(
-        "schema.registry.ssl.certificate.location",
         "PEM file with this client's certificate, for a registry that asks for one.",
         example="/etc/ssl/client.pem",
     )
     schema_registry_ssl_key_location = optional_text(
-        "schema.registry.ssl.key.location",
         "PEM file with the private key, if it is not in the certificate's file.",
         example="/etc/ssl/client.key",
     )
     schema_registry_ssl_key_password = optional_text(
-        "schema.registry.ssl.key.password",
         "Password of that private key.",
         is_secret=True,
     )
@@ -234,13 +211,11 @@ class FollowSettings(Group):
     commands: ClassVar[frozenset[str]] = RUNS
 
     follow = switch(
-        "follow",
         "Run until stopped; --once ends when what was there at the start is done.",
         False,
         off="--once",
     )
     s3_poll_interval_ms = integer(
-        "s3.poll.interval.ms",
         "With --follow: milliseconds between two listings of the bucket.",
         60_000,
         commands=RESTORE,
@@ -256,14 +231,12 @@ class Generic(Group):
     commands: ClassVar[frozenset[str]] = READING
 
     mode = words(
-        "mode",
         "Read objects that a sink has named, or objects of any name, which topic.regex.list "
         "assigns to topics.",
         ("RESTORE_BACKUP", "GENERIC"),
         "RESTORE_BACKUP",
     )
     topic_regex_list = parsed(
-        "topic.regex.list",
         "With mode=GENERIC: TOPIC:PATTERN, separated by commas. An object belongs to the topic of "
         "the first pattern that its whole key matches; TOPIC may have $1 or ${name} for a group, "
         "and groups named partition and offset give these two.",
@@ -274,7 +247,6 @@ class Generic(Group):
         is_literal=True,
     )
     record_fields = parsed(
-        "record.fields",
         "With mode=GENERIC: the fields of a row that holds a full record, of key, value, "
         "timestamp and headers, as PART=FIELD; a dot leads into a nested field.",
         "NAME=VALUE",
@@ -283,7 +255,6 @@ class Generic(Group):
         example="key=key,value=value,timestamp=metadata.timestamp",
     )
     record_encoding = words(
-        "record.encoding",
         "With record.fields: how key, value and headers are written; text keeps strings as they "
         "are, json all as JSON.",
         ("text", "json", "base64"),
@@ -291,7 +262,6 @@ class Generic(Group):
         any_case=True,
     )
     file_metadata_headers_enable = boolean(
-        "file.metadata.headers.enable",
         "With mode=GENERIC: add headers to each record: file.name, file.path, "
         "file.last.modified and file.length of its object.",
         False,
@@ -314,7 +284,6 @@ class Restore(Group):
     commands: ClassVar[frozenset[str]] = RESTORE
 
     rename = verbatim(
-        "rename",
         "New name of each topic, with Java's $0, $1 ... for what rename.regex matched.",
         commands=SETTLING,
         example="copy_of_$0",
@@ -328,7 +297,6 @@ class Restore(Group):
         ),
     )
     rename_regex = verbatim(
-        "rename.regex",
         "Pattern that a topic's whole name must match for the topic to be renamed; default: all "
         "are renamed.",
         commands=SETTLING,
@@ -336,14 +304,12 @@ class Restore(Group):
         is_literal=True,
     )
     if_exists = words(
-        "if.exists",
         "What to do with a target that is not empty and has no position of this restore.",
         ("fail", "append", "resume"),
         "fail",
         any_case=True,
     )
     from_time = parsed(
-        "from.time",
         "Only records with this timestamp or a later one: RFC 3339, a date, or milliseconds.",
         "moment",
         None,
@@ -353,7 +319,6 @@ class Restore(Group):
         example="2026-11-21T02:00:00Z",
     )
     to_time = parsed(
-        "to.time",
         "Only records with an earlier timestamp: the topic as it was at that time.",
         "moment",
         None,
@@ -363,37 +328,27 @@ class Restore(Group):
         example="2026-11-21T14:30:00+01:00",
     )
     from_offset = optional_integer(
-        "from.offset",
         "Only records with this offset or a higher one.",
         is_property=False,
         ge=0,
     )
-    to_offset = optional_integer(
-        "to.offset",
-        "Only records with a lower offset.",
-        is_property=False,
-        ge=0,
-    )
+    to_offset = optional_integer("Only records with a lower offset.", is_property=False, ge=0)
     offset_header = optional_text(
-        "offset.header",
         "Add a header of this name to each record, with its original offset in decimal digits.",
         example="kbackup.offset",
     )
     exactly_once = switch(
-        "exactly.once",
         "Write in transactions that also commit the position, or without them, so that a killed "
         "run may repeat its last records.",
         True,
         off="--at-least-once",
     )
     create_topics = switch(
-        "create.topics",
         "Create missing topics with the backup's number of partitions.",
         True,
         off="--no-create-topics",
     )
     partition_map = words(
-        "partition.map",
         "Partition that a record is written to: the one of the same number, the number modulo the "
         "target's partitions, or the one that Kafka's Java producer chooses for its key.",
         ("same", "modulo", "key"),
@@ -401,35 +356,30 @@ class Restore(Group):
         any_case=True,
     )
     target_partitions = optional_integer(
-        "target.partitions",
         "Number of partitions of created topics; default: the backup's.",
         ge=1,
         le=100_000,
         example="12",
     )
     max_records_per_second = optional_integer(
-        "max.records.per.second",
         "Write at most so many records a second, all partitions together.",
         ge=1,
         le=2**31 - 1,
         example="5000",
     )
     max_bytes_per_second = optional_integer(
-        "max.bytes.per.second",
         "Write at most so many bytes a second, all partitions together.",
         ge=1,
         le=2**40,
         example="10000000",
     )
     replication_factor = optional_integer(
-        "replication.factor",
         "Replication factor of created topics; default: the cluster's.",
         ge=1,
         le=32_767,
         example="3",
     )
     topic_config = parsed(
-        "topic.config",
         "Configuration of created topics: NAME=VALUE.",
         "NAME=VALUE",
         {},
@@ -438,7 +388,6 @@ class Restore(Group):
         example="retention.ms=-1",
     )
     topic_settings = words(
-        "topic.settings",
         "Settings of created topics: only those that keep every record, or also the original's "
         "as far as they delete nothing; kbackup restore settle sets the rest.",
         ("safe", "original"),
@@ -446,19 +395,16 @@ class Restore(Group):
         any_case=True,
     )
     allow_same_topic = switch(
-        "allow.same.topic",
         "Write to the topic the backup was made from.",
         False,
         is_property=False,
     )
     skipped_file = optional_text(
-        "skipped.file",
         "Add a JSON line to this file for each record and object that is left out.",
         is_property=False,
         example="/var/log/kbackup/skipped.jsonl",
     )
     yes_split_on_newline = switch(
-        "yes.split.on.newline",
         "Accept that values of byte-array files are split at each separator.",
         False,
         is_property=False,
@@ -472,12 +418,10 @@ class RunSettings(Group):
     commands: ClassVar[frozenset[str]] = SPARK
 
     master = text(
-        "master",
         "Spark's master; the default uses all cores and tries a task four times.",
         "local[*,4]",
     )
     spark_conf = parsed(
-        "spark.conf",
         "Configuration of Spark: NAME=VALUE.",
         "NAME=VALUE",
         {},
@@ -493,28 +437,15 @@ class OutputSettings(Group):
     title: ClassVar[str] = "Output"
     commands: ClassVar[frozenset[str]] = ALL
 
-    json = switch(
-        "json",
-        "Print one JSON object per line on stdout.",
-        False,
-        is_property=False,
-    )
+    json = switch("Print one JSON object per line on stdout.", False, is_property=False)
     summary_file = optional_text(
-        "summary.file",
         "Write the summary to this file, whole or not at all.",
         commands=ALL - {"config"},
         is_property=False,
         example="/var/lib/kbackup/orders.json",
     )
-    quiet = switch(
-        "quiet",
-        "Print errors and reasons only.",
-        False,
-        short=("-q",),
-        is_property=False,
-    )
+    quiet = switch("Print errors and reasons only.", False, short=("-q",), is_property=False)
     verbose = integer(
-        "verbose",
         "Print more; give it twice for even more.",
         0,
         short=("-v",),
@@ -522,27 +453,15 @@ class OutputSettings(Group):
         is_count=True,
         ge=0,
     )
-    debug = switch(
-        "debug",
-        "Print a traceback with an error.",
-        False,
-        is_property=False,
-    )
-    no_progress = switch(
-        "no.progress",
-        "Print plain lines instead of the live display.",
-        False,
-        is_property=False,
-    )
+    debug = switch("Print a traceback with an error.", False, is_property=False)
+    no_progress = switch("Print plain lines instead of the live display.", False, is_property=False)
     progress_seconds = integer(
-        "progress.seconds",
         "Seconds between two plain progress lines.",
         30,
         is_property=False,
         ge=1,
     )
     log_format = words(
-        "log.format",
         "Format of log lines on stderr and in the log file.",
         ("text", "json"),
         "text",
@@ -550,7 +469,6 @@ class OutputSettings(Group):
         any_case=True,
     )
     log_file = optional_text(
-        "log.file",
         "Also write log lines to this file.",
         is_property=False,
         example="kbackup.log",

@@ -11,17 +11,6 @@ from tests.contract.product import ROOT, plugins
 _KNOWN: Final = {
     # as an operator writes them, without a prefix
     "config/known.py": {"schemas.enable"},
-    # kbackup's own registry, whose properties have the names that converters give theirs
-    "config/running.py": {
-        f"schema.registry.{name}"
-        for name in (
-            "url",
-            "ssl.ca.location",
-            "ssl.certificate.location",
-            "ssl.key.location",
-            "ssl.key.password",
-        )
-    },
     "testing/stores.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""
