@@ -58,6 +58,17 @@ class Traits:
     reads_only: bool = False
 
 
+def of_kafka(
+    name: str,
+    *options: Option[Any],
+    sides: tuple[str, ...] = KEY_OR_VALUE,
+    reads: tuple[str, ...] = (),
+    chooses_topics: bool = False,
+) -> Traits:
+    """Return the traits of Kafka's own transform *name*: see `Traits`."""
+    return Traits((name,), KAFKA, options, sides, reads, chooses_topics)
+
+
 class Transform(Protocol):
     """Changes records, or drops some."""
 

@@ -26,7 +26,7 @@ from kbackup.java import jackson
 from kbackup.java.simple_date_format import DAY_MS, SimpleDateFormat
 from kbackup.options import names
 from kbackup.records import Bad
-from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
+from kbackup.transforms import of_kafka
 from kbackup.transforms.data import (
     REPLACE_NULL,
     Data,
@@ -168,9 +168,7 @@ _TYPES: Final = {
 class Cast:
     """Converts between numbers, booleans and text; null stays null."""
 
-    traits: ClassVar = Traits(
-        class_names=("Cast",), java_package=KAFKA, sides=KEY_OR_VALUE, options=(SPEC, REPLACE_NULL)
-    )
+    traits: ClassVar = of_kafka("Cast", SPEC, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the types.

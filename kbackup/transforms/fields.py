@@ -25,7 +25,7 @@ from kbackup.options import (
     words,
 )
 from kbackup.records import Bad
-from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
+from kbackup.transforms import of_kafka
 from kbackup.transforms.cast import to_type
 from kbackup.transforms.data import (
     REPLACE_NULL,
@@ -50,12 +50,7 @@ RENAMES: Final = names("renames", "Other names of fields: old:new, separated by 
 class ReplaceField:
     """Drops or renames fields; null values stay null."""
 
-    traits: ClassVar = Traits(
-        class_names=("ReplaceField",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(EXCLUDE, INCLUDE, RENAMES, REPLACE_NULL),
-    )
+    traits: ClassVar = of_kafka("ReplaceField", EXCLUDE, INCLUDE, RENAMES, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the names.
@@ -110,12 +105,7 @@ _PATH: Final = re.compile(r"`([^`]+)`(?=\.|\Z)\.?|([^.]+)\.?")
 class ExtractField:
     """Replaces the key or the value by one of its fields; null stays null."""
 
-    traits: ClassVar = Traits(
-        class_names=("ExtractField",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(FIELD, SYNTAX, REPLACE_NULL),
-    )
+    traits: ClassVar = of_kafka("ExtractField", FIELD, SYNTAX, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the name, or the path."""
@@ -152,9 +142,7 @@ class HoistField:
     A null is refused if the schema does not allow it: Kafka has no schema for it.
     """
 
-    traits: ClassVar = Traits(
-        class_names=("HoistField",), java_package=KAFKA, sides=KEY_OR_VALUE, options=(HOISTED,)
-    )
+    traits: ClassVar = of_kafka("HoistField", HOISTED)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the name."""
@@ -181,9 +169,7 @@ DELIMITER: Final = verbatim("delimiter", "Separator between the names.", ".")
 class Flatten:
     """Flattens nested objects into one level; arrays stay as they are, and null stays null."""
 
-    traits: ClassVar = Traits(
-        class_names=("Flatten",), java_package=KAFKA, sides=KEY_OR_VALUE, options=(DELIMITER,)
-    )
+    traits: ClassVar = of_kafka("Flatten", DELIMITER)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the delimiter."""
@@ -256,19 +242,8 @@ class _Inserted:
 class InsertField:
     """Adds fields about the record; null values stay null."""
 
-    traits: ClassVar = Traits(
-        class_names=("InsertField",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(
-            TOPIC,
-            PARTITION,
-            OFFSET,
-            TIMESTAMP_FIELD,
-            STATIC,
-            STATIC_VALUE,
-            REPLACE_NULL,
-        ),
+    traits: ClassVar = of_kafka(
+        "InsertField", TOPIC, PARTITION, OFFSET, TIMESTAMP_FIELD, STATIC, STATIC_VALUE, REPLACE_NULL
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
@@ -384,12 +359,7 @@ _EMPTIES: Final[dict[Type, Any]] = {
 class MaskField:
     """Hides the contents of fields; null stays null, and a null value is refused, as in Kafka."""
 
-    traits: ClassVar = Traits(
-        class_names=("MaskField",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(MASKED, REPLACEMENT, REPLACE_NULL),
-    )
+    traits: ClassVar = of_kafka("MaskField", MASKED, REPLACEMENT, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the names, and the replacement."""
@@ -465,12 +435,7 @@ KEY_FIELDS: Final = names("fields", "Fields of the value.", is_required=True)
 class ValueToKey:
     """Builds the key from fields of the value; a null value is refused, as in Kafka."""
 
-    traits: ClassVar = Traits(
-        class_names=("ValueToKey",),
-        java_package=KAFKA,
-        reads=("value",),
-        options=(KEY_FIELDS, REPLACE_NULL),
-    )
+    traits: ClassVar = of_kafka("ValueToKey", KEY_FIELDS, REPLACE_NULL, sides=(), reads=("value",))
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take the names."""
@@ -518,12 +483,7 @@ SCHEMA_VERSION: Final = optional_text("schema.version", "The schema's version.",
 class SetSchemaMetadata:
     """Sets the schema's name, version or both; values without a schema are refused."""
 
-    traits: ClassVar = Traits(
-        class_names=("SetSchemaMetadata",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(SCHEMA_NAME, SCHEMA_VERSION, REPLACE_NULL),
-    )
+    traits: ClassVar = of_kafka("SetSchemaMetadata", SCHEMA_NAME, SCHEMA_VERSION, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take name and version."""

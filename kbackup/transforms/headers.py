@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kbackup.errors import ConfigurationError, counted
 from kbackup.options import names, text, words
 from kbackup.records import HEADER
-from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
+from kbackup.transforms import of_kafka
 from kbackup.transforms.cast import as_text, text_of
 from kbackup.transforms.data import (
     REPLACE_NULL,
@@ -91,9 +91,7 @@ class InsertHeader:
     Its value is the literal's text; Kafka parses it as a number or date, and writes that.
     """
 
-    traits: ClassVar = Traits(
-        class_names=("InsertHeader",), java_package=KAFKA, options=(NAME, LITERAL)
-    )
+    traits: ClassVar = of_kafka("InsertHeader", NAME, LITERAL, sides=())
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take name and value."""
@@ -111,7 +109,7 @@ DROPPED: Final = names("headers", "Names of the headers.", is_required=True)
 class DropHeaders:
     """Drops every header that has one of the names."""
 
-    traits: ClassVar = Traits(class_names=("DropHeaders",), java_package=KAFKA, options=(DROPPED,))
+    traits: ClassVar = of_kafka("DropHeaders", DROPPED, sides=())
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take the names."""
@@ -132,12 +130,7 @@ OPERATION: Final = words(
 class HeaderFrom:
     """Adds headers with the text of fields; a null key or value is refused, as in Kafka."""
 
-    traits: ClassVar = Traits(
-        class_names=("HeaderFrom",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(FIELDS, HEADERS, OPERATION, REPLACE_NULL),
-    )
+    traits: ClassVar = of_kafka("HeaderFrom", FIELDS, HEADERS, OPERATION, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Take the fields and their headers.

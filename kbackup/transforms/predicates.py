@@ -11,7 +11,7 @@ import pyarrow as pa
 from kbackup.errors import ConfigurationError
 from kbackup.java.regex import PatternError, translate
 from kbackup.options import text
-from kbackup.transforms import KAFKA, Traits
+from kbackup.transforms import Traits, of_kafka
 from kbackup.transforms.data import Records
 from kbackup.transforms.headers import has_header
 
@@ -87,7 +87,7 @@ class RecordIsTombstone:
 class Filter:
     """Drops every record that it is applied to."""
 
-    traits: ClassVar = Traits(class_names=("Filter",), java_package=KAFKA)
+    traits: ClassVar = of_kafka("Filter", sides=())
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
         """Do nothing: there are no options."""

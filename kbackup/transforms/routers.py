@@ -18,7 +18,7 @@ from kbackup.java.simple_date_format import FIRST_MS, LAST_MS, SimpleDateFormat
 from kbackup.naming.renaming import Rename
 from kbackup.options import boolean, text, words
 from kbackup.records import Bad
-from kbackup.transforms import KAFKA, Traits
+from kbackup.transforms import Traits, of_kafka
 from kbackup.transforms.data import Data, Records, json_kind, no_fields, parse_json
 from kbackup.transforms.headers import last_header
 
@@ -36,11 +36,8 @@ TIMESTAMP_FORMAT: Final = text(
 class TimestampRouter:
     """Names the topic by the record's timestamp, in a restore."""
 
-    traits: ClassVar = Traits(
-        class_names=("TimestampRouter",),
-        java_package=KAFKA,
-        chooses_topics=True,
-        options=(TOPIC_FORMAT, TIMESTAMP_FORMAT),
+    traits: ClassVar = of_kafka(
+        "TimestampRouter", TOPIC_FORMAT, TIMESTAMP_FORMAT, sides=(), chooses_topics=True
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
@@ -102,9 +99,7 @@ REPLACEMENT: Final = text(
 class RegexRouter:
     """Renames topics that match: what a restore writes to, or a sink stores them as."""
 
-    traits: ClassVar = Traits(
-        class_names=("RegexRouter",), java_package=KAFKA, options=(REGEX, REPLACEMENT)
-    )
+    traits: ClassVar = of_kafka("RegexRouter", REGEX, REPLACEMENT, sides=())
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:  # noqa: ARG002
         """Take pattern and replacement.

@@ -15,7 +15,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.java.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, SimpleDateFormat
 from kbackup.options import text, words
 from kbackup.records import Bad
-from kbackup.transforms import KAFKA, KEY_OR_VALUE, Traits
+from kbackup.transforms import of_kafka
 from kbackup.transforms.data import (
     REPLACE_NULL,
     Data,
@@ -55,11 +55,8 @@ _SCHEMAS: Final = {
 class TimestampConverter:
     """Converts times to another form; null stays null."""
 
-    traits: ClassVar = Traits(
-        class_names=("TimestampConverter",),
-        java_package=KAFKA,
-        sides=KEY_OR_VALUE,
-        options=(FIELD, TARGET, FORMAT, PRECISION, REPLACE_NULL),
+    traits: ClassVar = of_kafka(
+        "TimestampConverter", FIELD, TARGET, FORMAT, PRECISION, REPLACE_NULL
     )
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
