@@ -35,6 +35,7 @@ from kbackup.connect.avro_writing import (
     RECORD_DOC,
     recoded,
 )
+from kbackup.connect.json_values import column_of
 from kbackup.connect.schema import (
     DATE,
     DECIMAL,
@@ -336,16 +337,7 @@ def decode_each_avro(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[
                     bad[at] = f"{counted(left, 'byte')} {form(left, 'is', 'are')} left after it"
         rows.append(row)
     made = rows if convert is None else [None if row is None else convert(row) for row in rows]
-    kind = schema.arrow()
-    try:
-        return pa.array(made, kind), bad
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        for at, row in enumerate(made):
-            try:
-                pa.scalar(row, kind)
-            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                made[at], bad[at] = None, str(error)
-        return pa.array(made, kind), bad
+    return column_of(made, schema.arrow(), bad)
 
 
 def long(number: int) -> bytes:

@@ -72,6 +72,27 @@ def column(values: Sequence[Any], schema: ConnectSchema) -> pa.Array:
     return pa.array(values, schema.arrow())
 
 
+def column_of(
+    rows: list[Any], kind: pa.DataType, bad: dict[int, str]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return *rows* as a column, null where Arrow rejects one, and the reasons by row.
+
+    Args:
+        rows: Values for `pyarrow.array`; those that it rejects become None.
+        kind: The column's type.
+        bad: The rows known to be bad; those that Arrow rejects are added.
+    """
+    try:
+        return pa.array(rows, kind), bad
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        for at, row in enumerate(rows):
+            try:
+                pa.array([row], kind)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                rows[at], bad[at] = None, str(error)
+        return pa.array(rows, kind), bad
+
+
 @lru_cache(1000)
 def reader(schema: ConnectSchema, form: JsonForm = CONNECT) -> Read:
     """Return the reader of JSON with *schema*; null, absent and default are as in Connect."""

@@ -173,7 +173,7 @@ def _read(bodies: pa.BinaryArray, schema: ConnectSchema) -> tuple[pa.Array, dict
         except ValueError as error:
             bad[at] = str(error)
         rows.append(row)
-    return registered.column_of(rows, schema.arrow(), bad)
+    return json_values.column_of(rows, schema.arrow(), bad)
 
 
 def _exact(body: bytes) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import registry
+from kbackup.connect import json_values, registry
 from kbackup.connect import schema as connect
 from kbackup.connect.registry import IGNORE_DEFAULTS, PROTOBUF, RegisteredSchema
 from kbackup.connect.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
@@ -181,7 +181,7 @@ class ProtobufConverter:
             except ValueError as error:
                 wrong[at] = str(error)
             rows.append(row)
-        values, wrong = registered.column_of(rows, schema.arrow(), wrong)
+        values, wrong = json_values.column_of(rows, schema.arrow(), wrong)
         what = f"a value is not a {message.full_name} of schema {under.id}, which it names"
         bad = registered.bad_rows(wrong, what)
         schema = registered.needed(self.asked).versioned(schema, under.id)

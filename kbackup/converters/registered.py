@@ -140,27 +140,6 @@ def rows_of(column: pa.Array) -> pa.Int64Array:
     return pc.if_else(column.is_valid(), rows, pa.scalar(None, pa.int64()))
 
 
-def column_of(
-    rows: list[Any], kind: pa.DataType, bad: dict[int, str]
-) -> tuple[pa.Array, dict[int, str]]:
-    """Return *rows* as a column, null where Arrow rejects one, and the reasons by row.
-
-    Args:
-        rows: Values for `pyarrow.array`; those that it rejects become None.
-        kind: The column's type.
-        bad: The rows known to be bad; those that Arrow rejects are added.
-    """
-    try:
-        return pa.array(rows, kind), bad
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        for at, row in enumerate(rows):
-            try:
-                pa.array([row], kind)
-            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                rows[at], bad[at] = None, str(error)
-        return pa.array(rows, kind), bad
-
-
 def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, ...]:
     """Return why rows are bad, in row order.
 
