@@ -136,7 +136,7 @@ class RestoreProgress:
     Args:
         summary: Grows by what is left out.
         names_most: Bad records and objects that it names; None for all.
-        skip_list: Names all of them, where there is one.
+        skip_list: Names all of them; None for no list.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RestoreProgress:
         names_most: int | None = None,
         skip_list: SkipList | None = None,
     ) -> None:
-        self._skip_list = skip_list
+        self._skip_list = skip_list or SkipList(None, summary.run)
         self.lock = RLock()
         self._summary = summary
         self._rows: dict[_Place, Row[OfRestore]] = {}
@@ -159,14 +159,12 @@ class RestoreProgress:
         """Count an object that is known to be missing, and list it."""
         with self.lock:
             self._summary.skip("missing_objects")
-            if self._skip_list is not None:
-                self._skip_list.add(error.issue())
+            self._skip_list.add(error.issue())
 
     def passes_over(self, failure: Issue) -> None:
         """List an object that is nobody's; the listing counts it."""
         with self.lock:
-            if self._skip_list is not None:
-                self._skip_list.add(failure)
+            self._skip_list.add(failure)
 
     def rows(self) -> list[Row[OfRestore]]:
         """Return what plan and summary say of the partitions."""
@@ -258,9 +256,10 @@ class RestoreProgress:
         """
         with self.lock:
             counted = self._summary.skipped
-            for reason, count in (("bad_records", records), ("bad_objects", objects)):
-                before = self._foretold.get((where, reason), 0)
-                self._summary.skip(reason, max(0, counted.pop(reason, 0) - before) + count)
+            for reason, count in (("bad_objects", objects), ("bad_records", records)):
+                if before := self._foretold.get((where, reason), 0):
+                    self._summary.skip(reason, max(0, counted.pop(reason, 0) - before))
+                self._summary.skip(reason, count)
                 self._foretold[where, reason] = count
             self.left_out(where, 0, 0, skipped)
             told = self._named.setdefault(where, set())
@@ -275,9 +274,8 @@ class RestoreProgress:
             self._summary.skip("bad_records", records)
             told = self._named.get(where, ())
             skipped = [each for each in skipped if (each.what, each.why) not in told]
-            if self._skip_list is not None:
-                for failure in skipped:
-                    self._skip_list.add(failure, where)
+            for failure in skipped:
+                self._skip_list.add(failure, where)
             named = skipped[: self._nameable]
             for entry in named:
                 self._summary.warn("skipped", f"{entry.what}: {entry.why}")

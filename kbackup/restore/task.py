@@ -28,7 +28,6 @@ from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     Fence,
     Joint,
-    JointLine,
     Pace,
     PartitionWriter,
     Report,
@@ -356,7 +355,7 @@ class _Task:
         # would take over from it in turn
         if self.line.is_stopped():
             return None
-        if (taken := self.taken.get(self._fence(unit))) is not None:
+        if (taken := self.taken.get(fence_of(self.job, unit))) is not None:
             return self._lost(unit, taken)
         topic = self.job.error_topic
         letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
@@ -394,7 +393,7 @@ class _Task:
             for unit in joint.begin(units):
                 if self.line.is_stopped():
                     break
-                work = RestorePartitionTask(self.job, unit, self.store, JointLine(joint, self.line))
+                work = RestorePartitionTask(self.job, unit, self.store, joint)
                 try:
                     work.run(joint)
                 except KbackupError as error:
@@ -426,12 +425,9 @@ class _Task:
     def _note(self, unit: RestoreUnit, error: KbackupError) -> None:
         """Remember what an error means for units that are still to come."""
         if isinstance(error, TakenOverError):
-            self.taken[self._fence(unit)] = error
+            self.taken[fence_of(self.job, unit)] = error
         else:
             self.outage.note(error)
-
-    def _fence(self, unit: RestoreUnit) -> Fence:
-        return fence_of(self.job, unit)
 
 
 def _write(work: RestorePartitionTask) -> None:

@@ -352,8 +352,8 @@ def dealt_by_writer(
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
 
 
-class Joint:
-    """What several units have written by one writer, and what they would commit.
+class Joint(Line):
+    """What several units have written by one writer, and what they would commit and report.
 
     Args:
         writer: Writes to all of their partitions.
@@ -366,6 +366,7 @@ class Joint:
     """
 
     def __init__(self, writer: Writer, line: Line) -> None:
+        super().__init__(None)
         self.writer, self.is_dirty = writer, False
         self._found: dict[TopicPartition, Position | None] = {}
         self._line = line
@@ -439,6 +440,10 @@ class Joint:
         """Take in what a unit reports; the driver hears of it with the next commit."""
         self._events.append(event)
 
+    def is_stopped(self) -> bool:
+        """Whether the task should end at its next safe point."""
+        return self._line.is_stopped()
+
     def end(self, target: TopicPartition, report: Report) -> None:
         """Take in what became of a unit; it is true once all that it commits is committed.
 
@@ -465,22 +470,6 @@ class Joint:
         self.settled |= self._ended
         self._positions, self._events, self._ended = {}, [], {}
         self._written, self._bytes = set(), 0
-
-
-class JointLine(Line):
-    """A unit's line to the driver; what it says waits for the joint transaction."""
-
-    def __init__(self, joint: Joint, line: Line) -> None:
-        super().__init__(None)
-        self._joint, self._line = joint, line
-
-    def tell(self, event: Plain) -> None:
-        """Send *event* once it is true."""
-        self._joint.tell(event)
-
-    def is_stopped(self) -> bool:
-        """Whether the task should end at its next safe point."""
-        return self._line.is_stopped()
 
 
 _NAP_S: Final = 0.5
