@@ -84,6 +84,12 @@ class KbackupError(Exception):
     exit_code: ClassVar[int] = 1
     code: ClassVar[str] = "failed"
 
+    def __init_subclass__(cls, *, code: str = "", exit_code: int | None = None) -> None:
+        """Take the code and the exit code, where they are not those of the base."""
+        super().__init_subclass__()
+        cls.code = code or cls.code
+        cls.exit_code = cls.exit_code if exit_code is None else exit_code
+
     def __init__(self, what: str, why: str = "", do: str = "", **place: Any) -> None:
         super().__init__(what, why, do, place)
         self.what, self.why, self.do, self.place = what, why, do, place
@@ -106,35 +112,24 @@ def _rebuild(
     return kind(what, why, do, **place)
 
 
-class BadRecordError(KbackupError):
+class BadRecordError(KbackupError, code="bad_record"):
     """A record cannot be written in the chosen layout; the error names its offset."""
 
-    code = "bad_record"
 
-
-class NoSpaceError(KbackupError):
+class NoSpaceError(KbackupError, code="no_space"):
     """The disk for spooled objects is full."""
 
-    code = "no_space"
 
-
-class LocalServiceError(KbackupError):
+class LocalServiceError(KbackupError, code="local_service"):
     """A service for the demo or the tests could not be fetched or started."""
 
-    code = "local_service"
 
-
-class ConfigurationError(KbackupError):
+class ConfigurationError(KbackupError, code="configuration", exit_code=2):
     """The command line, a variable or a configuration file asks for something impossible."""
 
-    exit_code = 2
-    code = "configuration"
 
-
-class NewerVersionError(ConfigurationError):
+class NewerVersionError(ConfigurationError, code="newer_version"):
     """A later version of kbackup wrote what would have to be understood."""
-
-    code = "newer_version"
 
     @classmethod
     def of(cls, what: str, found: int, known: int, version: str = "", **place: Any) -> Self:
@@ -156,140 +151,99 @@ class NewerVersionError(ConfigurationError):
         )
 
 
-class ObjectKeyError(KbackupError):
+class ObjectKeyError(KbackupError, code="foreign_object", exit_code=3):
     """A key does not follow the layout of object keys."""
-
-    exit_code = 3
-    code = "foreign_object"
 
     def __init__(self, key: str, why: str = "", do: str = "", **place: Any) -> None:
         super().__init__(key, why or "not <topic>+<partition>+<offset><extension>", do, **place)
         self.key = key
 
 
-class RefusedError(KbackupError):
+class RefusedError(KbackupError, code="refused", exit_code=4):
     """Refused for safety: continuing could lose or spoil data.  The base of those that follow."""
 
-    exit_code = 4
-    code = "refused"
 
-
-class FeedbackLoopError(RefusedError):
+class FeedbackLoopError(RefusedError, code="feedback_loop"):
     """The restore would write to the topic it was backed up from."""
 
-    code = "feedback_loop"
 
-
-class FewerPartitionsError(RefusedError):
+class FewerPartitionsError(RefusedError, code="fewer_partitions"):
     """The target has fewer partitions than the backup."""
 
-    code = "fewer_partitions"
 
-
-class TargetNotEmptyError(RefusedError):
+class TargetNotEmptyError(RefusedError, code="target_not_empty"):
     """The target holds records, and this restore has no position there."""
 
-    code = "target_not_empty"
 
-
-class MergedTopicsError(RefusedError):
+class MergedTopicsError(RefusedError, code="merged_topics"):
     """Two backed-up topics would be written to one target."""
 
-    code = "merged_topics"
 
-
-class IllegalTopicNameError(RefusedError):
+class IllegalTopicNameError(RefusedError, code="illegal_topic_name"):
     """A topic name that Kafka does not allow, or an internal topic not named exactly."""
 
-    code = "illegal_topic_name"
 
-
-class GroupActiveError(RefusedError):
+class GroupActiveError(RefusedError, code="group_active"):
     """The consumer group that keeps the position has live members."""
 
-    code = "group_active"
 
-
-class TopicChangedError(RefusedError):
+class TopicChangedError(RefusedError, code="topic_changed"):
     """The topic is not the one that was backed up: recreated, or its log was cut back."""
 
-    code = "topic_changed"
 
-
-class RetentionError(RefusedError):
+class RetentionError(RefusedError, code="retention"):
     """The target's retention would delete restored records at once."""
 
-    code = "retention"
 
-
-class RecordTooLargeError(RefusedError):
+class RecordTooLargeError(RefusedError, code="record_too_large"):
     """The cluster refused a record as too large for the target."""
 
-    code = "record_too_large"
 
-
-class KafkaError(KbackupError):
+class KafkaError(KbackupError, code="kafka", exit_code=5):
     """Kafka is unreachable, denies access, or stayed away beyond the retry budget.
 
     Attributes:
         is_away: No broker answered, rather than that one said no.
     """
 
-    exit_code = 5
-    code = "kafka"
     is_away = False
 
 
-class EndNotSeenError(KafkaError):
+class EndNotSeenError(KafkaError, code="end_not_seen"):
     """A log is said to end before what the cluster has acknowledged, and stays so."""
 
-    code = "end_not_seen"
 
-
-class TopicDeletedError(KafkaError):
+class TopicDeletedError(KafkaError, code="topic_deleted"):
     """A topic was deleted while it was being backed up."""
 
-    code = "topic_deleted"
 
-
-class RegistryError(KbackupError):
+class RegistryError(KbackupError, code="registry", exit_code=5):
     """The Schema Registry is unreachable, or denies access, beyond the retry budget.
 
     Attributes:
         row: The row in the batch at hand, counted from 0, whose schema was asked for.
     """
 
-    exit_code = 5
-    code = "registry"
-
     def __init__(self, what: str, why: str = "", do: str = "", *, row: int = 0, **place: Any):
         super().__init__(what, why, do, **place)
         self.row = row
 
 
-class StoreError(KbackupError):
+class StoreError(KbackupError, code="store", exit_code=6):
     """The store is unreachable, denies access, or throttles beyond the retry budget."""
 
-    exit_code = 6
-    code = "store"
 
-
-class ObjectNotFoundError(StoreError):
+class ObjectNotFoundError(StoreError, code="missing_object", exit_code=7):
     """No object has this key."""
 
-    exit_code = 7
-    code = "missing_object"
 
-
-class CorruptObjectError(KbackupError):
+class CorruptObjectError(KbackupError, code="corrupt", exit_code=7):
     """An object is not what was written: cut short, altered, or not of its format.
 
     Attributes:
         is_doubtful: What was read of it before may be wrong too.
     """
 
-    exit_code = 7
-    code = "corrupt"
     is_doubtful = False
 
     def doubting(self) -> Self:
@@ -298,67 +252,43 @@ class CorruptObjectError(KbackupError):
         return self
 
 
-class UnsupportedObjectError(CorruptObjectError):
+class UnsupportedObjectError(CorruptObjectError, code="unsupported_object", exit_code=4):
     """An object is whole as far as can be seen, and holds what this version cannot represent.
 
     ``behavior.on.error`` treats it as it treats a damaged one.
     """
 
-    exit_code = 4
-    code = "unsupported_object"
 
-
-class IncompleteBackupError(KbackupError):
+class IncompleteBackupError(KbackupError, code="incomplete", exit_code=7):
     """Objects that belong to the backup are missing."""
 
-    exit_code = 7
-    code = "incomplete"
 
-
-class AuditError(KbackupError):
+class AuditError(KbackupError, code="audit", exit_code=7):
     """The target's records differ from those read from the backup."""
 
-    exit_code = 7
-    code = "audit"
 
-
-class OutdatedBackupError(KbackupError):
+class OutdatedBackupError(KbackupError, code="outdated", exit_code=7):
     """No run succeeded, or the last one that did is too old."""
 
-    exit_code = 7
-    code = "outdated"
 
-
-class LockedError(KbackupError):
+class LockedError(KbackupError, code="locked", exit_code=8):
     """Another run holds the lock."""
 
-    exit_code = 8
-    code = "locked"
 
-
-class TopicsLockedError(LockedError):
+class TopicsLockedError(LockedError, code="topics_locked"):
     """Runs that were asked for other topics work on all topics of this one."""
 
-    code = "topics_locked"
 
-
-class SparkError(KbackupError):
+class SparkError(KbackupError, code="spark", exit_code=9):
     """Spark could not be started, or failed beyond its own retries."""
 
-    exit_code = 9
-    code = "spark"
 
-
-class JavaNotFoundError(SparkError):
+class JavaNotFoundError(SparkError, code="java"):
     """No Java that Spark can run on."""
 
-    code = "java"
 
-
-class StoppedError(KbackupError):
+class StoppedError(KbackupError, code="stopped"):
     """A signal asked the run to stop; *exit_code* is 128 plus its number."""
-
-    code = "stopped"
 
     def __init__(self, what: str, why: str = "", do: str = "", *, signal: int = 15, **place: Any):
         super().__init__(what, why, do, signal=signal, **place)

@@ -46,16 +46,12 @@ def fence(target: TopicPartition) -> TopicPartition:
     return replace(target, partition=target.partition % FENCES)
 
 
-class LogStartMovedError(KbackupError):
+class LogStartMovedError(KbackupError, code="expired"):
     """Retention overtook the reader: its next offset is gone from the log."""
 
-    code = "expired"
 
-
-class OffsetMovedError(KbackupError):
+class OffsetMovedError(KbackupError, code="offset_moved"):
     """The group's offset is ahead of what this run would commit."""
-
-    code = "offset_moved"
 
 
 class TakenOverError(KafkaError):
