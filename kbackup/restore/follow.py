@@ -29,7 +29,6 @@ from kbackup.restore.watch import BUCKET, BucketWatch, Ready, Remarks, stamps
 from kbackup.runs import known
 from kbackup.runs.context import RunContext
 from kbackup.runs.following import Asides, Pauses, Subject, turns
-from kbackup.runs.known import BackupState
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 
@@ -201,7 +200,7 @@ class Following:
         if self._stop.is_set():
             return
         beside = [name for name in names if name not in there]
-        plan = self._plan(cluster, inventory, said, there, beside)
+        plan = self._plan(cluster, inventory, there, beside)
         sources = {topic.copy.source for topic in plan.topics}
         for name in there - sources - plan.failed.keys():
             self._take_up(name)  # none of its records has a topic: nothing is in their way
@@ -217,13 +216,11 @@ class Following:
             self._restore(plan, sorted(units, key=lambda unit: unit.size, reverse=True), cluster)
 
     def _plan(
-        self, cluster: Cluster, inventory: Inventory, said: BackupState, only: Collection[str],
-        beside: Collection[str],
-    ) -> RestorePlan:  # fmt: skip
+        self, cluster: Cluster, inventory: Inventory, only: Collection[str], beside: Collection[str]
+    ) -> RestorePlan:
         """Plan *only* these topics; one that cannot be planned does not keep others from it."""
         planner = Planner(
-            settings=self._settings, cluster=cluster, store=self._store, inventory=inventory,
-            known=said, now_ms=self._world.clock.ms(), only=only, beside=beside,
+            inventory, cluster, now_ms=self._world.clock.ms(), only=only, beside=beside,
             routes=self._routes, backup=self._frame.backup, group=self._frame.group,
         )  # fmt: skip
         plan = planner.plan()

@@ -30,20 +30,18 @@ class Inventory:
     """A bucket's catalog beside what the backup says about itself.
 
     What the ledger knows is taken from there; only what it does not know costs a request.
+
+    Args:
+        settings: The configuration: which topics and partitions are asked for.
+        store: Where the backup is.
+        catalog: What is there.
+        known: What the backup says about itself, read before it was listed.
     """
 
     def __init__(
         self, settings: Settings, store: Store, catalog: Catalog, known: BackupState
     ) -> None:
-        """Take stock.
-
-        Args:
-            settings: The configuration: which topics and partitions are asked for.
-            store: Where the backup is.
-            catalog: What is there.
-            known: What the backup says about itself, read before it was listed.
-        """
-        self._settings, self._store, self._catalog, self._known = settings, store, catalog, known
+        self.settings, self.store, self._catalog, self.known = settings, store, catalog, known
         self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
         self._covered: dict[TopicPartition, Covered] = {}
@@ -57,7 +55,7 @@ class Inventory:
         Raises:
             IncompleteBackupError: If one of them is not in the backup.
         """
-        settings = self._settings
+        settings = self.settings
         there = {*self._catalog.topics(), *self._there}
         names = select(there, settings.topics, settings.topics_regex)
         place = f"{settings.url}/{settings.topics_dir}"
@@ -88,27 +86,27 @@ class Inventory:
     def once_stored(self, topic: str) -> list[TopicPartition]:
         """Return the partitions that had objects, whatever became of them, and are asked for."""
         wheres = (where for where in self._there.get(topic, []) if self._is_wanted(where))
-        return [where for where in wheres if self._known.ledger(where).objects]
+        return [where for where in wheres if self.known.ledger(where).objects]
 
     def removed(self, where: TopicPartition) -> list[FileSet]:
         """Return the sets that were removed on purpose, as the ledger knows them.
 
         A restore that passed them has counted their records.
         """
-        layout, topics = wiring.layout(self._settings), [where.topic]
-        gone = self._known.ledger(where).removed(self._catalog.keys)
+        layout, topics = wiring.layout(self.settings), [where.topic]
+        gone = self.known.ledger(where).removed(self._catalog.keys)
         if not gone or layout.is_generic:
             return []
         entries = (StoredObject(one.key or "", one.bytes or 0, _EPOCH, "") for one in gone)
         found = listing.sorted_out(
-            entries, layout, wiring.format_options(self._settings), topics=topics,
-            only_format=wiring.only_format(self._settings),
+            entries, layout, wiring.format_options(self.settings), topics=topics,
+            only_format=wiring.only_format(self.settings),
         ).sets  # fmt: skip
         return [files for files in found.get(where, ()) if files.main]
 
     def absent(self, where: TopicPartition) -> list[Span]:
         """Return the offsets of objects that are not there, whatever became of them."""
-        gone = self._known.ledger(where).absent(self._catalog.keys)
+        gone = self.known.ledger(where).absent(self._catalog.keys)
         return [entry.span for entry in gone if is_main(entry)]
 
     def sets(self, topic: str) -> Iterable[FileSet]:
@@ -119,8 +117,8 @@ class Inventory:
         """Return the sets to restore, what is left out, and what cannot be decided."""
         if where not in self._covered:
             self._covered[where] = covered(
-                self._store, where, self._catalog.sets[where], self._known.ledger(where),
-                wiring.reading(self._settings), identity=self._known.identity(where.topic),
+                self.store, where, self._catalog.sets[where], self.known.ledger(where),
+                wiring.reading(self.settings), identity=self.known.identity(where.topic),
                 heads=self.heads,
             )  # fmt: skip
         return self._covered[where]
@@ -140,7 +138,7 @@ class Inventory:
             for topic in topics
             for where in self.stored(topic)
             if where not in self._heads
-            and (self._first(where) is None or self._known.identity(topic) == UNKNOWN)
+            and (self._first(where) is None or self.known.identity(topic) == UNKNOWN)
         ]
 
         def head(where: TopicPartition) -> ObjectHead | None:
@@ -161,7 +159,7 @@ class Inventory:
 
     def _first(self, where: TopicPartition) -> Facts | None:
         """Return what the ledger knows of the records in a partition's first object."""
-        return self._known.facts(where, self._catalog.sets[where][0].files[0])
+        return self.known.facts(where, self._catalog.sets[where][0].files[0])
 
     def _said(self, where: TopicPartition) -> Facts | None:
         """Return what a partition's first object says of its records, if it was asked."""
@@ -171,7 +169,7 @@ class Inventory:
     def identity(self, where: TopicPartition) -> TopicIdentity:
         """Return which topic was backed up, by the ledger, else by what `look_at` has read."""
         head = self._heads.get(where)
-        identity = self._known.identity(where.topic)
+        identity = self.known.identity(where.topic)
         if identity == UNKNOWN and head is not None:
             identity = TopicIdentity.from_metadata(head.metadata)
         return identity
@@ -186,25 +184,25 @@ class Inventory:
     def facts_of_begun(self, files: FileSet) -> Facts | None:
         """Return what is known of the records of a set from which some may have been restored."""
         said = self.facts(files)
-        return extent(self._store, files.main) if said is None and files.main else said
+        return extent(self.store, files.main) if said is None and files.main else said
 
     def entered(self, files: FileSet) -> Facts | None:
         """Return what the ledger knows of a set's records: no request is made for it."""
-        return None if files.main is None else self._known.facts(files.where, files.main)
+        return None if files.main is None else self.known.facts(files.where, files.main)
 
     def digested(self, files: FileSet) -> FileSet:
         """Return a set whose files carry what the ledger knows of them."""
-        return files.known_by(partial(self._known.told, files.where))
+        return files.known_by(partial(self.known.told, files.where))
 
     def cut_of(self, files: FileSet) -> Hashable:
         """Return which cut of which run a set is of, by the ledger; else a cut of its own."""
-        entry = self._known.ledger(files.where).objects.get(files.id)
+        entry = self.known.ledger(files.where).objects.get(files.id)
         return files.id if entry is None or entry.cut is None else entry.cut
 
     def had_objects(self, topic: str) -> bool:
         """Whether the ledger knows of objects of *topic*, wherever they are now."""
         wheres = self._there.get(topic, [])
-        return any(self._known.ledger(where).objects for where in wheres)
+        return any(self.known.ledger(where).objects for where in wheres)
 
     def records(self, where: TopicPartition, sets: Sequence[FileSet]) -> int | None:
         """Return the number of records in *sets*; None if it is not known before they are read."""
@@ -213,21 +211,21 @@ class Inventory:
     def findings(self, topic: str) -> Iterable[tuple[TopicPartition, Iterable[Finding]]]:
         """Yield what is wrong with each partition that is asked for, known to have been stored."""
         sets = self._catalog.sets
-        layout = wiring.layout(self._settings)
+        layout = wiring.layout(self.settings)
         for where in self._there.get(topic, []):
             if self._is_wanted(where):
                 judged = self._judged(where, sets.get(where, []))
-                yield where, judged.findings(self._store, layout)
+                yield where, judged.findings(self.store, layout)
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(
-            where, sets, (), {}, is_deep=False, ledger=self._known.ledger(where),
-            identity=self._known.identity(where.topic), present=self._catalog.keys,
+            where, sets, (), {}, is_deep=False, ledger=self.known.ledger(where),
+            identity=self.known.identity(where.topic), present=self._catalog.keys,
             heads=self.heads,
         )  # fmt: skip
 
     def _is_wanted(self, where: TopicPartition) -> bool:
-        return self._settings.partitions is None or where.partition in self._settings.partitions
+        return self.settings.partitions is None or where.partition in self.settings.partitions
 
 
 def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

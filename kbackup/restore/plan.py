@@ -6,7 +6,6 @@ from typing import Final
 
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.listing import FileSet, frozen
-from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError, some
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
@@ -19,9 +18,7 @@ from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
-from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +158,8 @@ class Planner:
     """Makes plans; holds what every topic's plan needs.
 
     Args:
-        settings: The configuration.
-        cluster: The target.
-        store: Where the backup is.
         inventory: What the backup holds.
-        known: What the backup says about itself, read before it was listed.
+        cluster: The target.
         now_ms: The time, ms since the epoch.
         only: The topics to plan, all of which are there; None plans all that are asked for.
         beside: Topics that the same run restores and that are not planned now: no two of all
@@ -180,12 +174,9 @@ class Planner:
 
     def __init__(
         self,
-        *,
-        settings: Settings,
-        cluster: Cluster,
-        store: Store,
         inventory: Inventory,
-        known: BackupState,
+        cluster: Cluster,
+        *,
         now_ms: int,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
@@ -193,14 +184,14 @@ class Planner:
         backup: BackupIdentity | None = None,
         group: str | None = None,
     ) -> None:
-        self.settings, self.cluster, self.store = settings, cluster, store
-        self.inventory, self.known, self.now_ms = inventory, known, now_ms
+        self.inventory, self.cluster, self.now_ms = inventory, cluster, now_ms
+        self.settings, self.store, self.known = inventory.settings, inventory.store, inventory.known
         self.routes, self._only, self._beside = routes, only, beside
         self.missing: list[KbackupError] = []
-        self.backup = backup or wiring.address(settings)
-        self._group = group or wiring.restore_group(settings, self.backup)
-        self.window = wiring.window(settings)
-        self.map = PartitionMap(settings.partition_map, self._group)
+        self.backup = backup or wiring.address(self.settings)
+        self._group = group or wiring.restore_group(self.settings, self.backup)
+        self.window = wiring.window(self.settings)
+        self.map = PartitionMap(self.settings.partition_map, self._group)
 
     def plan(self) -> RestorePlan:
         """Return the plan.

@@ -155,30 +155,14 @@ class RestoreRun:
                 self._summary.fail(error)
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
-        settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
+        settings, world = self._frame.settings, self._frame.world
         check_idle(cluster, self._frame.group)
-        # whoever holds the lock may write beside the ledger: that it may not be read is no design
-        read = known.read_if_allowed if settings.no_lock else known.read
-        said = read(store, layout, world.clock, settings.asked)
-        found = listing.list_backup(
-            store,
-            layout,
-            wiring.format_options(settings),
-            topics=settings.topics,
-            only_format=wiring.only_format(settings),
-        )
-        self._say_foreign(found)
-        for damage in said.all_damage():
-            self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
-        inventory, routes = Inventory(settings, store, found, said), None
+        inventory, routes = self._take_stock(store), None
         if choose_topics(settings.transforms):
             routes = self._read_routes(store, inventory)
         planner = Planner(
-            settings=settings,
-            cluster=cluster,
-            store=store,
-            inventory=inventory,
-            known=said,
+            inventory,
+            cluster,
             now_ms=world.clock.ms(),
             routes=routes,
             backup=self._frame.backup,
@@ -197,13 +181,32 @@ class RestoreRun:
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._check(plan, store)
-        sources = {topic.copy.source for topic in plan.topics}
+        said, sources = inventory.known, {topic.copy.source for topic in plan.topics}
         held_up = known.held_up(
-            store, layout, lambda at: said.ledger(at).reached(), sources, settings.partitions
-        )
+            store, self._frame.layout, lambda at: said.ledger(at).reached(), sources,
+            settings.partitions,
+        )  # fmt: skip
         for warned in self._summary.held_up(held_up):
             self._frame.tell(warned)
         return plan
+
+    def _take_stock(self, store: Store) -> Inventory:
+        """Read what the backup says of itself, and list it."""
+        settings, layout = self._frame.settings, self._frame.layout
+        # whoever holds the lock may write beside the ledger: that it may not be read is no design
+        read = known.read_if_allowed if settings.no_lock else known.read
+        said = read(store, layout, self._frame.world.clock, settings.asked)
+        found = listing.list_backup(
+            store,
+            layout,
+            wiring.format_options(settings),
+            topics=settings.topics,
+            only_format=wiring.only_format(settings),
+        )
+        self._say_foreign(found)
+        for damage in said.all_damage():
+            self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
+        return Inventory(settings, store, found, said)
 
     def _read_routes(self, store: Store, inventory: Inventory) -> Routes:
         """Read the backup for the topics that its records go to.

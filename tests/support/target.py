@@ -237,11 +237,8 @@ class Restoring:
         )
         inventory = Inventory(settings, self.store, found, known)
         return Planner(
-            settings=settings,
-            cluster=self.cluster,
-            store=self.store,
-            inventory=inventory,
-            known=known,
+            inventory,
+            self.cluster,
             now_ms=1_700_000_001_000,
             routes=self.routes(settings, inventory),
             backup=self.identity,

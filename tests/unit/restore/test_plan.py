@@ -73,12 +73,7 @@ def plan(
     known = BackupState(sources or {}, ledgers={"orders": TopicLedger.of(entries)})
     found = listing.list_backup(store, Layout(), FormatOptions())
     planner = Planner(
-        settings=loaded.settings,
-        cluster=cluster,
-        store=store,
-        inventory=Inventory(loaded.settings, store, found, known),
-        known=known,
-        now_ms=1_800_000_000_000,
+        Inventory(loaded.settings, store, found, known), cluster, now_ms=1_800_000_000_000
     )
     return planner.plan()
 
