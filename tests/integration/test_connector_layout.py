@@ -1,7 +1,6 @@
 """The connectors' layout through the whole command: the real connector's objects, byte for byte."""
 
 import base64
-import hashlib
 import io
 import json
 from pathlib import Path
@@ -18,16 +17,6 @@ from tests.support.command import Kbackup
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 SCENARIOS = scenario_files.COPIES
-NAMES = [
-    "bytes-gzip",
-    "bytes-plain",
-    "delims",
-    "json-schemaless",
-    "json-schemaless-gzip",
-    "keys-headers-mixed-json",
-    "pad-2",
-    "topics-dir-nested",
-]
 
 
 def inputs(scenario: Path) -> list[dict[str, Any]]:
@@ -95,28 +84,6 @@ def configuration(scenario: Path, bucket: str, endpoint: str, tmp_path: Path) ->
     path = tmp_path / "connector.json"
     path.write_text(json.dumps(config))
     return path
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_connectors_file_alone_gives_the_connectors_objects(
-    name: str, kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    """A connector's configuration gives the keys and bytes that the connector would write."""
-    scenario = SCENARIOS / name
-    records = inputs(scenario)
-    topic = produce(cluster, records)
-    config = configuration(scenario, bucket, s3.endpoint_url, tmp_path)
-    expected = {
-        entry["key"]: entry["sha256"]
-        for entry in json.loads((scenario / "objects.json").read_bytes())
-    }
-
-    kbackup.json("sink", "--config", str(config), "-t", topic, "--no-flush-on-stop")
-
-    assert expected == {
-        key: hashlib.sha256(body).hexdigest() for key, body in stored(store).items()
-    }
 
 
 @pytest.mark.parametrize(

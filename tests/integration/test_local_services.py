@@ -1,6 +1,5 @@
 """The real Kafka and the S3 server that the demo and the other integration tests use."""
 
-import http.client
 import os
 import signal
 import subprocess
@@ -31,23 +30,15 @@ def kafka() -> Iterator[LocalKafka]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[LocalS3]:
-    with LocalS3() as running:
-        yield running
-
-
-def create_topic(kafka: LocalKafka, config: dict[str, str] | None = None) -> str:
+def create_topic(kafka: LocalKafka) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 1, config=config or {})])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     return name
 
 
 def produce(kafka: LocalKafka, topic: str, value: bytes) -> None:
-    producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 64 << 20}
-    )
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     outcome: list[object] = []
     producer.produce(topic, value, on_delivery=lambda error, _: outcome.append(error))
     assert producer.flush(60) == 0
@@ -73,19 +64,6 @@ def consume(kafka: LocalKafka, topic: str) -> bytes | None:
         consumer.close()
 
 
-def request(s3: LocalS3, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    """Send one request in the name of an account, unchecked as its signature is."""
-    connection = http.client.HTTPConnection(s3.endpoint_url.removeprefix("http://"), timeout=30)
-    scope = f"{s3.access_key_id}/20260101/{s3.region}/s3/aws4_request"
-    try:
-        header = {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}"}
-        connection.request(method, path, body=body, headers=header)
-        with connection.getresponse() as answer:
-            return answer.status, answer.read()
-    finally:
-        connection.close()
-
-
 def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
     """A broker that was killed comes back on the same port with its records."""
     topic, address, pid = create_topic(kafka), kafka.bootstrap_servers, kafka.pid
@@ -97,16 +75,6 @@ def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
 
     assert (address, b"kept") == (kafka.bootstrap_servers, consume(kafka, topic))
     assert pid != kafka.pid
-
-
-def test_a_topic_can_take_a_large_record(kafka: LocalKafka) -> None:
-    """A topic's own limit is enough for a record of 30 MiB."""
-    topic = create_topic(kafka, {"max.message.bytes": str(64 << 20)})
-    value = os.urandom(1 << 20) * 30
-
-    produce(kafka, topic, value)
-
-    assert value == consume(kafka, topic)
 
 
 def test_a_stopped_broker_leaves_nothing() -> None:
@@ -163,18 +131,6 @@ def test_spark_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert 0 == done.returncode, done.stderr
     assert f"Server VM, {java.version}" in done.stderr
-
-
-def test_an_object_is_stored_whole(s3: LocalS3) -> None:
-    """The S3 server keeps what it is given in a bucket made beforehand, twice if one likes."""
-    s3.create_bucket("lake")
-    s3.create_bucket("lake")
-    content = b"\0\n" * 4_000_000
-
-    stored = request(s3, "PUT", "/lake/topics/a", content)
-    fetched = request(s3, "GET", "/lake/topics/a")
-
-    assert ((200, b""), (200, content)) == (stored, fetched)
 
 
 def test_a_server_that_is_gone_is_told() -> None:

@@ -42,7 +42,7 @@ def _state(cluster: TestCluster) -> dict[str, list[tuple[int, int]]]:
     return {
         name: [cluster.ends(name, partition) for partition in topic.partitions]
         for name, topic in topics.items()
-        if not name.startswith("__") and ("refused" in name or "merged" in name)
+        if not name.startswith("__") and "refused" in name
     }
 
 
@@ -78,15 +78,6 @@ def _with_records(cluster: TestCluster, target: str) -> None:
             ("-t", "refused-one", "--rename", "few_$0"),
             lambda cluster: cluster.create("few_refused-one", 1),
             "fewer_partitions", id="fewer partitions",
-        ),
-        pytest.param(("--rename", "merged"), None, "merged_topics", id="two topics on one"),
-        pytest.param(
-            ("-t", "refused-one", "--rename", "refused/$0"), None, "illegal_topic_name",
-            id="illegal name",
-        ),
-        pytest.param(
-            ("-t", "refused-one", "--rename", "__refused"), None, "illegal_topic_name",
-            id="internal topic",
         ),
         pytest.param(
             ("-t", "refused-one", "--rename", "gone_$0", "--no-create-topics"), None, "refused",

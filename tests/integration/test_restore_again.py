@@ -1,11 +1,10 @@
 """Restores that are run again against a real cluster: its topic ids, its logs, its groups."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from backup_samples import TIME, Backup
+from backup_samples import Backup
 
 from tests.integration.product import partitions_of
 from tests.support.cluster import TestCluster, varied
@@ -73,25 +72,3 @@ def test_records_go_by_key_into_another_number_of_partitions(
         assert [at] * len(records) == partitions_of(keys, 2).to_pylist()
     values = sorted(record.value or b"" for records in found for record in records)
     assert sorted(b'{"n":%d}' % at for at in range(60)) == values
-
-
-def test_a_topic_comes_back_as_it_was_at_a_point_in_time(
-    kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
-) -> None:
-    """Records from that time on stay away, and a rerun of the same command finds nothing to do."""
-    Backup.in_folder(tmp_path).put(topic, 0, range(10), range(10, 20))
-    moment = datetime.fromtimestamp((TIME + 13) / 1000, UTC).isoformat()
-    restore = (
-        "restore", "--store-url", f"file://{tmp_path}", "--rename", "copy_of_$0",
-        "--to-time", moment,
-    )  # fmt: skip
-
-    first = kbackup.json(*restore)
-    again = kbackup.json(*restore)
-
-    assert (13, 0) == (first.summary["records"], again.summary["records"])
-    written = cluster.read(f"copy_of_{topic}")
-    assert [b'{"n":%d}' % at for at in range(13)] == [record.value for record in written]
-    end = datetime.fromtimestamp((TIME + 13) / 1000, UTC)
-    text = end.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    assert f"timestamp before {text}" == first.summary["window"]

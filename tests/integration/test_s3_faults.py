@@ -1,7 +1,6 @@
 """Whole runs with an S3 that misbehaves: the records are compared at the end."""
 
 import itertools
-import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,59 +135,6 @@ def test_lost_answers_to_uploads_leave_one_object_each(
     assert 3 == sum(done == do for _, done in proxy.log)
     assert OBJECTS == run.summary["objects"] == len(backup.files())
     assert RECORDS == _stored(backup, filled)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(
-            Fault(
-                "POST .*uploadId=", "status", nth=(1,), status=200,
-                body=b"<Error><Code>InternalError</Code><Message>again</Message></Error>",
-            ),
-            id="B7 success with an error inside",
-        ),
-        pytest.param(Fault("POST .*uploadId=", "reset_after", nth=(1,)), id="B6 lost answer"),
-        pytest.param(
-            Fault("POST .*uploadId=", "status_after", nth=(1,), status=500), id="B6 error after"
-        ),
-    ],
-)  # fmt: skip
-def test_an_upload_of_parts_is_done_only_with_proof(
-    fault: Fault, behind: Kbackup, proxy: S3Faults, cluster: TestCluster, backup: Backup, topic: str
-) -> None:
-    """If completing a multipart upload goes wrong, the object is still there, once and whole."""
-    chance = random.Random(7)
-    records = [Record(b"%d" % at, chance.randbytes(100_000)) for at in range(120)]
-    cluster.create(topic)
-    cluster.write(topic, records)
-    proxy.faults = [fault]
-
-    run = behind.json("sink", "-t", topic, "--s3-part-size", str(5 * 2**20))
-
-    assert 1 == sum(done == fault.do for _, done in proxy.log)
-    assert 3 <= proxy.seen("PUT .*partNumber=")
-    assert (1, 120) == (run.summary["objects"], run.summary["records"])
-    assert records == backup.records(topic)
-    assert 1 == len(backup.files())
-
-
-@pytest.mark.parametrize("rst", [pytest.param(False, id="FIN"), pytest.param(True, id="RST")])
-def test_bodies_that_break_off_are_read_on(
-    rst: bool, kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
-) -> None:
-    """A download that ends early is resumed: never a short count, never a record twice."""
-    proxy.faults = [Fault(BODY, "truncate", nth=(1, 2, 6), count=700, rst=rst)]
-    here, words, target = stored.restore(kbackup)
-    # Objects are fetched side by side, so all three can hit one of them, and a reset connection
-    # fails the next request on it too.
-    more = ("--s3-part-retries", "8")
-
-    run = here.with_environment(KBACKUP_STORE_URL=proxy.url).json(*words, *more)
-
-    assert 3 == sum(done == "truncate" for _, done in proxy.log)
-    assert sum(map(len, RECORDS.values())) == run.summary["records"]
-    assert RECORDS == _in_target(cluster, target)
 
 
 def test_a_bit_that_flips_on_the_way_is_read_again(

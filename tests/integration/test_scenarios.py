@@ -4,7 +4,6 @@ The scenarios are those of ``tests/conformance/scenarios``, or of the folder tha
 ``KBACKUP_OBJECTS`` names.  Kafka, the bucket, the configuration and the runs are the real ones;
 only Spark is not: each task runs in this process, because starting Spark for every scenario would
 take minutes.
-``test_connector_layout.py`` runs some of them through the whole command.
 """
 
 import io

@@ -4,7 +4,6 @@ import random
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewPartitions
 from s3fault import Fault, S3Faults
 
 from tests.support.backup import Backup
@@ -92,27 +91,6 @@ def test_a_deleted_topic_is_exit_5(kbackup: Kbackup, cluster: TestCluster, topic
     run = kbackup.json("sink", "-t", topic, expect=5)
 
     assert topic in run.summary["errors"][0]["what"]
-
-
-def test_added_partitions_are_picked_up(
-    kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
-) -> None:
-    """The next run backs up the new partitions too, and the restore makes as many."""
-    cluster.create(topic)
-    cluster.write(topic, varied(50))
-    kbackup.json("sink", "-t", topic)
-    cluster.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
-    wait_until(
-        lambda: len(cluster.admin.list_topics(timeout=30).topics[topic].partitions) == 3,
-        "three partitions",
-    )
-    cluster.write(topic, varied(60, seed=2), 2)
-
-    kbackup.json("sink", "-t", topic)
-    plan = kbackup.json("restore", "plan", "--rename", "copy_of_$0")
-
-    assert [varied(50), [], varied(60, seed=2)] == [backup.records(topic, p) for p in range(3)]
-    assert [3] == [line["partitions"]["backup"] for line in plan.of("plan_topic")]
 
 
 def test_retention_that_overtakes_a_running_sink_is_a_gap(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kbackup.errors import StoreError
 from kbackup.events import Ended, to_json
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
 from kbackup.runs import history
 from kbackup.runs.history import RunRecord
 from kbackup.stores import Store, StoreSettings
@@ -22,7 +21,6 @@ from kbackup.testing import FaultyStore, put_bytes
 from tests.support.ended import RUN, ended
 
 LAYOUT = Layout()
-ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture

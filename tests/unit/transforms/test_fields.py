@@ -12,7 +12,6 @@ from kbackup import converters
 from kbackup.transforms.data import Records
 
 IN = {"id": 7, "note": "x", "at": T, "day": "2024-02-29"}
-DEFAULTS = {"id": 8, "note": "none", "at": None, "day": None}
 
 BOTH = [
     pytest.param(
