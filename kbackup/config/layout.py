@@ -1,6 +1,6 @@
 """Declarations: what objects are called, what is in them, when they are cut, what is left out."""
 
-from typing import ClassVar, Final
+from typing import Final
 
 from kbackup.config.property import (
     ALL,
@@ -39,11 +39,8 @@ CONNECTORS_EXTRACTOR: Final = "wallclock"
 """The timestamp extractor of the connectors' layout if ``timestamp.extractor`` is not set."""
 
 
-class LayoutSettings(Group):
+class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
     """Names and contents of objects, with the connectors' property names."""
-
-    title: ClassVar[str] = "Layout"
-    commands: ClassVar[frozenset[str]] = ALL - STATUS
 
     topics_dir = text(
         "First part of every object key; may have several segments, may be empty.",
@@ -161,11 +158,8 @@ class LayoutSettings(Group):
     )
 
 
-class RotationSettings(Group):
+class RotationSettings(Group, title="Rotation", commands=SINK):
     """When a file is closed and the next one begins."""
-
-    title: ClassVar[str] = "Rotation"
-    commands: ClassVar[frozenset[str]] = SINK
 
     flush_size = integer(
         "Number of records after which a file is closed; required in the connectors' layout, "
@@ -229,11 +223,8 @@ class RotationSettings(Group):
     )
 
 
-class Safety(Group):
+class Safety(Group, title="Safety", commands=RUNS):
     """What a bad record does, and what a run may not do."""
-
-    title: ClassVar[str] = "Safety"
-    commands: ClassVar[frozenset[str]] = RUNS
 
     behavior_on_null_values = words(
         "How tombstones are handled in the connectors' layout: stop, leave them out, or store "
@@ -300,11 +291,8 @@ class Safety(Group):
     )
 
 
-class Tolerance(Group):
+class Tolerance(Group, title="Errors", commands=SINK):
     """What happens to a bad record, in Kafka Connect's own words."""
-
-    title: ClassVar[str] = "Errors"
-    commands: ClassVar[frozenset[str]] = SINK
 
     errors_tolerance = words(
         "What to do with a record that does not fit the layout: none stops its partition before "

@@ -104,6 +104,11 @@ class Group:
     title: ClassVar[str]
     commands: ClassVar[frozenset[str]]
 
+    def __init_subclass__(cls, *, title: str = "", commands: frozenset[str] = frozenset()) -> None:
+        """Declare a group, or with no *title* a class that joins groups."""
+        if title:
+            cls.title, cls.commands = title, commands
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import PurePath
-from typing import ClassVar, Final
+from typing import Final
 
 from kbackup.config.property import (
     ALL,
@@ -44,11 +44,8 @@ GENERIC: Final = "GENERIC"
 """The mode that reads objects of any name."""
 
 
-class Kafka(Group):
+class Kafka(Group, title="Kafka", commands=KAFKA):
     """Where the records are, and which of them."""
-
-    title: ClassVar[str] = "Kafka"
-    commands: ClassVar[frozenset[str]] = KAFKA
 
     bootstrap_servers = parsed(
         "Brokers to start from: HOST:PORT, separated by commas.",
@@ -149,11 +146,8 @@ class Kafka(Group):
     )
 
 
-class Store(Group):
+class Store(Group, title="S3", commands=ALL):
     """Where the backup is."""
-
-    title: ClassVar[str] = "S3"
-    commands: ClassVar[frozenset[str]] = ALL
 
     store_url = parsed(
         "URL of another S3 server; file:///FOLDER is a local folder in place of a bucket.",
@@ -165,14 +159,11 @@ class Store(Group):
     )
 
 
-class SchemaRegistry(Group):
+class SchemaRegistry(Group, title="Schema Registry", commands=RUNS | {"doctor"}):
     """The registry of a sink's source, or of a restore's target.
 
     Converters have properties of their own, which may name another registry for keys and values.
     """
-
-    title: ClassVar[str] = "Schema Registry"
-    commands: ClassVar[frozenset[str]] = RUNS | {"doctor"}
 
     schema_registry_url = parsed(
         "Schema Registry, one or several URLs of it: a sink stores the schemas that records name, "
@@ -204,11 +195,8 @@ class SchemaRegistry(Group):
     )
 
 
-class FollowSettings(Group):
+class FollowSettings(Group, title="Following", commands=RUNS):
     """Whether a run ends, or continues with what is new."""
-
-    title: ClassVar[str] = "Following"
-    commands: ClassVar[frozenset[str]] = RUNS
 
     follow = switch(
         "Run until stopped; --once ends when what was there at the start is done.",
@@ -224,11 +212,8 @@ class FollowSettings(Group):
     )
 
 
-class Generic(Group):
+class Generic(Group, title="Objects of any name", commands=READING):
     """Which objects a command reads that no sink has named, and as what."""
-
-    title: ClassVar[str] = "Objects of any name"
-    commands: ClassVar[frozenset[str]] = READING
 
     mode = words(
         "Read objects that a sink has named, or objects of any name, which topic.regex.list "
@@ -277,11 +262,8 @@ def _names_shell(rename: str) -> bool:
     return "$" not in rename and (rename.endswith(own) or _SHELLS.fullmatch(rename) is not None)
 
 
-class Restore(Group):
+class Restore(Group, title="Restore", commands=RESTORE):
     """To which topics a restore writes, and how."""
-
-    title: ClassVar[str] = "Restore"
-    commands: ClassVar[frozenset[str]] = RESTORE
 
     rename = verbatim(
         "New name of each topic, with Java's $0, $1 ... for what rename.regex matched.",
@@ -411,11 +393,8 @@ class Restore(Group):
     )
 
 
-class RunSettings(Group):
+class RunSettings(Group, title="Spark", commands=SPARK):
     """On which machines the work is done."""
-
-    title: ClassVar[str] = "Spark"
-    commands: ClassVar[frozenset[str]] = SPARK
 
     master = text(
         "Spark's master; the default uses all cores and tries a task four times.",
@@ -431,11 +410,8 @@ class RunSettings(Group):
     )
 
 
-class OutputSettings(Group):
+class OutputSettings(Group, title="Output", commands=ALL):
     """What is printed, and where."""
-
-    title: ClassVar[str] = "Output"
-    commands: ClassVar[frozenset[str]] = ALL
 
     json = switch("Print one JSON object per line on stdout.", False, is_property=False)
     summary_file = optional_text(
