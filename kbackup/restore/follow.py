@@ -255,32 +255,14 @@ class Following:
     ) -> list[RestoreUnit]:
         """Make the targets ready; return what is to be done in those that nothing forbids."""
         unconfirmed = self._unconfirmed(plan, agree)
-        begun = []
+        begun = list[RestoreUnit]()
         by_source: dict[str, list[PlannedTopic]] = {}
         for topic in plan.topics:
             self._remarks.plan(topic)
             by_source.setdefault(topic.copy.source, []).append(topic)
         for name, topics in by_source.items():
-            failures = [error.issue() for topic in topics for error in topic.refusals]
-            if not failures and unconfirmed is not None and any(each.adds for each in topics):
-                failures = [unconfirmed.issue()]
-            units: list[RestoreUnit] = []
-            first: list[RestoreUnit] = []
-            if not failures:
-                alone = replace(plan, topics=tuple(topics))
-                try:
-                    self._prepare(alone)
-                    made = begin(
-                        alone, cluster, self._settings.replication_factor,
-                        exactly_once=self._settings.exactly_once,
-                    )  # fmt: skip
-                    first, units = made.first, made.units
-                except KbackupError as error:
-                    if isinstance(error, KafkaError) and error.is_away:
-                        raise
-                    failures = [error.issue()]
-            if first and not self._stop.is_set():
-                failures = self._tasks.begin(first, plan.group, self._visits + 1)
+            alone = replace(plan, topics=tuple(topics))
+            failures, units = self._begin(alone, cluster, unconfirmed)
             if failures:
                 self._set_aside(name, failures)
                 continue
@@ -293,6 +275,28 @@ class Following:
                 self._account.plan(unit)
             begun += units
         return begun
+
+    def _begin(
+        self, plan: RestorePlan, cluster: Cluster, unconfirmed: RefusedError | None
+    ) -> tuple[Sequence[Issue], Sequence[RestoreUnit]]:
+        """Make the targets of one topic ready; return what is in the way, and what to do."""
+        if plan.refusals:
+            return [error.issue() for error in plan.refusals], []
+        if unconfirmed is not None and any(topic.adds for topic in plan.topics):
+            return [unconfirmed.issue()], []
+        try:
+            self._prepare(plan)
+            made = begin(
+                plan, cluster, self._settings.replication_factor,
+                exactly_once=self._settings.exactly_once,
+            )  # fmt: skip
+        except KbackupError as error:
+            if isinstance(error, KafkaError) and error.is_away:
+                raise
+            return [error.issue()], []
+        if not made.first or self._stop.is_set():
+            return [], made.units
+        return self._tasks.begin(made.first, plan.group, self._visits + 1), made.units
 
     def _read_routes(self, names: Sequence[str], inventory: Inventory) -> set[str]:
         """Read new records for the topics that they go to; return where that is not possible."""
