@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from backup_samples import Backup
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import NO_OTHERS, Position, TakenOverError
@@ -16,19 +17,19 @@ from kbackup.restore.job import RestoreJob
 from kbackup.restore.target import begin
 from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
-from tests.support.target import MARKER, FakeWriter, Restoring
+from tests.support.target import MARKER, FakeTarget, FakeWriter, Restoring
 
 PARTITIONS = 9
 FENCES = 2
 
 
 @dataclass
-class Cluster:
-    """Opens writers to a `FakeTarget`, and keeps count of what they commit."""
+class Cluster(FakeTarget):
+    """Keeps count of what its writers commit."""
 
-    restoring: Restoring = field(default_factory=Restoring)
+    backup: Backup = field(default_factory=Backup)
     line: SilentLine = field(default_factory=SilentLine)
-    denied: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
     loss: type[KafkaError] = KafkaError
     stops_at: int | None = None
@@ -46,10 +47,12 @@ class Cluster:
         assert self.fence(target) not in self.open
         self.open.add(self.fence(target))
         self.opened += 1
-        return Counted(self.restoring.cluster, group, target, kafka=self)
+        return Counted(self, group, target, kafka=self)
 
-    def cluster(self) -> None:
-        """It is there."""
+    @property
+    def restoring(self) -> Restoring:
+        """The restore of the backup into this cluster."""
+        return Restoring(self.backup, self)
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Counted(FakeWriter):
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Keep records until they are committed, unless they are refused."""
         assert self.position(where) is not None, "a killed restore could not go on"
-        if (where or self.where).partition in self.kafka.denied:
+        if (where or self.where).partition in self.kafka.refused:
             raise KafkaError(f"writing to {where}", "not authorized")
         if (where or self.where).partition == self.kafka.stops_at:
             self.kafka.line._stopped.set()
@@ -101,15 +104,15 @@ def backed_up(
     kafka: Cluster, *sets: range, partitions: Iterable[int] = range(PARTITIONS)
 ) -> dict[int, list[str]]:
     """Put the same objects into each partition; return their keys."""
-    backup = kafka.restoring.backup
+    backup = kafka.backup
     return {at: backup.put("orders", at, *(sets or (range(5),))) for at in partitions}
 
 
 def is_exact(kafka: Cluster, report: PartitionReport[OfRestore], *, count: int = 5) -> bool:
     """Whether a partition holds each record once, and the markers that its report counts."""
     where = TopicPartition("copy_of_orders", report.where.partition)
-    rows = kafka.restoring.cluster.logs[where].rows
-    values = kafka.restoring.cluster.values("copy_of_orders", where.partition)
+    rows = kafka.logs[where].rows
+    values = kafka.values("copy_of_orders", where.partition)
     markers = sum(row is MARKER for row in rows)
     return (
         values == [b'{"n":%d}' % at for at in range(count)]
@@ -144,7 +147,7 @@ def test_nothing_is_reported_before_the_joint_transaction_is_committed() -> None
 
 def test_a_partition_that_cannot_be_written_to_leaves_those_of_its_writer_alone() -> None:
     """It fails in its own name, and all others are restored, each record once."""
-    kafka = Cluster(denied=frozenset({4}))
+    kafka = Cluster(refused=frozenset({4}))
     backed_up(kafka)
 
     reports = restored(kafka)
@@ -152,20 +155,20 @@ def test_a_partition_that_cannot_be_written_to_leaves_those_of_its_writer_alone(
     failed = [at for at, report in reports.items() if report.failure is not None]
     assert [4] == failed
     assert PARTITIONS - 1 == sum(is_exact(kafka, report) for report in reports.values())
-    assert not kafka.restoring.cluster.values("copy_of_orders", 4)
+    assert not kafka.values("copy_of_orders", 4)
 
 
 def test_a_damaged_object_stops_its_own_partition() -> None:
     """What was good until there is committed with the neighbours' records."""
     kafka = Cluster()
     _, damaged = backed_up(kafka, range(5), range(5, 10))[2]
-    backup = kafka.restoring.backup
+    backup = kafka.backup
     backup.replace(damaged, bytes(len(backup.body(damaged))))
 
     reports = restored(kafka)
 
     assert [2] == [at for at, report in reports.items() if report.failure is not None]
-    assert 5 == len(kafka.restoring.cluster.values("copy_of_orders", 2))
+    assert 5 == len(kafka.values("copy_of_orders", 2))
     whole = [is_exact(kafka, report, count=10) for report in reports.values()]
     assert PARTITIONS - 1 == sum(whole)
     assert 4 == len(kafka.commits)
@@ -236,7 +239,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(
 
 def _unanswered(kafka: Cluster, target: TopicPartition, group: str, **_: Any) -> Unanswered:
     kafka.open.add(kafka.fence(target))
-    return Unanswered(kafka.restoring.cluster, group, target, kafka=kafka)
+    return Unanswered(kafka, group, target, kafka=kafka)
 
 
 def test_a_stop_commits_what_was_written_and_the_next_run_writes_the_rest() -> None:
@@ -252,7 +255,7 @@ def test_a_stop_commits_what_was_written_and_the_next_run_writes_the_rest() -> N
         at: report.failure and report.failure.code for at, report in stopped.items()
     }
     everything = [b'{"n":%d}' % at for at in range(10)]
-    values = [kafka.restoring.cluster.values("copy_of_orders", at) for at in range(0, 9, FENCES)]
+    values = [kafka.values("copy_of_orders", at) for at in range(0, 9, FENCES)]
     assert [everything] * 5 == values
     assert [{0, 2, 4, 6, 8}, {0, 2, 4}] == kafka.commits[:2]
 
@@ -311,7 +314,7 @@ def test_each_writer_is_one_tasks() -> None:
     backed_up(kafka)
     plan = kafka.restoring.plan()
     job = RestoreJob(
-        "r1", kafka, kafka.restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
+        "r1", kafka, kafka.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
 
     shares = transaction.manner(job)["deal"](plan.units(), 8)

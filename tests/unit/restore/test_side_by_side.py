@@ -1,7 +1,7 @@
 """Small partitions, which a task restores side by side."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,52 +15,30 @@ from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
 from kbackup.runs.report import OfRestore, PartitionReport
 from tests.support.fakes import SilentLine
-from tests.support.target import FakeWriter, Restoring
+from tests.support.target import FakeTarget, FakeWriter, Restoring
 
 PARTITIONS = 12
 
 
-class Closing(FakeWriter):
-    """A writer that is left."""
-
-    def abort(self) -> None:
-        """Nothing is dropped that a fake has not kept."""
-
-    def close(self) -> None:
-        """Nothing to leave."""
-
-
 @dataclass
-class Cluster:
-    """Opens writers: a partition's only when so many others want one at the same time."""
+class Waiting(FakeTarget):
+    """Opens a writer only when so many others are wanted at the same time."""
 
-    restoring: Restoring
-    together: threading.Barrier
-    refuses: int = -1
+    together: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
 
-    def writer(self, target: TopicPartition, group: str, **_: Any) -> Closing:
+    def writer(self, target: TopicPartition, group: str, **_: Any) -> FakeWriter:
         """A writer of one partition."""
         self.together.wait(60)
-        if target.partition == self.refuses:
-            raise KafkaError(f"writing to {target}", "not authorized")
-        return Closing(self.restoring.cluster, group, target)
-
-    def fence(self, target: TopicPartition) -> TopicPartition:
-        """Each partition has a writer of its own."""
-        return target
-
-    def cluster(self) -> None:
-        """It is there."""
+        return super().writer(target, group)
 
 
-def restored(kafka: Cluster) -> list[PartitionReport[OfRestore]]:
+def restored(kafka: Waiting) -> list[PartitionReport[OfRestore]]:
     """What one task says of all partitions of a backup."""
-    restoring = kafka.restoring
+    restoring = Restoring(cluster=kafka)
     for partition in range(PARTITIONS):
         restoring.backup.put("orders", partition, range(partition, partition + 5))
     plan = restoring.plan()
-    there: Any = restoring.cluster
-    units: list[RestoreUnit] = begin(plan, there, None, exactly_once=True).units
+    units: list[RestoreUnit] = begin(plan, kafka, None, exactly_once=True).units
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -69,18 +47,19 @@ def restored(kafka: Cluster) -> list[PartitionReport[OfRestore]]:
 
 def test_small_partitions_do_not_wait_for_each_other() -> None:
     """Each mostly waits for the broker, with a writer and transactions of its own."""
-    kafka = Cluster(Restoring(), threading.Barrier(4))
+    kafka = Waiting(together=threading.Barrier(4))
 
     reports = restored(kafka)
 
     assert [5] * PARTITIONS == [report.done.records for report in reports]
     for partition in range(PARTITIONS):
-        assert 5 == len(kafka.restoring.cluster.values("copy_of_orders", partition))
+        assert 5 == len(kafka.values("copy_of_orders", partition))
 
 
 def test_a_partition_that_fails_leaves_its_neighbours_alone() -> None:
     """A partition that fails is reported under its own name, and the others are restored."""
-    kafka = Cluster(Restoring(), threading.Barrier(1), refuses=3)
+    denied = KafkaError("writing", "not authorized")
+    kafka = Waiting(faults={TopicPartition("copy_of_orders", 3): denied})
 
     failed = {report.where.partition: report.failure for report in restored(kafka)}
 
@@ -93,7 +72,6 @@ def test_large_partitions_are_restored_one_after_the_other(
 ) -> None:
     """Large partitions are restored one after the other, so memory is that of one."""
     monkeypatch.setattr(task, "SMALL_BYTES", 0)
-    kafka = Cluster(Restoring(), threading.Barrier(1))
     at_work, most = [0], [0]
     write = task._write
 
@@ -105,5 +83,5 @@ def test_large_partitions_are_restored_one_after_the_other(
 
     monkeypatch.setattr(task, "_write", counted)
 
-    assert PARTITIONS == len(restored(kafka))
+    assert PARTITIONS == len(restored(Waiting()))
     assert [1] == most
