@@ -145,18 +145,22 @@ def _with_a_giant() -> list[Record]:
     return [*varied(200), giant, *varied(200, seed=1)]
 
 
-def test_a_record_too_large_for_the_target_stops_in_front_of_it(
-    kbackup: Kbackup, cluster: TestCluster, topic: str
-) -> None:
-    """The error names record, size and limit; once the limit is raised the same command goes on."""
+@pytest.fixture
+def small(kbackup: Kbackup, cluster: TestCluster, topic: str) -> str:
+    """A target, for the backup of a topic with a record that is too large for it."""
     cluster.create(topic)
     cluster.write(topic, _with_a_giant())
     kbackup.json("sink", "-t", topic)
-    target = cluster.create(f"small_{topic}", max_message_bytes="20000")
+    return cluster.create(f"small_{topic}", max_message_bytes="20000")
 
+
+def test_a_record_too_large_for_the_target_stops_in_front_of_it(
+    kbackup: Kbackup, cluster: TestCluster, small: str
+) -> None:
+    """The error names record, size and limit; once the limit is raised the same command goes on."""
     failed = kbackup.json("restore", "--rename", "small_$0", expect=1)
-    partial = cluster.read(target)
-    cluster.configure(target, max_message_bytes="1000000")
+    partial = cluster.read(small)
+    cluster.configure(small, max_message_bytes="1000000")
     ended(kbackup, "restore", "--rename", "small_$0")
 
     (error,) = failed.summary["errors"]
@@ -164,19 +168,14 @@ def test_a_record_too_large_for_the_target_stops_in_front_of_it(
     assert all(text in error["why"] for text in ("bytes", "limit"))
     assert "max.message.bytes" in error["do"]
     assert _with_a_giant()[: len(partial)] == partial
-    assert _with_a_giant() == cluster.read(target)
+    assert _with_a_giant() == cluster.read(small)
 
 
 def test_a_record_too_large_for_the_target_can_be_left_out(
-    kbackup: Kbackup, cluster: TestCluster, topic: str
+    kbackup: Kbackup, cluster: TestCluster, small: str
 ) -> None:
     """With behavior.on.error=log it is counted, exit 3, and all the others are there."""
-    cluster.create(topic)
-    cluster.write(topic, _with_a_giant())
-    kbackup.json("sink", "-t", topic)
-    target = cluster.create(f"small_{topic}", max_message_bytes="20000")
-
     run = kbackup.json("restore", "--rename", "small_$0", "--behavior-on-error", "log", expect=3)
 
     assert ({"bad_records": 1}, 400) == (run.summary["skipped"], run.summary["records"])
-    assert [record for record in _with_a_giant() if record.key != b"giant"] == cluster.read(target)
+    assert [record for record in _with_a_giant() if record.key != b"giant"] == cluster.read(small)

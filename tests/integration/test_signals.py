@@ -97,16 +97,20 @@ def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
     assert large.restored(cluster, target)
 
 
-def test_an_upload_that_hangs_does_not_keep_a_stopped_run(
-    kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, backup: Backup, topic: str
-) -> None:
-    """Where S3 accepts a request and never answers, a signal ends the run within --stop-timeout."""
+@pytest.fixture
+def hanging(kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, topic: str) -> Kbackup:
+    """The command, before a topic of 1,000 records and an S3 that takes none of its objects."""
     cluster.create(topic)
     cluster.write(topic, varied(1000))
     proxy.faults = [Fault(f"PUT .*topics/{topic}", "hang", seconds=90)]
-    behind = kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
+    return kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
 
-    with running(behind, "sink", "-t", topic, "--stop-timeout", "2s") as command:
+
+def test_an_upload_that_hangs_does_not_keep_a_stopped_run(
+    hanging: Kbackup, proxy: S3Faults, backup: Backup, topic: str
+) -> None:
+    """Where S3 accepts a request and never answers, a signal ends the run within --stop-timeout."""
+    with running(hanging, "sink", "-t", topic, "--stop-timeout", "2s") as command:
         wait_until(lambda: proxy.seen(f"PUT .*topics/{topic}"), "an upload")
         command.signal(signal.SIGTERM)
         begin = time.monotonic()
@@ -120,15 +124,10 @@ def test_an_upload_that_hangs_does_not_keep_a_stopped_run(
 
 
 def test_a_second_signal_ends_at_once(
-    kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, backup: Backup, topic: str
+    hanging: Kbackup, proxy: S3Faults, backup: Backup, topic: str
 ) -> None:
     """A second signal ends a run at once, and the next run stores what was left."""
-    cluster.create(topic)
-    cluster.write(topic, varied(1000))
-    proxy.faults = [Fault(f"PUT .*topics/{topic}", "hang", seconds=90)]
-    behind = kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
-
-    with running(behind, "sink", "-t", topic, "--stop-timeout", "10m") as command:
+    with running(hanging, "sink", "-t", topic, "--stop-timeout", "10m") as command:
         wait_until(lambda: proxy.seen(f"PUT .*topics/{topic}"), "an upload")
         command.signal(signal.SIGTERM)
         time.sleep(0.5)
@@ -143,7 +142,7 @@ def test_a_second_signal_ends_at_once(
         seconds = time.monotonic() - begin
         command.leave_nothing()
     proxy.faults = []
-    ended(behind, "sink", "-t", topic)
+    ended(hanging, "sink", "-t", topic)
 
     assert (True, 143) == (is_waiting, stopped.code)
     assert seconds < 60

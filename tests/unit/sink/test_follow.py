@@ -71,14 +71,25 @@ def _of(where: TopicPartition) -> tuple[str, int]:
     return where.topic, where.partition
 
 
-def test_a_schedule_closes_files_at_its_boundaries() -> None:
-    """What waits when the clock passes a boundary is stored, and nothing before, however long."""
+def of_one(count: int) -> tuple[FakeKafka, TopicPartition, Task]:
+    """A cluster with one partition of so many records, and its task."""
     kafka = FakeKafka()
-    (where,) = kafka.create("orders", 3)
-    task = Task(kafka, [where])
+    (where,) = kafka.create("orders", count)
+    return kafka, where, Task(kafka, [where])
+
+
+def scheduled() -> tuple[FakeKafka, TopicPartition, Task]:
+    """The same, whose files close every ten minutes and for no other reason."""
+    kafka, where, task = of_one(3)
     rule = Rule(10, schedule=Schedule(600_000, "UTC"))
     task.following.job = replace(task.following.job, rule=rule, flush_tail=False)
     task.following.idle_s = None
+    return kafka, where, task
+
+
+def test_a_schedule_closes_files_at_its_boundaries() -> None:
+    """What waits when the clock passes a boundary is stored, and nothing before, however long."""
+    kafka, where, task = scheduled()
 
     steps = []
     for seconds in (1, 500, 98, 2, 1, 600):  # the clock begins at a boundary
@@ -92,12 +103,7 @@ def test_a_schedule_closes_files_at_its_boundaries() -> None:
 
 def test_a_schedule_goes_by_a_clock_that_was_set_back() -> None:
     """After a clock that was a day ahead is corrected, nothing waits for the next day."""
-    kafka = FakeKafka()
-    (where,) = kafka.create("orders", 3)
-    task = Task(kafka, [where])
-    rule = Rule(10, schedule=Schedule(600_000, "UTC"))
-    task.following.job = replace(task.following.job, rule=rule, flush_tail=False)
-    task.following.idle_s = None
+    kafka, where, task = scheduled()
 
     steps = []
     for ahead_ms, seconds in ((86_400_000, 1), (0, 1), (0, 1), (0, 600)):
@@ -225,9 +231,7 @@ def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
 
 def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
     """If the look at the cluster fails, no partition is blamed."""
-    kafka = FakeKafka()
-    (where,) = kafka.create("orders", 10)
-    task = Task(kafka, [where])
+    kafka, where, task = of_one(10)
     kafka.is_away = True
 
     with pytest.raises(KafkaError):
@@ -238,9 +242,7 @@ def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
 
 def test_what_expires_before_it_is_read_is_written_down() -> None:
     """The gap is reported, and the backup continues after it."""
-    kafka = FakeKafka()
-    (where,) = kafka.create("orders", 10)
-    task = Task(kafka, [where])
+    kafka, where, task = of_one(10)
     task.turn()
     kafka.logs[where] = Span(30, 45)
     task.following.watches[where]._log = Span(0, 20)
@@ -272,9 +274,7 @@ def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
     is_whole: bool, committed: int, gaps: list[list[int]]
 ) -> None:
     """It goes on after a whole cut in the bucket, names what it lacks, or is set aside."""
-    kafka = FakeKafka()
-    (where,) = kafka.create("orders", 10)
-    task = Task(kafka, [where])
+    kafka, where, task = of_one(10)
     task.turn()
     watch = task.following.watches[where]
     cuts = HeldCut(Span(10, 20)), HeldCut(Span(20, 40)), HeldCut(Span(42, 44), is_whole=is_whole)
@@ -290,9 +290,7 @@ def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
 
 def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
     """The group was set back before the run, and retention overtakes the second backup."""
-    kafka = FakeKafka()
-    (where,) = kafka.create("orders", 10)
-    task = Task(kafka, [where])
+    kafka, where, task = of_one(10)
     task.turn()
     watch = task.following.watches[where]
     watch.kept, watch._log = (Span(5, 25),), Span(0, 20)
