@@ -116,8 +116,7 @@ class SinkPartitionTask:
     line: Line
     report: PartitionReport[OfSink] = field(init=False)
     _told: float = field(init=False)
-    _upload: Future[None] | None = None
-    _last: Future[StoredFileSet] | None = None
+    _in_flight: Future[StoredFileSet] | None = None
     _from: int = field(init=False)
     _read: int = 0
     _placing: Placing = field(init=False)
@@ -173,32 +172,35 @@ class SinkPartitionTask:
                             self._tell_open(files)
                             stores.flush_beside()
                         case Cut(next_offset):
-                            closed = self._closed(files, rejects, next_offset)
-                            size = closed.size(job.spool_bytes)
-                            self._upload = stores.submit(size, self._commit, stores, closed)
+                            self._store_beside(stores, self._closed(files, rejects, next_offset))
             if (files.records and job.flush_tail) or (not files.records and self._from < end):
                 closed = self._closed(files, rejects, end)
-                size = closed.size(job.spool_bytes)
-                self._last = stores.submit(size, self._store, stores, closed)
+                self._store_beside(stores, closed, is_last=True)
+        except BaseException:
+            self.finish()  # what was read before is stored and committed all the same
+            raise
         finally:
             files.drop()
-            self._finish_upload()
 
     def is_settled(self) -> bool:
         """Whether `finish` need not wait."""
-        return self._last is None or (
-            self._last.done()
-            and (self._last.exception() is not None or self._last.result().settled.done())
+        stored = self._in_flight
+        return stored is None or (
+            stored.done() and (stored.exception() is not None or stored.result().settled.done())
         )
 
     def finish(self) -> None:
-        """Take in the outcome of the last file set.
+        """Wait until the file set in flight, if there is one, is committed; report the progress.
 
         Raises:
             KbackupError: What kept it from being committed.
         """
-        if self._last is not None:
-            self._take(self._last.result())
+        in_flight, self._in_flight = self._in_flight, None
+        if in_flight is not None:
+            stored = in_flight.result()
+            stored.settled.result()
+            self.report = stored.report
+            self._tell_progress(0)
 
     def _rejects(self) -> Rejects:
         is_reported = self.report.done.bad_records > 0
@@ -276,7 +278,7 @@ class SinkPartitionTask:
 
     def _closed(self, files: OpenFiles, rejects: Rejects, next_offset: int) -> ClosedFileSet:
         """Complete the open files, once those before them are committed."""
-        self._finish_upload()
+        self.finish()
         if self.line.is_stopped() and next_offset < self.unit.span.end_offset:
             raise StoppedError(f"{self.unit.where} stopped")  # one batch may have many file sets
         rejects.settle()
@@ -287,35 +289,27 @@ class SinkPartitionTask:
         self._from, self._read = next_offset, 0
         return closed
 
-    def _finish_upload(self) -> None:
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            upload.result()
+    def _store_beside(
+        self, stores: Storing, closed: ClosedFileSet, *, is_last: bool = False
+    ) -> None:
+        """Have a file set stored, entered and committed, while what follows is read."""
+        size = closed.size(self.job.spool_bytes)
+        self._in_flight = stores.submit(size, self._store, stores, closed, is_last)
 
-    def _store(self, stores: Storing, closed: ClosedFileSet) -> StoredFileSet:
-        """Store the files of one set, and have them entered into the ledger and committed."""
+    def _store(self, stores: Storing, closed: ClosedFileSet, is_last: bool) -> StoredFileSet:
+        """Store a file set, and settle it; the last one of a unit may wait for those of others."""
         if any(file.spec.view is not View.RECORD for file in closed.files):
             stores.check(self.unit.where, self.report.reached)
         stored = self._placing.place(self.report, closed)
         stores.add(stored)
-        if stores.is_due():
+        if not is_last or stores.is_due():
             stores.flush()
         return stored
 
-    def _commit(self, stores: Storing, closed: ClosedFileSet) -> None:
-        """Do all that is left to do for a file set: `_store`."""
-        stored = self._store(stores, closed)
-        stores.flush()
-        self._take(stored)
-
-    def _take(self, stored: StoredFileSet) -> None:
-        """Report the unit's progress after a file set is committed."""
-        stored.settled.result()
-        self.report = stored.report
-        self._tell_progress(0)
-
     def _tell_open(self, files: OpenFiles) -> None:
-        """Report now and then what has been read but could still be lost."""
+        """Report what is committed, and now and then what has been read but could still be lost."""
+        if self.is_settled():
+            self.finish()
         if self.job.clock.steady_s() - self._told >= TELL_S:
             self._tell_progress(files.records)
 
