@@ -13,6 +13,7 @@ from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError
 from kbackup.events import to_json
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import prune
 from kbackup.stores import StoreSettings, UnfinishedUpload
@@ -87,19 +88,19 @@ def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("asked", "expected"),
     [
-        pytest.param({"names": ["payments"]}, [key("payments", 0)], id="by name"),
-        pytest.param({"pattern": "pay.*"}, [key("payments", 0)], id="by pattern"),
-        pytest.param({"names": ["orders"], "partitions": {1}}, [key("orders", 1)], id="partition"),
-        pytest.param({"names": ["nothing"]}, [], id="a topic without any"),
+        pytest.param(Asked(["payments"]), [key("payments", 0)], id="by name"),
+        pytest.param(Asked(pattern="pay.*"), [key("payments", 0)], id="by pattern"),
+        pytest.param(Asked(["orders"], partitions={1}), [key("orders", 1)], id="partition"),
+        pytest.param(Asked(["nothing"]), [], id="a topic without any"),
     ],
 )
 def test_topics_and_partitions_can_be_chosen(
-    store: Uploading, options: dict[str, Any], expected: list[str]
+    store: Uploading, asked: Asked, expected: list[str]
 ) -> None:
     """Topics and partitions can be chosen, as for every command."""
-    work(store, **options)
+    work(store, asked=asked)
 
     assert expected == store.aborted
 
