@@ -1,9 +1,9 @@
 """Gather what group, bucket and log say about each partition, with few requests."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.catalog.ledger.objects import PartitionLedger
@@ -131,6 +131,20 @@ def _following(
     return _Following(size, has_more, is_spread)
 
 
+@dataclass(frozen=True, slots=True)
+class _ListedObject:
+    """A listed object; in the order of start offsets."""
+
+    key: str
+    directory: str
+    parts: ObjectKey
+
+    @property
+    def start_offset(self) -> int:
+        """Of its first record."""
+        return self.parts.start_offset
+
+
 _THREADS: Final = 16
 """One HEAD a partition decides how long a run with nothing to do takes."""
 
@@ -175,103 +189,159 @@ def gather(
     Raises:
         StoreError: If the bucket cannot be asked.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
+    search = _Search(store, layout, options, cut_records, values)
+    with ThreadPoolExecutor(_THREADS) as pool, search.pool:
         answers = pool.map(
             lambda at: confirm(store, layout, at[0], at[1], backup), committed.items()
         )
-        confirmed = dict(zip(committed, answers, strict=True))
-        doubtful = [
+        said = dict.fromkeys(logs, UNCONFIRMED) | dict(zip(committed, answers, strict=True))
+        doubtful = {
             where
             for where, log in logs.items()
-            if not confirmed.get(where, UNCONFIRMED).is_confirmed
-            or committed[where].offset < log.start_offset  # what expired may be in the bucket
-            or confirmed[where].is_behind
-            or (
-                confirmed[where].is_spread
-                and committed[where].offset < log.end_offset
-                and _is_changed(committed[where], values)
-            )
-        ]
-        known = _with_spread(known, store, layout, clock, confirmed, logs, committed)
-        for where in logs.keys() - set(doubtful):
+            if not said[where].is_confirmed
+            or _is_doubtful(said[where], committed[where], log, values)
+        }
+        known = _with_spread(known, store, layout, clock, said, logs, committed)
+        for where in logs.keys() - doubtful:
             reached = known.ledger(where).reached()
             if reached is not None and reached > committed[where].offset:
-                doubtful.append(where)
-                confirmed[where] = replace(confirmed[where], is_confirmed=False)
-        topics = sorted({where.topic for where in doubtful})
-        begun = [topic for topic in topics if known.has_ledger(topic)]
+                doubtful.add(where)
+                said[where] = replace(said[where], is_confirmed=False)
+        begun = sorted(topic for topic in {at.topic for at in doubtful} if known.has_ledger(topic))
         unread = [topic for topic in begun if topic not in known.ledgers]
         known = with_objects(known, store, layout, clock, unread)
-        stored = _objects(store, layout, doubtful)
-        mains = {
-            where: main for where, objects in stored.items() if (main := _mains(layout, objects))
-        }
-        cuts = pool.map(lambda objects: _last_cut(store, objects), mains.values())
-        last = dict(zip(mains, cuts, strict=True))
-        unentered = {
-            where: [at for at in objects if at.key not in known.ledger(where).objects]
-            for where, objects in stored.items()
-            if where.topic in begun
-        }
-        ends = {
-            where: _end(known.ledger(where), stored[where], last.get(where)) for where in stored
-        }
-        unknown = {
-            where: _cuts(store, pool, lacking, known.identity(where.topic), values)
-            for where, objects in stored.items()
-            if (at := committed[where].offset if where in committed else ends[where]) is not None
-            and (lacking := _lacking(layout, objects, known.ledger(where), at))
-        }
-        pointed = dict(
-            zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
+        stored = _objects(store, layout, [where for where in logs if where in doubtful])
+        found = pool.map(
+            lambda at: search.evidence(
+                at, logs[at], committed.get(at), said[at], stored.get(at, ()), known
+            ),
+            logs,
         )
+        return dict(zip(logs, found, strict=True))
 
-        def count(where: TopicPartition) -> Inherited | KbackupError | None:
-            position = committed.get(where)
-            offset = None if position is None else position.offset
-            return _inherited(store, options, mains[where], offset, cut_records)
 
-        foreign = [
-            where
-            for where, cut in last.items()
-            if cut.is_foreign
-            and not confirmed.get(where, UNCONFIRMED).is_confirmed
-            and mains[where][-1].start_offset
-            >= (known.ledger(where).end({at.key for at in stored[where]}) or 0)
-        ]
-        legacies = dict(zip(foreign, pool.map(count, foreign), strict=True))
-    evidence = {}
-    for where, log in logs.items():
-        said, cut = confirmed.get(where, UNCONFIRMED), last.get(where, _LastCut())
-        ledger, listed = known.ledger(where), stored.get(where, ())
-        keys = {at.key for at in listed}
-        end = _end(ledger, listed, cut)
-        more = unknown.get(where, ())
+def _is_doubtful(said: Confirmation, position: Position, log: Span, values: str | None) -> bool:
+    """Whether the bucket has to be searched, though the object of the position is there."""
+    if position.offset < log.start_offset or said.is_behind:  # what expired may be in the bucket
+        return True
+    return said.is_spread and position.offset < log.end_offset and _is_changed(position, values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Finds out what a bucket holds of a partition."""
+
+    store: Store
+    layout: Layout
+    options: FormatOptions
+    cut_records: int
+    values: str | None
+    pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))  # for HEADs
+
+    def evidence(
+        self,
+        where: TopicPartition,
+        log: Span,
+        position: Position | None,
+        said: Confirmation,
+        objects: Sequence[_ListedObject],
+        known: BackupState,
+    ) -> Evidence:
+        """Return what is known of a partition, of which *objects* are listed in order."""
+        ledger, values = known.ledger(where), self.values
+        keys, mains = {at.key for at in objects}, _mains(self.layout, objects)
+        cut = _last_cut(self.store, mains)
+        entered_to, offset = ledger.end(keys), None if position is None else position.offset
+        end = cut.stored_to if entered_to is None else entered_to
+        more = self._lacking_cuts(objects, ledger, end if offset is None else offset, known, where)
+        is_foreign = cut.is_foreign and not said.is_confirmed
+        left = None
+        if is_foreign and mains[-1].start_offset >= (entered_to or 0):
+            left = self._inherited(mains, offset)
         for one in more:  # of a run that died before it entered values in another format
             is_other = one.is_values and not one.is_same
             if end is not None and one.is_whole and is_other and one.start <= end:
                 end = max(end, one.end)
-        cuts_there = (*_held(values, ledger, keys, legacies.get(where)), *more)
-        pointer = pointed.get(where)
-        evidence[where] = Evidence(
+        has_ledger = known.has_ledger(where.topic)
+        return Evidence(
             log,
-            committed.get(where),
+            position,
             said.is_confirmed,
             end,
-            where in mains,
-            (*said.identities, cut.identity),
+            has_objects=bool(mains),
+            identities=(*said.identities, cut.identity),
             known_to=ledger.reached(),
             kept=joined([*ledger.kept(keys), *(one.span for one in more if one.is_whole)]),
             lost=joined(one.span for one in ledger.missing(keys)),
-            unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
-            is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
-            inherited=legacies.get(where),
-            held=tuple(sorted(cuts_there, key=lambda one: (one.start, -one.end))),
+            unentered=tuple(
+                (at.start_offset, at.key)
+                for at in objects
+                if has_ledger and at.key not in ledger.objects
+            ),
+            is_astray=self._is_astray(where, mains),
+            inherited=left,
+            held=tuple(
+                sorted(
+                    (*_held(values, ledger, keys, left), *more),
+                    key=lambda one: (one.start, -one.end),
+                )
+            ),
             untold_to=None if values is None else untold_to(ledger, keys),
             stores_values=values is not None,
-            of_other_layout=_of_other_layout(layout, committed.get(where), ledger),
+            of_other_layout=_of_other_layout(self.layout, position, ledger),
         )
-    return evidence
+
+    def _is_astray(self, where: TopicPartition, mains: Sequence[_ListedObject]) -> bool:
+        """Whether the pointer of a dated layout names another object than the newest."""
+        if not mains or not isinstance(self.layout, DatedLayout):
+            return False
+        pointer = pointed_to(self.store, self.layout, where)
+        return pointer is not None and pointer != mains[-1].start_offset
+
+    def _lacking_cuts(
+        self,
+        objects: Sequence[_ListedObject],
+        ledger: PartitionLedger,
+        offset: int | None,
+        known: BackupState,
+        where: TopicPartition,
+    ) -> tuple[HeldCut, ...]:
+        """Return the cuts that the ledger lacks and that may reach behind *offset*."""
+        # as far as their objects say which they are of
+        if offset is None:
+            return ()
+        counts: Counter[tuple[CutFacts, bool, bool]] = Counter()
+        lacking = _lacking(self.layout, objects, ledger, offset)
+        heads = self.pool.map(lambda one: self.store.head(one.key), lacking)
+        identity = known.identity(where.topic)
+        for one, head in zip(lacking, heads, strict=True):
+            cut = None if head is None else CutFacts.from_metadata(head.metadata)
+            if head is None or cut is None:
+                continue
+            if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
+                is_values = one.parts.view is not View.RECORD
+                is_same = (
+                    is_values and self.values is not None and one.parts.extension == self.values
+                )
+                counts[cut, is_same, is_values] += 1
+        return tuple(
+            HeldCut(cut.span, count, count == cut.files, is_same, is_values)
+            for (cut, is_same, is_values), count in counts.items()
+        )
+
+    def _inherited(
+        self, objects: Sequence[_ListedObject], committed: int | None
+    ) -> Inherited | KbackupError | None:
+        """Return what another tool has left, or why that cannot be known."""
+        pairs = [(one.key, replace(one.parts, encoded_partition=one.directory)) for one in objects]
+        try:
+            return count_inherited(self.store, self.options, pairs, committed, self.cut_records)
+        except CorruptObjectError as error:
+            return error
+        except StoreError as error:
+            if error.place.get("status") != _DENIED:
+                raise
+            return error  # archived, or denied: this object's partition alone
 
 
 def _of_other_layout(
@@ -310,20 +380,6 @@ def _with_spread(
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """A listed object; in the order of start offsets."""
-
-    key: str
-    directory: str
-    parts: ObjectKey
-
-    @property
-    def start_offset(self) -> int:
-        """Of its first record."""
-        return self.parts.start_offset
-
-
-@dataclass(frozen=True, slots=True)
 class _LastCut:
     """What a partition's last cut says."""
 
@@ -334,10 +390,10 @@ class _LastCut:
 
 def _objects(
     store: Store, layout: Layout, wheres: Sequence[TopicPartition]
-) -> dict[TopicPartition, list[_Stored]]:
+) -> dict[TopicPartition, list[_ListedObject]]:
     """Return the objects of each partition that has some, in the order of start offsets."""
     wanted = set(wheres)
-    found: dict[TopicPartition, list[_Stored]] = {}
+    found: dict[TopicPartition, list[_ListedObject]] = {}
     for prefix in layout.prefixes(where.topic for where in wheres):
         for entry in store.list(prefix):
             try:
@@ -347,61 +403,27 @@ def _objects(
             where = TopicPartition(parts.topic, parts.partition)
             if where in wanted and parts.extension != INDEX_EXTENSION:
                 directory = UPLOAD_DATE if layout.is_dated else parts.encoded_partition
-                one = _Stored(entry.key, directory, parts)
+                one = _ListedObject(entry.key, directory, parts)
                 found.setdefault(where, []).append(one)
     for objects in found.values():
         objects.sort(key=lambda at: at.start_offset)
     return found
 
 
-def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> int | None:
-    return pointed_to(store, layout, where) if isinstance(layout, DatedLayout) else None
-
-
-def _mains(layout: Layout, objects: Sequence[_Stored]) -> list[_Stored]:
+def _mains(layout: Layout, objects: Sequence[_ListedObject]) -> list[_ListedObject]:
     return [one for one in objects if layout.is_main(one.parts)]
 
 
 def _lacking(
-    layout: Layout, objects: Sequence[_Stored], ledger: PartitionLedger, offset: int
-) -> list[_Stored]:
+    layout: Layout, objects: Sequence[_ListedObject], ledger: PartitionLedger, offset: int
+) -> list[_ListedObject]:
     """Return those of *objects* that the ledger lacks and that may reach behind *offset*."""
     mains = _mains(layout, objects)
     first = max((one.start_offset for one in mains if one.start_offset <= offset), default=0)
     return [one for one in mains if one.start_offset >= first and one.key not in ledger.objects]
 
 
-def _end(ledger: PartitionLedger, objects: Iterable[_Stored], cut: "_LastCut | None") -> int | None:
-    """Return where the backup ends, by the ledger, else by its last cut."""
-    end = ledger.end({at.key for at in objects})
-    return end if end is not None or cut is None else cut.stored_to
-
-
-def _cuts(
-    store: Store,
-    pool: Executor,
-    objects: Sequence[_Stored],
-    identity: TopicIdentity,
-    values: str | None,
-) -> tuple[HeldCut, ...]:
-    """Return the cuts of *objects*, as far as these say which they are of."""
-    counts: Counter[tuple[CutFacts, bool, bool]] = Counter()
-    heads = pool.map(lambda one: store.head(one.key), objects)
-    for one, head in zip(objects, heads, strict=True):
-        cut = None if head is None else CutFacts.from_metadata(head.metadata)
-        if head is None or cut is None:
-            continue
-        if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
-            is_values = one.parts.view is not View.RECORD
-            is_same = is_values and values is not None and one.parts.extension == values
-            counts[cut, is_same, is_values] += 1
-    return tuple(
-        HeldCut(cut.span, count, count == cut.files, is_same, is_values)
-        for (cut, is_same, is_values), count in counts.items()
-    )
-
-
-def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
+def _last_cut(store: Store, objects: Sequence[_ListedObject]) -> _LastCut:
     """Look at the cut that the newest object belongs to.
 
     A run that died between two objects of a cut leaves one that is not complete.  Its start is
@@ -409,7 +431,7 @@ def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
     shorter cut left, and that did not grow, says other than its neighbours; then, too, the cut is
     taken for incomplete, which costs reading it once more and nothing else.
     """
-    head = store.head(objects[-1].key)
+    head = store.head(objects[-1].key) if objects else None
     if head is None:
         return _LastCut()
     if (facts := Facts.from_metadata(head.metadata)) is None:
@@ -425,24 +447,6 @@ def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
     cuts = {None if at is None else CutFacts.from_metadata(at.metadata) for at in heads} | {cut}
     is_complete = len(of_cut) == cut.files and len(cuts) == 1
     return _LastCut(cut.span.end_offset if is_complete else start, identity)
-
-
-def _inherited(
-    store: Store,
-    options: FormatOptions,
-    objects: Sequence[_Stored],
-    committed: int | None,
-    cut_records: int,
-) -> Inherited | KbackupError | None:
-    pairs = [(one.key, replace(one.parts, encoded_partition=one.directory)) for one in objects]
-    try:
-        return count_inherited(store, options, pairs, committed, cut_records)
-    except CorruptObjectError as error:
-        return error
-    except StoreError as error:
-        if error.place.get("status") != _DENIED:
-            raise
-        return error  # archived, or denied: this object's partition alone
 
 
 def _held(
