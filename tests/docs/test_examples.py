@@ -1,11 +1,8 @@
 """The examples do what they say."""
 
 import configparser
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from click.testing import CliRunner
 from kbackup import config
 from kbackup.cli import root
 from tests.support.invoked import invoke
+from tests.support.scripts import run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHECKOUT = EXAMPLES.parent
@@ -24,17 +22,6 @@ CONFIGURATIONS = [
     "avro-sink.properties", "raw-bytes-sink.properties", "parquet-by-field.json",
     "json-by-hour.properties",
 ]  # fmt: skip
-
-
-def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, words)],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("name", [*CONFIGURATIONS, "copy-of-s3-topic.properties"])

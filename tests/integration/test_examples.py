@@ -13,20 +13,10 @@ import pytest
 
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
+from tests.support.scripts import run
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLES = CHECKOUT / "examples"
-
-
-def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, words)],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def test_json_lines_can_be_followed_from_python() -> None:

@@ -76,6 +76,12 @@ AVRO = SINK.replace(
 PROTOBUF = AVRO.replace("avro.AvroConverter", "protobuf.ProtobufConverter")
 
 
+HEADERS_IN_BASE64 = f"header.converter={_HEADERS}converters.ByteArrayConverter"
+HEADERS_PARSED = f"header.converter={_HEADERS}storage.SimpleHeaderConverter"
+HEADERS_AS_TEXT = f"header.converter={_HEADERS}storage.StringConverter"
+KEPT, NOT_KEPT = "store.kafka.headers=true", "store.kafka.headers=false"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
@@ -86,15 +92,22 @@ PROTOBUF = AVRO.replace("avro.AvroConverter", "protobuf.ProtobufConverter")
         pytest.param(AVRO, "generalized.sum.type.support=false", False, id="the default"),
         pytest.param(AVRO, "use.latest.version=true", False, id="of a restore"),
         pytest.param(SINK, "replace.null.with.default=false", False, id="supported"),
+        pytest.param(SINK + KEPT, HEADERS_IN_BASE64, True, id="headers in base64"),
+        pytest.param(SINK + NOT_KEPT, HEADERS_IN_BASE64, False, id="headers not stored"),
+        pytest.param(SINK + KEPT, HEADERS_PARSED, True, id="headers parsed"),
+        pytest.param(SINK + NOT_KEPT, HEADERS_PARSED, False, id="headers parsed, not stored"),
+        pytest.param(SINK + KEPT, HEADERS_AS_TEXT, False, id="headers as they are"),
     ],
 )
 def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
     write: Write, text: str, line: str, expected: bool
 ) -> None:
     """A connector's file never runs with other contents than the connector would write."""
-    more = "value.converter.schema.registry.url=http://registry:8081\n"
-    given = write(f"{text}{more}value.converter.{line}\n")
-    name = f"value.converter.{line.partition('=')[0]}"
+    name = line.partition("=")[0]
+    if name != "header.converter":
+        name = f"value.converter.{name}"
+    more = "value.converter.schema.registry.url=http://registry:8081"
+    given = write(f"{text}\n{more}\nheaders.format.class={JSON}\n{name}={line.partition('=')[2]}\n")
     issues = {issue.name for issue in config.check([given], {}) if issue.level == "error"}
 
     assert expected == (name in issues)
@@ -117,24 +130,3 @@ def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
 
     assert expected == (issue.level == "error")
     assert expected == (issue.why == "directories follow from offsets alone")
-
-
-@pytest.mark.parametrize(
-    ("converter", "headers", "expected"),
-    [
-        pytest.param("converters.ByteArrayConverter", "true", True, id="base64"),
-        pytest.param("converters.ByteArrayConverter", "false", False, id="headers not stored"),
-        pytest.param("storage.SimpleHeaderConverter", "true", True, id="parsed text"),
-        pytest.param("storage.SimpleHeaderConverter", "false", False, id="parsed, not stored"),
-        pytest.param("storage.StringConverter", "true", False, id="text as it is"),
-    ],
-)
-def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
-    write: Write, converter: str, headers: str, expected: bool
-) -> None:
-    """A header converter is refused if headers are stored and it would write something else."""
-    more = f"header.converter=org.apache.kafka.connect.{converter}\nstore.kafka.headers={headers}\n"
-    given = write(f"{SINK}{more}headers.format.class={JSON}\n")
-    issues = {issue.name for issue in config.check([given], {}) if issue.level == "error"}
-
-    assert expected == ("header.converter" in issues)
