@@ -63,6 +63,11 @@ class TopicPartition:
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where an error about it happened: `kbackup.errors.KbackupError.place`."""
+        return {"topic": self.topic, "partition": self.partition}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:

@@ -94,8 +94,7 @@ class Covered:
                 f"{one.why} (offsets {one.span.start_offset} to {one.span.end_offset - 1}), so a "
                 "restore would lose records or write them twice",
                 APART,
-                topic=self.where.topic,
-                partition=self.where.partition,
+                **self.where.place,
             )
             for one in self.coverage.disputes
         ]

@@ -95,8 +95,7 @@ class Finding:
             self.key or str(self.where),
             why,
             self.do or do,
-            topic=self.where.topic,
-            partition=self.where.partition,
+            **self.where.place,
             **{name: value for name, value in place.items() if value is not None},
         )
 

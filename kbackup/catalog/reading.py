@@ -397,8 +397,7 @@ def _overlong(files: FileSet, bound: int) -> RefusedError:
         f"the object that begins at offset {bound} may hold some of them too, so a restore would "
         "write records twice",
         APART,
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 

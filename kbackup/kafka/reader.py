@@ -100,8 +100,7 @@ def not_utf8(where: TopicPartition, offset: int) -> BadRecordError:
         f"{where} offset {offset}",
         "the name of a header is not UTF-8",
         "delete the record, or repair the producer that wrote it",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
         offset=offset,
     )
 

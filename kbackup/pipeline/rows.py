@@ -67,7 +67,7 @@ class BadRecord:
         """Return the error that names it."""
         return BadRecordError(
             f"{where} offset {self.offset}: {self.what}", self.why, self.do or _DO,
-            topic=where.topic, partition=where.partition, offset=self.offset,
+            **where.place, offset=self.offset,
         )  # fmt: skip
 
 

@@ -340,9 +340,8 @@ class News:
         if at.refusal is not None:
             self._summary.fail(at.refusal)
         if at.start is not None:
-            place = {"topic": at.where.topic, "partition": at.where.partition}
             for code, text in at.start.warnings:
-                self._tell(self._summary.warn(code, text, **place))
+                self._tell(self._summary.warn(code, text, **at.where.place))
 
     def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> None:
         """Report what open transactions hold up now; what they do for too long is left out.
@@ -366,7 +365,7 @@ class News:
         )
         self._tell(
             self._summary.warn(
-                "gap", text, topic=where.topic, partition=where.partition,
+                "gap", text, **where.place,
                 offsets=[gap.start_offset, gap.end_offset - 1],
             )
         )  # fmt: skip

@@ -34,7 +34,7 @@ from kbackup.kafka import PATIENCE_S, Cluster, Connection, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.runs.following import Aside, Pauses, turns
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
-from kbackup.sink.job import ADOPT, Examined, GaveUp, SinkJob, SinkUnit, recreated
+from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit, recreated
 from kbackup.sink.start import HeldCut, around, unreachable
 from kbackup.sink.storing import TaskClients, connect
 from kbackup.sink.task import SinkPartitionTask
@@ -145,8 +145,7 @@ def changed(where: TopicPartition, position: int, look: Look, before: Look) -> K
             f"{where.topic} no longer exists",
             "it was deleted while it was being backed up",
             "what is stored stays as it is; remove the topic from the list, or restore it",
-            topic=where.topic,
-            partition=where.partition,
+            **where.place,
         )
     ends = [
         max(one.logs[where].end_offset, one.ends.get(where, 0))
@@ -158,8 +157,7 @@ def changed(where: TopicPartition, position: int, look: Look, before: Look) -> K
             f"{where} ends at offset {ends[-1]}, but was backed up to {position}",
             "its log was cut back",
             "what is stored stays as it is; look at the topic before running again",
-            topic=where.topic,
-            partition=where.partition,
+            **where.place,
         )
     return None
 
@@ -169,8 +167,7 @@ def _leaderless(where: TopicPartition) -> KafkaError:
         f"{where} has no leader",
         "the brokers that hold it are down",
         "start them; the other partitions go on",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -361,7 +358,7 @@ class Watch:
 
     def _placed(self, error: KbackupError) -> Issue:
         where = self.report.where
-        return error.issue().at(topic=where.topic, partition=where.partition)
+        return error.issue().at(**where.place)
 
 
 POLL_S: Final = 1.0
@@ -477,8 +474,8 @@ class FollowedPartitions:
 
     def take(self, order: Event) -> None:
         """Take an order from the driver; ignore one for another task, or one taken before."""
-        if order["type"] == ADOPT:
-            unit = SinkUnit.from_dict(order)
+        if order["type"] == Adopt.TYPE:
+            unit = Adopt.from_dict(order).unit
             if self.share.owns(unit.where):
                 self._adopt(unit)
 
@@ -597,10 +594,10 @@ class FollowedPartitions:
         return gaps
 
     def _report(self, watch: Watch) -> None:
-        self.line.tell(Examined(self.job.run, watch.report))
+        self.line.tell(Examined(watch.report))
 
     def _give_up(self, error: KafkaError) -> None:
         for watch in self.watches.values():
             watch.give_up(error)
             self._report(watch)
-        self.line.tell(GaveUp(self.job.run))
+        self.line.tell(GaveUp())

@@ -1,12 +1,12 @@
 """What a sink task needs to know: plain data that crosses processes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Final, Self
 
 from kbackup.clock import Clock
-from kbackup.errors import Issue, TopicChangedError
-from kbackup.events import Event, to_json
+from kbackup.errors import TopicChangedError
+from kbackup.events import Event
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.naming.renaming import UNROUTED, Routes
@@ -16,11 +16,12 @@ from kbackup.pipeline.rows import Nulls
 from kbackup.pipeline.views import ViewSpec
 from kbackup.plugins import Step
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.runs.position import Done, SinkPosition
-from kbackup.runs.report import HeldUp, OfSink, PartitionReport
+from kbackup.runs.position import SinkPosition
+from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
 from kbackup.sink.start import HeldCut
+from kbackup.spark.channel import unpacked
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20
@@ -99,31 +100,6 @@ class SinkUnit:
     held: tuple[HeldCut, ...] = ()
     kept: tuple[Span, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the unit as plain data."""
-        return {
-            "topic": self.where.topic,
-            "partition": self.where.partition,
-            "start": self.span.start_offset,
-            "end": self.span.end_offset,
-            "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
-            **self.identity.to_metadata(),
-            "held": [[cut.start, cut.end, cut.objects, cut.is_whole] for cut in self.held],
-            "kept": [[span.start_offset, span.end_offset] for span in self.kept],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
-        return cls(
-            TopicPartition(data["topic"], data["partition"]),
-            Span(data["start"], data["end"]),
-            SinkPosition.read(data["metadata"]),
-            TopicIdentity.from_metadata(data),
-            tuple(HeldCut(Span(start, end), *rest) for start, end, *rest in data["held"]),
-            tuple(Span(start, end) for start, end in data["kept"]),
-        )
-
 
 def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
     """Return the error of a topic that is another one than was backed up.
@@ -150,103 +126,50 @@ def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
     )
 
 
-ADOPT: Final = "adopt"
-"""The driver's order to follow one more partition; each task takes those that are its own."""
-
-EXAMINED: Final = "report"
-"""A task's message about a partition that it has examined: an `Examined`."""
-
-GAVE_UP: Final = "gave_up"
-"""A task's message when it ends without being asked to: the run ends with it."""
+# What driver and tasks say to each other beside what the screen shows.  A type is looked at before
+# the rest is read: messages of other types are on the same line.
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """How far a task is in a partition that it follows.
+    """A task's message: how far it is in a partition that it follows."""
 
-    Attributes:
-        run: The run's id.
-        report: How far.
-    """
+    TYPE: ClassVar = "report"
 
-    run: str
     report: PartitionReport[OfSink]
 
     def to_dict(self) -> Event:
         """Return the message as plain data."""
-        report, own = self.report, self.report.own
-        return {
-            "type": EXAMINED,
-            "run": self.run,
-            "topic": report.where.topic,
-            "partition": report.where.partition,
-            "start": report.start,
-            "end": report.end,
-            "committed": report.committed,
-            "metadata": "" if own.bookmark is None else own.bookmark.to_metadata(),
-            "gaps": _ends(own.gaps),
-            "skipped": _ends(own.skipped),
-            "until": own.until,
-            "done": report.done.to_dict(),
-            **({} if report.failure is None else {"failure": to_json(report.failure)}),
-            **({} if report.held_up is None else {"held_up": to_json(report.held_up)}),
-        }
+        return {"type": self.TYPE, **asdict(self)}
 
     @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
-        own = OfSink(
-            SinkPosition.read(message["metadata"]),
-            _spans(message["gaps"]),
-            _spans(message["skipped"]),
-            message["until"],
-        )
-        report = PartitionReport(
-            TopicPartition(message["topic"], message["partition"]),
-            message["start"],
-            message["end"],
-            message["committed"],
-            own,
-            Done.from_dict(message["done"]),
-            Issue.from_dict(message["failure"]) if "failure" in message else None,
-            HeldUp.from_dict(message["held_up"]) if "held_up" in message else None,
-        )
-        return cls(message["run"], report)
+    def from_dict(cls, message: Event) -> Self:
+        """Read what `to_dict` returned, and its way through JSON left of it."""
+        return cls(unpacked(PartitionReport[OfSink], message["report"]))
 
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """A task ends because no broker answers.
+    """A task's message: no broker answers, so it ends, and the run with it."""
 
-    Attributes:
-        run: The run's id.
-    """
+    TYPE: ClassVar = "gave_up"
 
-    run: str
-
-    def to_dict(self) -> Event:
-        """Return the message as plain data."""
-        return {"type": GAVE_UP, "run": self.run}
+    HEAD: ClassVar = {"type": TYPE}
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """One more partition is to be followed.
+    """The driver's order to follow one more partition; a task takes those that are its own."""
 
-    Attributes:
-        unit: What to begin with.
-    """
+    TYPE: ClassVar = "adopt"
 
     unit: SinkUnit
 
     def to_dict(self) -> Event:
         """Return the order as plain data."""
-        return {"type": ADOPT, **self.unit.to_dict()}
+        return {"type": self.TYPE, **asdict(self)}
 
-
-def _ends(spans: tuple[Span, ...]) -> list[list[int]]:
-    return [[span.start_offset, span.end_offset] for span in spans]
-
-
-def _spans(ends: list[list[int]]) -> tuple[Span, ...]:
-    return tuple(Span(start, end) for start, end in ends)
+    @classmethod
+    def from_dict(cls, order: Event) -> Self:
+        """Read what `to_dict` returned, and its way through JSON left of it."""
+        return cls(unpacked(SinkUnit, order["unit"]))

@@ -157,7 +157,7 @@ class RepairRun:
             try:
                 _check_object(store, key, _THINNED if is_thinned else _RENAMED)
             except KbackupError as error:
-                error.place |= {"topic": where.topic, "partition": where.partition}
+                error.place |= where.place
                 self._summary.fail(error)
 
 
@@ -355,8 +355,7 @@ def _not_possible(where: TopicPartition, offset: int, why: str) -> IncompleteBac
         why,
         "kbackup restore verify names the objects; what is lost for good can be accepted with "
         "--accept-missing",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 

@@ -26,7 +26,7 @@ from kbackup.sink import accounting, schemas
 from kbackup.sink.accounting import News, SinkProgress
 from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
-from kbackup.sink.job import EXAMINED, GAVE_UP, Adopt, Examined, SinkJob, SinkUnit
+from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
 from kbackup.sink.plan import SinkPlan, error_policy, job_of, locked, make_plan, selection
 from kbackup.sink.task import back_up
 from kbackup.spark.channel import Task
@@ -274,10 +274,10 @@ class SinkRun:
 
     def _hear(self, event: Event) -> None:
         """Update the account with what tasks report, and pass on what is for the screen."""
-        if event["type"] == EXAMINED:
+        if event["type"] == Examined.TYPE:
             self._take(Examined.from_dict(event).report)
             return
-        if event["type"] == GAVE_UP:
+        if event["type"] == GaveUp.TYPE:
             self._ended.set()
             return
         said = from_json(event)
@@ -339,6 +339,5 @@ def _gone(where: TopicPartition) -> KbackupError:
         f"{where} no longer exists",
         "its topic was deleted, or recreated with fewer partitions",
         "what is stored stays as it is; look at the topic before running again",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )

@@ -220,8 +220,7 @@ class Again:
             "the configuration has changed, or compaction has removed records since; value objects "
             "do not store offsets, so a restore would deliver these records twice",
             _DO.format(end=cut.end),
-            topic=self.where.topic,
-            partition=self.where.partition,
+            **self.where.place,
         )
 
 
@@ -239,8 +238,7 @@ def misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
         "they have another format, and value objects do not store offsets, so a restore could not "
         "tell that these records are there twice",
         _DO.format(end=cut.end),
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -259,8 +257,7 @@ def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
         "rows from being stored twice",
         f"set the group's offset to the end of what that tool stored, {end} or later; to store "
         "these records anew, move the objects away first",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -279,8 +276,7 @@ def unlike(where: TopicPartition, offset: int) -> RefusedError:
         "if the offset was reset, set the group's offset to where that tool had committed; if the "
         f"tool died there, move its objects that begin at {offset} or later away: their records "
         "are stored again",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -293,8 +289,7 @@ def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedE
         "objects do not store offsets",
         "move the objects that begin at one of these offsets out of topics.dir, and keep them: the "
         "next run stores again what the log still has of their records",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -305,8 +300,7 @@ def in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
         "a restore reads one layout at a time, so it would bring back a part of the topic",
         "set format.class, file.delim and object.name.template as they were, or choose another "
         "topics.dir",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -684,8 +678,7 @@ def _cut_back(where: TopicPartition, end: int, reached: int) -> TopicChangedErro
         f"{where} ends at offset {end}, but was backed up to {reached}",
         "the topic was deleted and created again, or its log was cut back",
         "back the new topic up to another topics.dir; what is stored stays as it is",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 

@@ -134,7 +134,7 @@ class SinkPartitionTask:
     def fail(self, error: KbackupError) -> None:
         """Put *error*, with its place, into the report."""
         where = self.unit.where
-        failure = error.issue().at(topic=where.topic, partition=where.partition)
+        failure = error.issue().at(**where.place)
         self.report = replace(self.report, failure=failure)
 
     def run(self) -> None:
@@ -270,7 +270,7 @@ class SinkPartitionTask:
                 if wait_s is None:
                     raise RegistryError(
                         what, error.why, error.do,
-                        topic=where.topic, partition=where.partition, offset=offset,
+                        **where.place, offset=offset,
                     ) from error  # fmt: skip
                 _log.warning("%s: %s; again in %.1f s", what, error.why, wait_s)
                 if self.line.wait(wait_s):

@@ -8,6 +8,7 @@ whose driver has died reads the end of the stream, and stops.
 """
 
 import hmac
+import itertools
 import json
 import logging
 import secrets
@@ -19,7 +20,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from functools import cache
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from kbackup.errors import Issue
 from kbackup.events import Event, Plain, to_json
@@ -247,12 +260,31 @@ def _send(line: socket.socket, text: bytes) -> None:
         line.sendall(text)
 
 
+def unpacked(kind: Any, data: Any) -> Any:
+    """Return the value of type *kind* of which `dataclasses.asdict`, and then JSON, made *data*."""
+    of: Any = get_origin(kind) or kind
+    given = get_args(kind)
+    if of in (Union, UnionType):  # of one type and None
+        of = next(one for one in given if one is not NoneType)
+        return None if data is None else unpacked(of, data)
+    if of is tuple:
+        kinds = itertools.repeat(given[0]) if given[-1] is Ellipsis else given
+        return tuple(map(unpacked, kinds, data))
+    if not hasattr(of, "__dataclass_fields__"):
+        return data
+    own = dict(zip(getattr(of, "__parameters__", ()), given, strict=False))
+    hints = {name: own.get(hint, hint) for name, hint in _hints(of).items() if name in data}
+    return of(**{name: unpacked(hint, data[name]) for name, hint in hints.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 _TYPE: Final = "log"
 
-
 _REMEMBERED: Final = 256
-
-
 """Lines that are not repeated, whichever task says them again."""
 
 

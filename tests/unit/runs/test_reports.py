@@ -48,7 +48,7 @@ def pickled(report: Any) -> Any:
 
 def told(report: PartitionReport[OfSink]) -> PartitionReport[OfSink]:
     """The report as a sink that follows sends it over its line."""
-    return Examined.from_dict(json.loads(json.dumps(Examined("r1", report).to_dict()))).report
+    return Examined.from_dict(json.loads(json.dumps(Examined(report).to_dict()))).report
 
 
 @given(

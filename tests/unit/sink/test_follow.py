@@ -1,6 +1,7 @@
 """A task that follows, over a cluster in memory: what it owns, sets aside and keeps."""
 
 import gc
+import json
 import sys
 import threading
 from dataclasses import replace
@@ -15,10 +16,10 @@ from kbackup.errors import BadRecordError, KafkaError, SparkError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.pipeline.rotate import Rule, Schedule
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs.report import GAPS_MOST, OfSink, PartitionReport
 from kbackup.sink.follow import FollowedPartitions, TaskShare, Watch, deal, follow
-from kbackup.sink.job import Adopt, GaveUp, SinkJob, SinkUnit
+from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
 from kbackup.sink.start import HeldCut
 from kbackup.spark.channel import Hub, Line
 from kbackup.stores import Store, StoreSettings, open_store
@@ -57,18 +58,20 @@ class Task:
         for _ in range(count):
             self.turn()
 
-    def told(self, where: TopicPartition) -> list[dict[str, Any]]:
+    def told(self, where: TopicPartition) -> list[PartitionReport[OfSink]]:
         """What was reported of a partition."""
-        reports = [event for event in self.line.told if event["type"] == "report"]
-        return [event for event in reports if (event["topic"], event["partition"]) == _of(where)]
+        told = [event for event in self.line.told if event["type"] == Examined.TYPE]
+        reports = [Examined.from_dict(event).report for event in told]
+        return [report for report in reports if report.where == where]
 
     def committed(self, *wheres: TopicPartition) -> list[int]:
         """The group's positions."""
         return [self.kafka.positions_.get(where, Position(0)).offset for where in wheres]
 
 
-def _of(where: TopicPartition) -> tuple[str, int]:
-    return where.topic, where.partition
+def code_of(report: PartitionReport[OfSink]) -> str | None:
+    """Why the partition is set aside, in a word."""
+    return None if report.failure is None else report.failure.code
 
 
 def of_one(count: int) -> tuple[FakeKafka, TopicPartition, Task]:
@@ -131,7 +134,7 @@ def test_a_partition_that_fails_is_set_aside_and_its_neighbours_go_on(error: Exc
     task = Task(kafka, [bad, *good])
 
     task.turns(3)
-    first = task.told(bad)[-1]["failure"]["code"], task.committed(bad, *good)
+    first = code_of(task.told(bad)[-1]), task.committed(bad, *good)
     for where in (bad, *good):
         kafka.append(where, 10)
     task.turns(30)
@@ -140,9 +143,9 @@ def test_a_partition_that_fails_is_set_aside_and_its_neighbours_go_on(error: Exc
     task.turn(4000)
 
     assert (error.code, [0, 10, 10]) == first  # type: ignore[attr-defined]
-    assert (20, 0, [0, 20, 20]) == (second[0]["end"], second[0]["committed"], second[1])
+    assert (20, 0, [0, 20, 20]) == (second[0].end, second[0].committed, second[1])
     assert ([20, 20, 20], None) == (
-        task.committed(bad, *good), task.told(bad)[-1].get("failure"),
+        task.committed(bad, *good), task.told(bad)[-1].failure,
     )  # fmt: skip
 
 
@@ -155,9 +158,9 @@ def test_failures_are_tried_less_and_less_often() -> None:
 
     task.turns(600)
 
-    visits = [event for event in task.told(where) if event.get("failure")]
+    visits = [report for report in task.told(where) if report.failure is not None]
     assert kafka.opened == 1
-    assert len({event["until"] for event in visits}) == 1
+    assert len({report.own.until for report in visits}) == 1
     assert 8 <= _reads(task) <= 20
 
 
@@ -196,8 +199,8 @@ def test_a_deleted_and_a_recreated_topic_are_set_aside() -> None:
     share = [gone, anew, kept]
     task = Task(kafka, [])
     for where in share:
-        unit = SinkUnit(where, Span(0, 0)).to_dict() | {"topic-id": kafka.ids[where.topic]}
-        task.following._adopt(SinkUnit.from_dict(unit))
+        identity = TopicIdentity(topic_id=kafka.ids[where.topic])
+        task.following._adopt(SinkUnit(where, Span(0, 0), identity=identity))
     task.turns(2)
     kafka.delete("gone")
     kafka.delete("anew")
@@ -205,7 +208,7 @@ def test_a_deleted_and_a_recreated_topic_are_set_aside() -> None:
     kafka.append(kept, 10)
     task.turns(5)
 
-    codes = [task.told(where)[-1].get("failure", {}).get("code") for where in share]
+    codes = [code_of(task.told(where)[-1]) for where in share]
     assert ["topic_deleted", "topic_changed", None] == codes
     assert [0, 0, 20] == task.committed(*share)
     assert 3 + 1 == len(list(task.store.list("topics/")))
@@ -221,7 +224,7 @@ def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
     task = Task(kafka, [denied, silent, kept])
 
     task.turns(40)
-    before = [task.told(where)[-1].get("failure", {}).get("code") for where in (denied, silent)]
+    before = [code_of(task.told(where)[-1]) for where in (denied, silent)]
     kafka.denied.clear()
     kafka.leaderless.clear()
     task.turns(2)
@@ -249,7 +252,7 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
 
     task.turns(8)
 
-    assert [[10, 30]] == task.told(where)[-1]["gaps"]
+    assert (Span(10, 30),) == task.told(where)[-1].own.gaps
     assert [45] == task.committed(where)
     assert any(event.get("code") == "gap" for event in task.line.told)
 
@@ -268,10 +271,10 @@ def test_a_log_that_expires_for_weeks_makes_no_long_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_whole", "committed", "gaps"), [(True, 45, [[40, 42]]), (False, 10, [])]
+    ("is_whole", "committed", "gaps"), [(True, 45, (Span(40, 42),)), (False, 10, ())]
 )
 def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
-    is_whole: bool, committed: int, gaps: list[list[int]]
+    is_whole: bool, committed: int, gaps: tuple[Span, ...]
 ) -> None:
     """It goes on after a whole cut in the bucket, names what it lacks, or is set aside."""
     kafka, where, task = of_one(10)
@@ -284,8 +287,8 @@ def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
     task.turns(8)
 
     found = task.told(where)[-1]
-    assert ([committed], gaps) == (task.committed(where), found.get("gaps") or [])
-    assert (None if is_whole else "refused") == (found.get("failure") or {}).get("code")
+    assert ([committed], gaps) == (task.committed(where), found.own.gaps)
+    assert (None if is_whole else "refused") == code_of(found)
 
 
 def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
@@ -298,7 +301,7 @@ def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
 
     task.turns(8)
 
-    assert ([45], [[25, 30]]) == (task.committed(where), task.told(where)[-1]["gaps"])
+    assert ([45], (Span(25, 30),)) == (task.committed(where), task.told(where)[-1].own.gaps)
 
 
 def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
@@ -306,7 +309,7 @@ def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
     cuts = HeldCut(Span(10, 20), 2), HeldCut(Span(20, 40), 1, is_whole=False)
     unit = SinkUnit(TopicPartition("orders", 0), Span(10, 90), held=cuts, kept=(Span(0, 40),))
 
-    assert unit == SinkUnit.from_dict(Adopt(unit).to_dict())
+    assert unit == Adopt.from_dict(json.loads(json.dumps(Adopt(unit).to_dict()))).unit
 
 
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
@@ -338,9 +341,7 @@ def test_orders_of_the_driver_add_partitions_once() -> None:
         task.turns(7)
 
     assert [10, 25] == task.committed(old, new)
-    assert [(0, 25)] == list(
-        {(event["start"], event["committed"]) for event in task.told(new)[-2:]}
-    )
+    assert [(0, 25)] == list({(report.start, report.committed) for report in task.told(new)[-2:]})
 
 
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked to stop", "line lost"])
@@ -353,7 +354,7 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     heard = threading.Event()
     hub = Hub("127.0.0.1", lambda _: heard.set())
     with Line(hub.address) as line:
-        line.tell(GaveUp("r1"))
+        line.tell(GaveUp())
         assert heard.wait(60)
         if is_asked:
             hub.stop()
