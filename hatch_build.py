@@ -35,6 +35,10 @@ class NativeLibrary(BuildHookInterface):
         """Compile, and say where the libraries belong."""
         self._scratch = tempfile.TemporaryDirectory()
         is_editable = version == "editable"
+        if not is_editable and (commit := native.commit()):
+            said = Path(self._scratch.name, native.COMMIT.name)
+            said.write_text(f"{commit}\n")
+            build_data["force_include"][str(said)] = str(native.COMMIT.relative_to(self.root))
         for one in native.ALL:
             built = one.library if is_editable else Path(self._scratch.name) / one.library.name
             tag = self._compile(one, built)

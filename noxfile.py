@@ -72,7 +72,7 @@ def installed(session: nox.Session) -> None:
         session.run(
             PYTHON, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ".", external=True
         )
-        (built,) = place.glob("kbackup-*.whl")
+        (built,) = place.glob("kbackup_kafka-*.whl")
         session.run(
             PYTHON, "-m", "venv", "--system-site-packages", str(place / "venv"), external=True
         )

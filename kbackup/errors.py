@@ -311,6 +311,11 @@ _BY_CODE: Final[dict[str, type[KbackupError]]] = {
 }
 
 
+def with_extra(name: str) -> str:
+    """Return how to install what one of kbackup's extras needs, from what kbackup comes as."""
+    return f"install its extra: pip install '.[{name}]' in the checkout, or 'FILE.whl[{name}]'"
+
+
 def form(number: int | None, one: str, many: str = "") -> str:
     """Return the word that goes with *number*: *many*, or *one* with an ``s``, where it is not 1.
 

@@ -1,4 +1,6 @@
-"""How the C libraries are compiled and loaded; needs the standard library and a C compiler alone.
+"""What kbackup is built from, and how its C libraries are built and loaded.
+
+Needs the standard library and a C compiler alone.
 
 Used by ``hatch_build.py`` while kbackup is being installed, when nothing of it can be imported
 yet, and by the session that runs the C under sanitizers.
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -55,6 +58,34 @@ _FLAGS: Final = (
 
 GLIBC: Final = "2.17"
 """What zig's builds run with: every Linux since 2014."""
+
+
+COMMIT: Final = Path(__file__).with_name("commit.txt")
+"""In a wheel: the commit that it was built from."""
+
+
+def commit() -> str:
+    """Return the commit of these sources, with what was changed since; empty if nothing says it."""
+    if COMMIT.exists():
+        return COMMIT.read_text().strip()
+    checkout = Path(__file__).parent.parent
+    if not (checkout / ".git").exists():
+        return ""
+    line = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603  (our own words)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+@cache
+def source_digest() -> str:
+    """Return what tells the package's Python sources from others; 20 ms, once in a process."""
+    package = Path(__file__).parent
+    found = hashlib.sha256()
+    for source in sorted(package.rglob("*.py")):
+        found.update(str(source.relative_to(package)).encode() + b"\0" + source.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def compiler() -> list[str] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 import kbackup
+from kbackup import native_build
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_duration
 
@@ -43,7 +44,13 @@ def _properties() -> "tuple[Property, ...]":
 def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     """Print the version and leave: the callback of ``--version``."""
     if wanted and not ctx.resilient_parsing:
-        click.echo(f"kbackup {kbackup.__version__}")
+        from kbackup.connect import native  # noqa: PLC0415  (it loads the library)
+        from kbackup.kafka import KafkaSettings  # noqa: PLC0415
+
+        missing = [why for why in (KafkaSettings("").way().why, native.why_not()) if why]
+        how = f"a C library is missing: {missing[0]}" if missing else "with its C libraries"
+        commit = f"commit {found}, " if (found := native_build.commit()) else ""
+        click.echo(f"kbackup {kbackup.__version__} ({commit}{how})")
         ctx.exit()
 
 

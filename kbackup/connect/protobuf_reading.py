@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, with_extra
 
 try:
     import grpc_tools
@@ -35,7 +35,7 @@ except ImportError as problem:
     raise ConfigurationError(
         "Protobuf needs libraries that are not installed",
         str(problem),
-        "pip install 'kbackup[protobuf]'",
+        with_extra("protobuf"),
     ) from problem
 
 _OWN: Final = "io.confluent.connect.protobuf"

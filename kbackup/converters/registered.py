@@ -18,6 +18,7 @@ from kbackup.connect.registry import (
     VALUE_STRATEGY,
     RegisteredSchema,
     Registry,
+    check_installed,
     connect,
     settings_of,
     subject,
@@ -59,6 +60,7 @@ class RequestedSchemas:
         settings = settings_of(properties)
         topic = properties.get(TOPIC)
         if topic is None:  # a configuration is being checked, without any request
+            check_installed()
             return None
         return cls(connect(settings), topic, part, strategy, AUTO_REGISTER.of(properties))
 

@@ -16,7 +16,15 @@ from kbackup.config import ConfigIssue, Settings
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
 from kbackup.doctor import Check, doubt, failed
-from kbackup.doctor.host import FoundJava, avro_reader, disk_space, is_sink, losses, spark_checks
+from kbackup.doctor.host import (
+    FoundJava,
+    avro_reader,
+    disk_space,
+    is_sink,
+    losses,
+    package,
+    spark_checks,
+)
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
 from kbackup.kafka import Cluster, Permissions, Topic
 from kbackup.naming import Layout
@@ -71,6 +79,8 @@ def _configuration(settings: Settings, doubts: Sequence[ConfigIssue]) -> Iterato
     if not doubts:
         yield Check("configuration", "names and values", "ok", "nothing wrong with them")
     yield avro_reader()
+    if (stranger := package()) is not None:
+        yield stranger
 
 
 def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from kbackup import files, formats
 from kbackup.config import Settings
 from kbackup.connect import native
 from kbackup.doctor import Check, failed
-from kbackup.errors import KbackupError, SparkError
+from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.events import Event
 from kbackup.sink.job import SPOOL_BYTES
 from kbackup.spark.channel import Line, NotBegun
@@ -85,6 +85,20 @@ def avro_reader() -> Check:
     text = f"Avro values are read by Arrow and in Python, at about half the speed: {why}"
     do = "install kbackup where there is a C compiler (cc), or from a wheel for this platform"
     return Check("configuration", name, "warn", text, do)
+
+
+def package() -> Check | None:
+    """Return a failure where another project's package is installed over this one; else None.
+
+    On the package index, ``kbackup`` is another project's, with a module of the same name.
+    """
+    try:
+        stranger = metadata("kbackup")
+    except PackageNotFoundError:
+        return None
+    text = f"kbackup {stranger['Version']} is installed, and is another project's"
+    do = "pip uninstall kbackup, then install this one again: pip install --force-reinstall"
+    return Check("configuration", "package", "fail", text, do, ConfigurationError.code)
 
 
 class FoundJava(Protocol):
@@ -163,7 +177,7 @@ def _package() -> Check:
     try:
         found = version("pyspark")
     except PackageNotFoundError:
-        do = "reinstall kbackup: pip install --force-reinstall kbackup"
+        do = "install kbackup again from its checkout or wheel: pip install --force-reinstall"
         return Check("spark", "pyspark", "fail", "not installed", do, SparkError.code)
     text = f"{found}, with Python {platform.python_version()}"
     if home := os.environ.get("SPARK_HOME"):

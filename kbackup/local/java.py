@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kbackup.errors import JavaNotFoundError, LocalServiceError
+from kbackup.errors import JavaNotFoundError, LocalServiceError, with_extra
 from kbackup.files import cache_directory, cache_path, replace_file
 
 _logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def find_java(minimum: int = MINIMUM) -> Java:
     raise JavaNotFoundError(
         f"no Java {minimum} or newer",
         "; ".join(passed_over) or "JAVA_HOME is not set and no java is on the PATH",
-        f"install a Java {minimum} or newer, or run: pip install 'kbackup[java]'",
+        f"install a Java {minimum} or newer; or, to bring one, {with_extra('java')}",
     )
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from kbackup.errors import LocalServiceError
+from kbackup.errors import LocalServiceError, with_extra
 from kbackup.local.downloads import KAFKA_VERSION, Release, chosen, fetch_kafka
 from kbackup.local.java import Java, find_java
 from kbackup.local.servers import LocalServer, LocalService, Service, free_ports
@@ -300,5 +300,5 @@ def _testcontainers() -> tuple[Any, Any]:
         raise LocalServiceError(
             "Kafka could not be started in Docker",
             f"not installed: {error.name}",
-            "run: pip install 'kbackup[docker]', or unset KBACKUP_KAFKA",
+            f"unset KBACKUP_KAFKA; or, for Docker, {with_extra('docker')}",
         ) from error

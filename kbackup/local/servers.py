@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kbackup.errors import LocalServiceError
+from kbackup.errors import LocalServiceError, with_extra
 from kbackup.local.downloads import Download, checksums, fetch_jars
 from kbackup.local.java import Java, find_java
 
@@ -264,7 +264,7 @@ class LocalS3(LocalServer):
             raise LocalServiceError(
                 "the S3 server cannot be started",
                 f"not installed: {', '.join(missing)}",
-                "run: pip install 'kbackup[demo]'",
+                with_extra("demo"),
             )
         super().__init__("kbackup-s3-")
 

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
 import kbackup
+from kbackup import native_build
 from kbackup.errors import Issue, KbackupError, SparkError, StoppedError
 from kbackup.events import Event, Plain, to_json
 from kbackup.spark.channel import (
@@ -154,7 +155,7 @@ def run(
         watcher.start()
         try:
             slices = options.get("slices_per_core") or SLICES_PER_CORE
-            job = _Job(task, hub.address, kbackup.__version__)
+            job = _Job(task, hub.address, _build())
             with translated(cut_off):
                 shares = options.get("deal", deal)(units, context.defaultParallelism * slices)
                 found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
@@ -226,14 +227,14 @@ def archive_classes(settings: EngineSettings, task: Task[Report]) -> Path:
 class _Job(Generic[R]):
     """What Spark pickles; runs in the Python worker."""
 
-    def __init__(self, task: Task[R], address: Address, version: str) -> None:
-        self._task, self._address, self._version = task, address, version
+    def __init__(self, task: Task[R], address: Address, build: str) -> None:
+        self._task, self._address, self._build = task, address, build
 
     def __call__(self, shares: Iterator[Sequence[Any]]) -> Iterator[R | dict[str, Any]]:
-        if kbackup.__version__ != self._version:
+        if _build() != self._build:
             error = SparkError(
                 "driver and workers have different versions of kbackup",
-                f"driver {self._version}, worker {kbackup.__version__}",
+                f"driver {self._build}, worker {_build()}",
                 "install the same version everywhere",
             )
             yield to_json(error.issue())  # which any version understands
@@ -241,6 +242,11 @@ class _Job(Generic[R]):
         with Line(self._address) as line, sent(line):
             for units in shares:
                 yield from self._task(units, line)
+
+
+def _build() -> str:
+    """Return the version and a digest of the sources: two checkouts may have one version."""
+    return f"{kbackup.__version__} {native_build.source_digest()}"
 
 
 def _report(found: R | dict[str, Any]) -> R | NotBegun:

@@ -24,6 +24,8 @@ _KNOWN_PLUGINS: Final = {
     "config/transforms.py": {"RegexRouter", "regex_router"},
     # an encoding of values, which converters and formats share
     "connect/avro_walk.py": {"avro"},
+    # the extra that installs what it imports
+    "connect/protobuf_reading.py": {"protobuf"},
     # how an answer is written, which is no file of a backup
     "cli/restore.py": {"csv", "parquet"},
     "inspect/query.py": {"parquet"},

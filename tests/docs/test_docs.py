@@ -49,6 +49,23 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def test_what_is_to_be_installed_is_this_project() -> None:
+    """Whoever follows an advice to install kbackup, or an extra of it, gets no other project's."""
+    own = tomllib.loads(text(CHECKOUT / "pyproject.toml"))["project"]["name"]
+    places = [*PAGES, *EXAMPLES, CHECKOUT / "pyproject.toml", *CHECKOUT.glob("kbackup/**/*.py")]
+    extras_and_wheels = r"\b(kbackup[a-z_-]*)(?=\[[a-z,]+\]|-[*\d][^ ]*\.whl)"
+    named = re.compile(rf"{extras_and_wheels}|pip install [^\n`]*?(?<![./])(kbackup)\b")
+
+    found = {
+        (place.name, name)
+        for place in places
+        for match in named.finditer(text(place))
+        if (name := (match[1] or match[2]).replace("_", "-")) != own
+    }
+
+    assert not found
+
+
 def test_contributing_has_the_linters_layers() -> None:
     """The layers in CONTRIBUTING.md are the linter's, line by line."""
     contracts = tomllib.loads(text(CHECKOUT / "pyproject.toml"))["tool"]["importlinter"]

@@ -68,7 +68,7 @@ class Building(Session):
         """Note a command."""
         super().run(*words)
         if "-w" in words:
-            Path(words[words.index("-w") + 1], "kbackup-0-py3-none-any.whl").touch()
+            Path(words[words.index("-w") + 1], "kbackup_kafka-0-py3-none-any.whl").touch()
 
     def chdir(self, _folder: str) -> AbstractContextManager[None]:
         """Stay."""

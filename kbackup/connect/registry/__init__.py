@@ -14,10 +14,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, with_extra
 from kbackup.options import (
     Unsupported,
     boolean,
@@ -220,6 +221,27 @@ class Registry(Protocol):
         Where a subject's own mode cannot be removed, None sets it to the registry's.
         """
         ...
+
+
+_NEEDED: Final = ("attr", "authlib", "cachetools", "certifi", "httpx2")
+"""What the client imports, of the extra ``registry``."""
+
+
+def check_installed() -> None:
+    """Check, in a millisecond, that the client could be imported.
+
+    Raises:
+        ConfigurationError: If it could not.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise not_installed(", ".join(missing))
+
+
+def not_installed(why: str) -> ConfigurationError:
+    """Return the error for a Schema Registry whose client cannot be imported."""
+    what = "Schema Registry needs libraries that are not installed"
+    return ConfigurationError(what, why, with_extra("registry"))
 
 
 @lru_cache(16)

@@ -15,6 +15,7 @@ from kbackup.connect.registry import (
     Reference,
     RegisteredSchema,
     RegistrySettings,
+    not_installed,
     without_user,
 )
 from kbackup.errors import ConfigurationError, RegistryError
@@ -27,11 +28,7 @@ try:
         SchemaRegistryError,
     )
 except ImportError as problem:
-    raise ConfigurationError(
-        "Schema Registry needs libraries that are not installed",
-        str(problem),
-        "pip install 'kbackup[registry]'",
-    ) from problem
+    raise not_installed(str(problem)) from problem
 
 T = TypeVar("T")
 

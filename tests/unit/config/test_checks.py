@@ -1,5 +1,7 @@
 """Values that are probably not what was meant."""
 
+import sys
+
 import pytest
 
 from kbackup import config
@@ -235,3 +237,19 @@ def test_a_topic_that_nothing_can_be_written_to_is_doubted(
 
     found = [issue.code for issue in issues if issue.name == "parse.error.topic.prefix"]
     assert ([] if expected is None else [expected]) == found
+
+
+def test_an_extra_that_is_not_installed_is_found_before_a_run(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A converter that needs a registry needs its client, which is an extra."""
+    monkeypatch.setitem(sys.modules, "authlib", None)
+    path = write(
+        "format.class=avro\nvalue.converter=io.confluent.connect.avro.AvroConverter\n"
+        "value.converter.schema.registry.url=http://127.0.0.1:9\n"
+    )
+
+    [found] = [each for each in config.check([path], {}) if each.level == "error"]
+
+    assert "value.converter" == found.name
+    assert "authlib" in found.text

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,22 @@ def test_avro_without_its_library_is_worth_a_warning(
         native._found.cache_clear()
 
     assert ("warn", True, True) == (check.level, "half the speed" in check.text, why in check.text)
+
+
+def test_another_projects_package_over_this_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package index has another kbackup, whose module would be imported in place of this."""
+    installed: dict[str, dict[str, str]] = {}
+
+    def metadata(name: str) -> dict[str, str]:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(host, "metadata", metadata)
+    before = host.package()
+    installed["kbackup"] = {"Version": "3.1"}
+    check = host.package()
+
+    assert before is None
+    assert check is not None
+    assert ("fail", True) == (check.level, "another project" in check.text)

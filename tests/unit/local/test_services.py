@@ -78,7 +78,7 @@ def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(LocalServiceError) as caught:
         servers.LocalS3()
 
-    assert caught.value.do == "run: pip install 'kbackup[demo]'"
+    assert ".[demo]" in caught.value.do
 
 
 def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatc
         start_kafka()
 
     assert caught.value.why == "not installed: testcontainers"
-    assert "kbackup[docker]" in caught.value.do
+    assert ".[docker]" in caught.value.do
 
 
 def test_an_unknown_kind_of_kafka_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
