@@ -203,6 +203,36 @@ class Facts:
         )
 
 
+_ROTATION: Final = ("cut-start", "cut-end", "cut-files")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The files that were closed together.
+
+    Attributes:
+        span: From the position before them to the one after them.
+        files: How many of values, or of full records, there are, over all directories.
+    """
+
+    span: Span
+    files: int
+
+    def to_metadata(self) -> dict[str, str]:
+        """Return it as an object's user metadata."""
+        values = self.span.start_offset, self.span.end_offset, self.files
+        return dict(zip(_ROTATION, map(str, values), strict=True))
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Self | None:
+        """Read what `to_metadata` wrote; None where it is not there, or not sound."""
+        try:
+            start, end, files = (int(metadata[name]) for name in _ROTATION)
+        except (KeyError, ValueError):
+            return None
+        return cls(Span(start, end), files) if 0 <= start <= end and files > 0 else None
+
+
 def record_bytes(batch: pa.RecordBatch) -> pa.Int64Array:
     """Return the bytes each row counts for: key, value, headers and `RECORD_OVERHEAD`.
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 from typing import Final
 
-from kbackup.records import UNKNOWN, Span, TopicIdentity, joined, without
+from kbackup.records import UNKNOWN, Rotation, Span, TopicIdentity, joined, without
 
 
 class State(StrEnum):
@@ -44,19 +44,6 @@ class State(StrEnum):
     """There was nothing to store."""
     UNCLAIMED = "unclaimed"
     """Nobody says anything of it: compaction, markers, or lost where no ledger was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rotation:
-    """The files that were closed together.
-
-    Attributes:
-        span: From the position before them to the one after them.
-        files: How many there are, over all directories; siblings do not count.
-    """
-
-    span: Span
-    files: int
 
 
 @dataclass(frozen=True, slots=True)

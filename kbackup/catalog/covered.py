@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from kbackup.catalog.coverage import Coverage, Dispute, Holding, Read, Rotation, Said, cover
+from kbackup.catalog.coverage import Coverage, Dispute, Holding, Read, Said, cover
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
@@ -16,8 +16,7 @@ from kbackup.catalog.merging import BAD, rows_alike
 from kbackup.catalog.reading import Window, facts, read
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.pipeline.views import ReadOptions
-from kbackup.pipeline.write import CutFacts
-from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
 from kbackup.stores import Heads, Store
 
 _THREADS: Final = 16
@@ -270,16 +269,15 @@ def _asked(heads: Heads, files: FileSet) -> Holding | None:
     head, unsaid = heads.head(files.main.key), _unsaid(files)
     if head is None:
         return unsaid
-    facts, cut = Facts.from_metadata(head.metadata), CutFacts.from_metadata(head.metadata)
+    facts = Facts.from_metadata(head.metadata)
     unsaid = replace(unsaid, identity=TopicIdentity.from_metadata(head.metadata))
     if facts is None:
         return unsaid
     if facts.first_offset != files.start_offset:
         return None
-    rotation = None if cut is None else Rotation(cut.span, cut.files)
     return replace(
         unsaid, last=facts.last_offset, records=facts.records, sha256=facts.sha256,
-        rotation=rotation,
+        rotation=Rotation.from_metadata(head.metadata),
     )  # fmt: skip
 
 

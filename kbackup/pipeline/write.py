@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from kbackup.records import (
     NO_TIMESTAMP,
     UNKNOWN,
     Facts,
+    Rotation,
     Schema,
     Span,
     TopicIdentity,
@@ -32,38 +33,7 @@ from kbackup.records import (
 NO_RECORDS: Final = Facts(
     first_offset=-1, last_offset=-1, records=0, min_timestamp=None, max_timestamp=None, sha256=""
 )
-_CUT: Final = ("cut-start", "cut-end", "cut-files")
 _SIBLINGS: Final = "siblings"
-
-
-@dataclass(frozen=True, slots=True)
-class CutFacts:
-    """What is known about the cut that an object belongs to.
-
-    Attributes:
-        span: From the position before the cut to the one after it.
-        files: How many files of values, or of full records, the cut has.
-    """
-
-    span: Span
-    files: int
-
-    def to_metadata(self) -> dict[str, str]:
-        """Return the facts as an object's user metadata."""
-        return {
-            "cut-start": str(self.span.start_offset),
-            "cut-end": str(self.span.end_offset),
-            "cut-files": str(self.files),
-        }
-
-    @classmethod
-    def from_metadata(cls, metadata: Mapping[str, str]) -> Self | None:
-        """Read what `to_metadata` wrote; None where it is not there, or not sound."""
-        try:
-            start, end, files = (int(metadata[name]) for name in _CUT)
-        except (KeyError, ValueError):
-            return None
-        return cls(Span(start, end), files) if 0 <= start <= end and files > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +58,7 @@ class ClosedFile:
         spec: Which view it is.
         body: Its bytes; whoever stores them closes it.
         facts: Of the records in it.
-        cut: Of the cut it belongs to.
+        cut: The files it was closed with.
         where: Which partition it is of.
         identity: Which topic it is of.
         index: Its index, None where its format has none.
@@ -100,7 +70,7 @@ class ClosedFile:
     spec: ViewSpec
     body: Spool
     facts: Facts
-    cut: CutFacts
+    cut: Rotation
     where: TopicPartition
     identity: TopicIdentity = UNKNOWN
     index: Index | None = None
@@ -228,7 +198,7 @@ class OpenFiles:
         """
         self._await_written()
         closed = []
-        cut = CutFacts(span, len(self._open))
+        cut = Rotation(span, len(self._open))
         is_spread = len(self._open) > 1
         for directory, files in self._open.items():
             facts = files.facts

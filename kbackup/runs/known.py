@@ -32,8 +32,7 @@ from kbackup.clock import Clock
 from kbackup.errors import Issue, StoreError
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
-from kbackup.pipeline.write import CutFacts
-from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store
@@ -304,7 +303,7 @@ def listed(
         heads = list(pool.map(lambda pair: store.head(pair[2].key), pairs))
     are_cuts = {where: _are_cuts(found.sets[where]) for where in found.partitions(topic)}
     there = [
-        (pair, head, CutFacts.from_metadata(head.metadata))
+        (pair, head, Rotation.from_metadata(head.metadata))
         for pair, head in zip(pairs, heads, strict=True)
         if head is not None
     ]
@@ -332,7 +331,7 @@ def _row(
             OBJECT, where.partition, files.start_offset, None, file.key, named(view),
             bytes=head.size, time=time_ms, first_stored=time_ms,
         )  # fmt: skip
-    said = CutFacts.from_metadata(head.metadata)
+    said = Rotation.from_metadata(head.metadata)
     cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span
     row = stored(where, file.key, view, facts, head.size, cut, "", time_ms)
     return row if is_cut or said is not None else replace(row, cut_start=None, next_offset=None)

@@ -12,8 +12,7 @@ from kbackup.errors import CorruptObjectError, KbackupError, ObjectKeyError, Sto
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, DatedLayout, Layout, ObjectKey, View
-from kbackup.pipeline.write import CutFacts
-from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
+from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition, joined
 from kbackup.runs.known import NOTHING, BackupState, with_objects
 from kbackup.runs.position import SinkPosition
 from kbackup.sink.keep import from_on, pointed_to
@@ -310,12 +309,12 @@ class _Search:
         # as far as their objects say which they are of
         if offset is None:
             return ()
-        counts: Counter[tuple[CutFacts, bool, bool]] = Counter()
+        counts: Counter[tuple[Rotation, bool, bool]] = Counter()
         lacking = _lacking(self.layout, objects, ledger, offset)
         heads = self.pool.map(lambda one: self.store.head(one.key), lacking)
         identity = known.identity(where.topic)
         for one, head in zip(lacking, heads, strict=True):
-            cut = None if head is None else CutFacts.from_metadata(head.metadata)
+            cut = None if head is None else Rotation.from_metadata(head.metadata)
             if head is None or cut is None:
                 continue
             if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
@@ -437,14 +436,14 @@ def _last_cut(store: Store, objects: Sequence[_ListedObject]) -> _LastCut:
     if (facts := Facts.from_metadata(head.metadata)) is None:
         return _LastCut(is_foreign=objects[-1].parts.view is not View.RECORD)
     identity = TopicIdentity.from_metadata(head.metadata)
-    cut = CutFacts.from_metadata(head.metadata)
+    cut = Rotation.from_metadata(head.metadata)
     if cut is None:  # of a version that did not keep it
         is_one = len({at.directory for at in objects}) == 1
         return _LastCut(facts.last_offset + 1 if is_one else None, identity)
     start = cut.span.start_offset
     of_cut = [at for at in objects if at.start_offset >= start]
     heads = [store.head(at.key) for at in of_cut[:-1]]
-    cuts = {None if at is None else CutFacts.from_metadata(at.metadata) for at in heads} | {cut}
+    cuts = {None if at is None else Rotation.from_metadata(at.metadata) for at in heads} | {cut}
     is_complete = len(of_cut) == cut.files and len(cuts) == 1
     return _LastCut(cut.span.end_offset if is_complete else start, identity)
 

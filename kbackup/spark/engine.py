@@ -33,35 +33,11 @@ from kbackup.spark.channel import (
     sent,
 )
 from kbackup.spark.java import (
-    DEFAULT_MASTER,
     EngineSettings,
-    FindJvm,
-    Jvm,
-    class_archive,
     making,
     task_failed,
 )
 from kbackup.spark.jvm import Starting, end_beside, ended, start
-
-__all__ = [
-    "DEFAULT_MASTER",
-    "SLICES_PER_CORE",
-    "Deal",
-    "EngineSettings",
-    "FindJvm",
-    "Jvm",
-    "NotBegun",
-    "R",
-    "Report",
-    "Starting",
-    "Task",
-    "TaskOptions",
-    "Timings",
-    "archive_classes",
-    "class_archive",
-    "deal",
-    "run",
-]  # fmt: skip
 
 Unit = TypeVar("Unit")
 Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.catalog.coverage import Coverage, Holding, Rotation, Said, State, cover
-from kbackup.records import Span, TopicIdentity
+from kbackup.catalog.coverage import Coverage, Holding, Said, State, cover
+from kbackup.records import Rotation, Span, TopicIdentity
 
 END = 40
 

@@ -15,8 +15,7 @@ from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ViewSpec
-from kbackup.pipeline.write import CutFacts
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.records import Facts, Rotation, Span, TopicPartition
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import OfSink, PartitionReport
 from kbackup.sink.evidence import gather
@@ -190,9 +189,9 @@ def test_an_object_says_which_cut_it_is_of() -> None:
         assert head is not None
         facts = Facts.from_metadata(head.metadata)
         assert facts is not None
-        found[facts.first_offset] = CutFacts.from_metadata(head.metadata)
+        found[facts.first_offset] = Rotation.from_metadata(head.metadata)
 
-    first, second = CutFacts(Span(0, 5), 3), CutFacts(Span(5, 8), 3)
+    first, second = Rotation(Span(0, 5), 3), Rotation(Span(5, 8), 3)
     assert dict.fromkeys((0, 1, 2), first) | dict.fromkeys((5, 6, 7), second) == found
 
 
