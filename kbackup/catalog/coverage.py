@@ -236,7 +236,7 @@ def cover(
     partial = _unfinished(full) if values else []
     redone = {one.key: one for one in partial if _is_within(one.accounted, whole)}
     full = [one for one in full if one.key not in redone]
-    found = _Found([*copies, *map(Repeat, redone.values())], list(_crowded(values)))
+    found = _Decisions([*copies, *map(Repeat, redone.values())], list(_crowded(values)))
     known = [one for one in values if one.last is not None]
     found.disputes += _overlapping(known)
     upper = _bounds(values)
@@ -259,7 +259,7 @@ def cover(
 
 
 @dataclass(slots=True)
-class _Found:
+class _Decisions:
     """What `cover` has come to so far."""
 
     repeats: list[Repeat]
@@ -469,7 +469,7 @@ def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:
 
 
 def _ranges(
-    holdings: Sequence[Holding], found: _Found, upper: Mapping[str, int], said: Said
+    holdings: Sequence[Holding], found: _Decisions, upper: Mapping[str, int], said: Said
 ) -> Iterator[Range]:
     """Yield the ranges from 0 on, each of one state."""
     left_out = {repeat.holding.key for repeat in found.repeats}

@@ -228,7 +228,7 @@ def inflate(codec: Codec, file: BinaryIO) -> Iterator[bytes]:
     if codec is GZIP:
         yield from inflate_gzip(file)
         return
-    taken = _Taken(file)
+    taken = _Counting(file)
     given = 0
     try:
         for piece in _unzstd(taken) if codec is ZSTD else _unbzip2(taken):
@@ -283,7 +283,7 @@ class _Bzip2:
         self._file.write(self._bzip2.flush())
 
 
-class _Taken:
+class _Counting:
     """A file that counts what is read of it, and that Arrow cannot close."""
 
     closed = False
@@ -306,13 +306,13 @@ class _Taken:
         """Leave the file to its owner."""
 
 
-def _unzstd(file: _Taken) -> Iterator[bytes]:
+def _unzstd(file: _Counting) -> Iterator[bytes]:
     stream: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
     while piece := stream.read(PIECE_BYTES):
         yield piece
 
 
-def _unbzip2(file: _Taken) -> Iterator[bytes]:
+def _unbzip2(file: _Counting) -> Iterator[bytes]:
     rest = file.read(PIECE_BYTES)
     while rest:
         stream = bz2.BZ2Decompressor()

@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import CorruptObjectError, UnsupportedObjectError, counted
+from kbackup.files import Section
 from kbackup.formats import FormatOptions, OnlyRead, Traits, codecs, refuse_view
 from kbackup.naming import View
 from kbackup.records import ANY_KIND, HEADER, SCHEMA, Facts, TimestampType
@@ -254,7 +255,7 @@ class _Head(NamedTuple):
 
 def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
     head, size = _checked(file)
-    body = _Part(file, _HEAD.size, size)
+    body = Section(file, _HEAD.size, size)
     read, last = 0, None
     for batch in batches(_inflated(body, size, head.compression), max_record_bytes):
         offsets = batch["offset"]
@@ -323,20 +324,6 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
 
 def _is_possible(records: int, first: int, last: int) -> bool:
     return 0 <= first <= last and 0 < records <= last - first + 1
-
-
-class _Part:
-    """A part of a file, read once from its start."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        self._file, self._left = file, size
-        file.seek(start)
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read *size* bytes, less only at the end."""
-        data = self._file.read(self._left if size < 0 else min(size, self._left))
-        self._left -= len(data)
-        return data
 
 
 def _inflated(body: Any, size: int, compression: int) -> Iterator[bytes | memoryview]:

@@ -293,7 +293,7 @@ def _checked_rows(
         is_good = pc.invert(pc.is_in(rows, pa.array([*bad], pa.int64())))
         stays = is_good if stays is None else pc.and_(stays, is_good)
     for start, end in stretches(runs, len(batch)):
-        rows = _rows(batch, views, runs, _Found(bad, stages, left_out, stays), start, end)
+        rows = _rows(batch, views, runs, _NotFiled(bad, stages, left_out, stays), start, end)
         if start == 0 and (read.bad or read.filtered):
             named = sorted((*read.bad, *rows.bad), key=lambda at: at.offset)
             rows = replace(rows, bad=tuple(named), filtered=read.filtered)
@@ -301,7 +301,7 @@ def _checked_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _NotFiled:
     """What is known of the rows of a batch that do not go into its files."""
 
     bad: dict[int, Bad]  # the first complaint about each row
@@ -355,7 +355,7 @@ def _rows(
     batch: pa.RecordBatch,
     views: Sequence[Conversion],
     runs: Sequence[Sequence[Column]],
-    found: _Found,
+    found: _NotFiled,
     start: int,
     end: int,
 ) -> Rows:

@@ -159,7 +159,7 @@ class LeftOut:
 
 
 @dataclass(slots=True)
-class Filtered:
+class FilterCount:
     """How many records transforms have left out since the last cut.
 
     Offsets are kept only where a cut may still come before them: a filter may leave out any
@@ -209,7 +209,7 @@ class Rejects:
     is_reported: bool = False
     _bad: list[int] = field(default_factory=list)
     _nulls: list[int] = field(default_factory=list)
-    _filtered: Filtered = field(default_factory=Filtered)
+    _filtered: FilterCount = field(default_factory=FilterCount)
 
     def take(self, batch: pa.RecordBatch, rows: Rows) -> None:
         """Take what is not in *rows*, which were made from some of *batch*.

@@ -160,7 +160,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "make plan": (sink_run, "make_plan"),
     "read ledger": (Stream, "read"),
     "read holding": (covered, "_read"),
-    "stated": (coverage._Found, "_stated"),
+    "stated": (coverage._Decisions, "_stated"),
     "other locks": (RunLock, "_others"),
     "following": (evidence, "_following"),
     "reached": (PartitionLedger, "reached"),

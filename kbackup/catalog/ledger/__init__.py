@@ -4,7 +4,6 @@ Every object ever stored with its facts, each topic's identity and settings, and
 evidence of what must be there.  A restore never needs it, and a bucket without one restores as
 before.  The files are specified in ``docs/reference/ledger.md``.
 
-`stream` appends small files, finds them again and folds them into snapshots; `files` names and
-parses them, and `rows` defines their columns.  `place` finds the stream of a topic, and `objects`
-answers questions about what was read.
+`stream` appends small files, finds them again and folds them into snapshots; `rows` defines their
+columns, and `objects` answers questions about what was read.
 """

@@ -20,7 +20,7 @@ other half for clocks of writers that cannot see each other's files yet.
     8204999999000-0c11d2aa93e8b754.1795000001000.snapshot.parquet   all that was there before
 
 A name begins with the time it was made, counted downwards, so that the newest file is listed
-first.  A snapshot's name carries its *watermark*: `stream` says what that means.
+first.
 """
 
 import hashlib

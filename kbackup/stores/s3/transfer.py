@@ -199,7 +199,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _StoredPart:
     """A part that is stored; the checksum is empty where the server takes none."""
 
     number: int
@@ -220,7 +220,7 @@ class _Begun:
     upload_id: str
     features: Features
 
-    def send(self, number: int, section: Section) -> _Part:
+    def send(self, number: int, section: Section) -> _StoredPart:
         """Store one part."""
         checksum: Checksum = _checksum(_sha256(section)) if self.features.checksums else {}
         answer = self.requests.send(
@@ -233,9 +233,9 @@ class _Begun:
             UploadId=self.upload_id,
             **checksum,
         )
-        return _Part(number, answer["ETag"], checksum)
+        return _StoredPart(number, answer["ETag"], checksum)
 
-    def complete(self, parts: Sequence[_Part], condition: PutCondition) -> None:
+    def complete(self, parts: Sequence[_StoredPart], condition: PutCondition) -> None:
         """Make the object of its *parts*."""
         done = self.requests.send(
             "complete_multipart_upload",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from record_samples import batch_of
 
 from kbackup.pipeline.rows import Part, Rows
-from kbackup.sink.rejects import Filtered
+from kbackup.sink.rejects import FilterCount
 
 BATCHES = st.lists(st.lists(st.booleans(), min_size=1, max_size=6), max_size=8)
 
@@ -24,7 +24,7 @@ def test_each_cut_has_the_count_of_what_was_left_out_before_it(
     batches: list[list[bool]], random: st.DrawFn
 ) -> None:
     """A cut ends after a kept record, and a run from there counts the filtered ones again."""
-    counted, gone, start, last = Filtered(), [], 0, -1
+    counted, gone, start, last = FilterCount(), [], 0, -1
     for flags in batches:
         offsets = range(start, start + len(flags))
         kept = [at for at, is_kept in zip(offsets, flags, strict=True) if is_kept]
