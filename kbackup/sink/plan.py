@@ -381,10 +381,8 @@ def make_plan(
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )
-    return _plan(
-        settings, cluster, store, clock, topics, wheres, backup or wiring.address(settings),
-        reached=reached, likely=likely,
-    )  # fmt: skip
+    planner = _Planner(settings, cluster, store, clock, backup or wiring.address(settings))
+    return planner.plan(topics, wheres, reached=reached, likely=likely)
 
 
 def plan_more(
@@ -430,9 +428,8 @@ def plan_more(
     backup = backup or wiring.address(settings)
     if not wheres:
         return SinkPlan({}, (), wiring.group(settings, backup, "sink"))
-    plan = _plan(
-        settings, cluster, store, clock, new, wheres, backup, reset="earliest", taken={*ids}
-    )
+    planner = _Planner(settings, cluster, store, clock, backup)
+    plan = planner.plan(new, wheres, reset="earliest", taken={*ids})
     keeps_start = settings.auto_offset_reset != "earliest"
     return replace(
         plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
@@ -463,71 +460,98 @@ def _partitions(topics: Mapping[str, Topic], settings: Settings) -> list[TopicPa
     ]
 
 
-def _plan(
-    settings: Settings,
-    cluster: Cluster,
-    store: Store,
-    clock: Clock,
-    topics: Mapping[str, Topic],
-    wheres: Sequence[TopicPartition],
-    backup: BackupIdentity,
-    *,
-    reached: Mapping[TopicPartition, int] | None = None,
-    reset: str | None = None,
-    likely: Callable[[], object] | None = None,
-    taken: Collection[str] | None = None,
-) -> SinkPlan:
-    routes = wiring.routes(settings)
-    clashes = clashing_names(routes, topics, taken or ())
-    if clashes and taken is None:
-        raise next(iter(clashes.values()))
-    check_keys(settings, [at for at in wheres if at.topic not in clashes])
-    group = wiring.group(settings, backup, "sink")
-    check_idle(cluster, group)
-    committed = cluster.committed(group, wheres)
-    ends = cluster.ends(wheres)  # first: what is written meanwhile is behind no transaction
-    logs = cluster.spans(wheres)
-    if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
-        likely()
-    layout = wiring.layout(settings)
-    said = known.read_topics(store, layout, clock)
-    stored_as = {where: routes(where) for where in wheres}
-    found = gather(
-        store, layout, clock,
-        {stored_as[where]: log for where, log in logs.items()},
-        {stored_as[where]: position for where, position in committed.items()}, said,
-        options=wiring.format_options(settings), cut_records=settings.flush_size,
-        values=_values(settings), backup=backup.id,
-    )  # fmt: skip
-    now = clock.now().timestamp()
-    held_up = {
-        stored_as[where]: seen
-        for where, log in logs.items()
-        if (seen := HeldUp.of(log, ends[where], now)) is not None
-    }
-    earlier = history.read_held_up(store, layout, selection(settings)) if held_up else {}
-    held_up = {where: seen.after(earlier.get(where)) for where, seen in held_up.items()}
-    evidence = {
-        where: replace(
-            found[stored_as[where]],
-            reached=(reached or {}).get(where),
-            held_up=held_up.get(stored_as[where]),
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Plans partitions of topics that exist."""
+
+    settings: Settings
+    cluster: Cluster
+    store: Store
+    clock: Clock
+    backup: BackupIdentity
+
+    def plan(
+        self,
+        topics: Mapping[str, Topic],
+        wheres: Sequence[TopicPartition],
+        *,
+        reached: Mapping[TopicPartition, int] | None = None,
+        reset: str | None = None,
+        likely: Callable[[], object] | None = None,
+        taken: Collection[str] | None = None,
+    ) -> SinkPlan:
+        """Plan *wheres* of *topics*; the other arguments are those of `make_plan`.
+
+        Of topics that come beside those that are *taken*, one whose name clashes is left out alone.
+        """
+        settings, cluster, backup = self.settings, self.cluster, self.backup
+        routes = wiring.routes(settings)
+        refusals = clashing_names(routes, topics, taken or ())
+        if refusals and taken is None:
+            raise next(iter(refusals.values()))
+        check_keys(settings, [at for at in wheres if at.topic not in refusals])
+        group = wiring.group(settings, backup, "sink")
+        check_idle(cluster, group)
+        committed = cluster.committed(group, wheres)
+        ends = cluster.ends(wheres)  # first: what is written meanwhile is behind no transaction
+        logs = cluster.spans(wheres)
+        if likely is not None and any(_waits(logs[at], committed.get(at)) for at in wheres):
+            likely()
+        said = known.read_topics(self.store, wiring.layout(settings), self.clock)
+        held_up = self._held_up(logs, ends)
+        evidence = {
+            where: replace(
+                seen, reached=(reached or {}).get(where), held_up=held_up.get(routes(where))
+            )
+            for where, seen in self._evidence(said, logs, committed).items()
+        }
+        identities = {
+            name: TopicIdentity(cluster.cluster_id, topic.topic_id)
+            for name, topic in topics.items()
+        }
+        strangers = _strangers(said, identities, evidence, routes)
+        refusals = {at: recreated(at, routes.topic(at)) for at in strangers} | refusals
+        reset = reset or settings.auto_offset_reset
+        planned = tuple(
+            SinkPartitionPlan(where, evidence[where], None, refusals[where.topic])
+            if where.topic in refusals
+            else _plan_partition(where, evidence[where], reset, identities[where.topic], backup.id)
+            for where in wheres
         )
-        for where in logs
-    }
-    identities = {
-        name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
-    }
-    strangers = _strangers(said, identities, evidence, routes)
-    refusals = {name: recreated(name, routes.topic(name)) for name in strangers} | clashes
-    reset = reset or settings.auto_offset_reset
-    planned = tuple(
-        SinkPartitionPlan(where, evidence[where], None, refusals[where.topic])
-        if where.topic in refusals
-        else _plan_partition(where, evidence[where], reset, identities[where.topic], backup.id)
-        for where in wheres
-    )
-    return SinkPlan(topics, planned, group, said)
+        return SinkPlan(topics, planned, group, said)
+
+    def _evidence(
+        self,
+        said: BackupState,
+        logs: Mapping[TopicPartition, Span],
+        committed: Mapping[TopicPartition, Position],
+    ) -> dict[TopicPartition, Evidence]:
+        """Return what group, bucket and log show; the bucket has topics by their names there."""
+        settings, routes = self.settings, wiring.routes(self.settings)
+        found = gather(
+            self.store, wiring.layout(settings), self.clock,
+            {routes(where): log for where, log in logs.items()},
+            {routes(where): position for where, position in committed.items()}, said,
+            options=wiring.format_options(settings), cut_records=settings.flush_size,
+            values=_values(settings), backup=self.backup.id,
+        )  # fmt: skip
+        return {where: found[routes(where)] for where in logs}
+
+    def _held_up(
+        self, logs: Mapping[TopicPartition, Span], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, HeldUp]:
+        """Return what open transactions hold up, by names in the bucket, and since when."""
+        now, routes = self.clock.now().timestamp(), wiring.routes(self.settings)
+        found = {
+            routes(where): seen
+            for where, log in logs.items()
+            if (seen := HeldUp.of(log, ends[where], now)) is not None
+        }
+        if not found:
+            return {}
+        layout, asked = wiring.layout(self.settings), selection(self.settings)
+        earlier = history.read_held_up(self.store, layout, asked)
+        return {where: seen.after(earlier.get(where)) for where, seen in found.items()}
 
 
 def _values(settings: Settings) -> str | None:
