@@ -35,7 +35,7 @@ from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.runs.following import Aside, Pauses, turns
 from kbackup.runs.report import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit, recreated
-from kbackup.sink.start import HeldCut, around, unreachable
+from kbackup.sink.start import HeldCut, outside
 from kbackup.sink.storing import TaskClients, connect
 from kbackup.sink.task import SinkPartitionTask
 from kbackup.spark.channel import Line
@@ -565,13 +565,10 @@ class FollowedPartitions:
         # never in the middle of a cut of values that the bucket has all of: after it
         where = watch.report.where
         log = self._look({where: watch.identity}).logs.get(where)
-        start = position if log is None else log.start_offset
-        cut = around(watch.held, start)
-        if cut is None or start <= position:
-            return Span(position, max(position, start))
-        if not cut.is_whole:
-            raise unreachable(where, cut, start)
-        return Span(position, cut.end)
+        if log is None or log.start_offset <= position:
+            return Span(position, position)
+        start = log.start_offset
+        return Span(position, outside(where, watch.held, start, start))
 
     def _gaps(self, watch: Watch, moved: Span) -> tuple[Span, ...]:
         """Write down what expired before it was read, and return it: what the bucket lacks."""

@@ -140,16 +140,9 @@ def _directory(entry: Entry) -> str:
     return (entry.key or "").rpartition("/")[0]
 
 
-def around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
-    """Return what to store again as one so that *offset* is not in the middle of a cut.
-
-    None where it is not.  Where cuts overlap, it is all that they cover up to the end of the one
-    that *offset* is in.
-
-    Args:
-        cuts: In order.
-        offset: Where a backup is to continue.
-    """
+def _around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
+    """Return what to store again as one, where *offset* is in the middle of a cut, else None."""
+    # where cuts overlap, it is all that they cover up to the end of the one that *offset* is in
     found: HeldCut | None = None
     start = offset
     for cut in reversed(cuts):
@@ -157,6 +150,24 @@ def around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
             start = cut.start
             found = replace(found or cut, span=Span(start, (found or cut).end))
     return found
+
+
+def outside(where: TopicPartition, cuts: Sequence[HeldCut], offset: int, log_start: int) -> int:
+    """Return where to continue so that *offset* is in the middle of no cut.
+
+    That is where the cut begins, if the log still has that; else behind it, if all of it is there.
+
+    Raises:
+        RefusedError: If it is neither.
+    """
+    cut = _around(cuts, offset)
+    if cut is None:
+        return offset
+    if cut.start >= log_start:
+        return cut.start
+    if not cut.is_whole:
+        raise _unreachable(where, cut, log_start)
+    return cut.end
 
 
 def onward(cuts: Iterable[HeldCut], start: int) -> tuple[HeldCut, ...]:
@@ -224,14 +235,8 @@ class Again:
         )
 
 
-def misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
-    """Return the error of a backup of values that would go over other objects again.
-
-    Args:
-        where: The partition.
-        offset: Where it would continue.
-        cut: What is there.
-    """
+def _misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
+    """Return the error of a backup of values that would go over other objects again."""
     return RefusedError(
         f"{where}: the backup would continue at {offset}, over objects of offsets {cut.start} to "
         f"{cut.end - 1} that it would not write again as they are",
@@ -242,14 +247,8 @@ def misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
     )
 
 
-def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
-    """Return the error of a backup that would go over another tool's values again.
-
-    Args:
-        where: The partition.
-        offset: Where it would continue.
-        end: Up to where there may be such objects.
-    """
+def _untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
+    """Return the error of a backup that would go over another tool's values, up to *end*, again."""
     return RefusedError(
         f"{where}: the group was set back to {offset}, before objects of values of another tool "
         "that are in the bucket",
@@ -261,13 +260,8 @@ def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
     )
 
 
-def unlike(where: TopicPartition, offset: int) -> RefusedError:
-    """Return the error of a backup that would store another tool's values again in other cuts.
-
-    Args:
-        where: The partition.
-        offset: Where it would continue.
-    """
+def _unlike(where: TopicPartition, offset: int) -> RefusedError:
+    """Return the error of a backup that would store another tool's values again in other cuts."""
     return RefusedError(
         f"{where}: another tool stored values that come after offset {offset}, where the backup "
         "would continue",
@@ -280,7 +274,7 @@ def unlike(where: TopicPartition, offset: int) -> RefusedError:
     )
 
 
-def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:
+def _unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:
     """Return the error of a cut that lacks objects, and whose beginning the log has lost."""
     return RefusedError(
         f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
@@ -293,7 +287,7 @@ def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedE
     )
 
 
-def in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
+def _in_two_layouts(where: TopicPartition, key: str) -> RefusedError:
     """Return the error of a topic whose objects would be named in two ways: *key* is an earlier."""
     return RefusedError(
         f"{where}: the backup holds {key}, which is not of the layout that is configured",
@@ -385,7 +379,7 @@ class Inherited:
     def _without_group(self, where: TopicPartition, log_start: int) -> tuple[int | None, Warnings]:
         if not self.is_one_directory:
             if max(self.starts) >= log_start and not self._are_cuts_from(log_start):
-                raise unlike(where, log_start)
+                raise _unlike(where, log_start)
             text = (
                 f"{where}: the group has no offset, and the bucket's objects do not show where "
                 "they end: starting at the beginning"
@@ -400,7 +394,7 @@ class Inherited:
     ) -> tuple[int, Warnings]:
         """The objects hold records that the group has not come to: a crash, or it was set back."""
         if not self.is_one_directory and not self._are_cuts_from(committed):
-            raise unlike(where, committed)
+            raise _unlike(where, committed)
         before = [start for start in self.starts if start <= committed]
         whole = max(before) if before and self.is_one_directory else committed
         offset, how = self._again(whole, log_start)
@@ -613,29 +607,25 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         StoreError: If that object may not be read.
     """
     if seen.of_other_layout is not None:
-        raise in_two_layouts(where, seen.of_other_layout)
+        raise _in_two_layouts(where, seen.of_other_layout)
     start = _past_held(where, seen, _decide(where, seen, reset))
     if not seen.stores_values:
         return start
     if seen.untold_to is not None and seen.inherited is None and start.offset < seen.untold_to:
-        raise untold(where, start.offset, seen.untold_to)
+        raise _untold(where, start.offset, seen.untold_to)
     others = (cut for cut in seen.held if cut.end > start.offset and not cut.is_same)
     strange = next((cut for cut in others if cut.is_values or cut.start < start.offset), None)
     if strange is not None:
-        raise misplaced(where, start.offset, strange)
-    cut = around(seen.again, start.offset)
-    if cut is None:
+        raise _misplaced(where, start.offset, strange)
+    offset = outside(where, seen.again, start.offset, seen.log.start_offset)
+    if offset == start.offset:
         return start
-    said = f"{where}: offset {start.offset} is in the middle of a cut of values"
-    if cut.start >= seen.log.start_offset:
-        offset = cut.start
-        text = f"{said}: writing again what begins at {offset}, under the same names"
-    elif cut.is_whole:
-        offset = cut.end
-        text = f"{said}, the log has lost its beginning, and the bucket has all of it: "
-        text += f"continuing at {offset}"
+    text = f"{where}: offset {start.offset} is in the middle of a cut of values"
+    if offset < start.offset:
+        text += f": writing again what begins at {offset}, under the same names"
     else:
-        raise unreachable(where, cut, seen.log.start_offset)
+        text += ", the log has lost its beginning, and the bucket has all of it: "
+        text += f"continuing at {offset}"
     moves = seen.committed is not None and seen.committed.offset > offset
     warnings = (*start.warnings, ("group_behind", text))
     return replace(start, offset=offset, warnings=warnings, moves_group=moves)
