@@ -83,7 +83,7 @@ def transformed(
     for records, unconverted in _convertible(batch, columns, where):
         found = chain(records)
         refused = (
-            BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION", why.by)
+            BadRecord.of(offset, why, "TRANSFORMATION")
             for run in found
             for offset, why in run.refused
         )
@@ -113,12 +113,9 @@ def _convertible(
         wrong = {row - start: found for row, found in sorted(bad.items()) if start <= row < end}
         rows = pa.array((row for row in range(len(part)) if row not in wrong), pa.int64())
         named = [
-            BadRecord(
-                part["offset"][row].as_py(), found.what, found.why, found.do,
-                stages.get(start + row, "TASK_PUT"),
-            )
+            BadRecord.of(part["offset"][row].as_py(), found, stages.get(start + row, "TASK_PUT"))
             for row, found in wrong.items()
-        ]  # fmt: skip
+        ]
         yield records.take(rows) if wrong else records, named
 
 
@@ -376,9 +373,7 @@ def _rows(
     kept = rows.take(pc.indices_nonzero(found.stays.slice(start, end - start)))
     offsets = batch["offset"]
     named = tuple(
-        BadRecord(
-            offsets[row].as_py(), bad.what, bad.why, bad.do, found.stages.get(row, "TASK_PUT")
-        )
+        BadRecord.of(offsets[row].as_py(), bad, found.stages.get(row, "TASK_PUT"))
         for row, bad in sorted(found.bad.items())
         if start <= row < end
     )

@@ -63,6 +63,11 @@ class BadRecord:
     stage: str = "TASK_PUT"
     by: str = ""
 
+    @classmethod
+    def of(cls, offset: int, bad: Bad, stage: str = "TASK_PUT") -> Self:
+        """Return the record of a row that is *bad*."""
+        return cls(offset, bad.what, bad.why, bad.do, stage, bad.by)
+
     def error(self, where: TopicPartition) -> BadRecordError:
         """Return the error that names it."""
         return BadRecordError(
