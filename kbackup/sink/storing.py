@@ -111,8 +111,7 @@ class Storing:
         self._positions, self._limit_bytes = positions, limit_bytes
         self.writer = ThreadPoolExecutor(1)
         self._pool = ThreadPoolExecutor(THREADS)
-        self._known: dict[TopicPartition, Position | None] = {}
-        self._asked: dict[TopicPartition, tuple[float, int]] = {}
+        self._seen: dict[TopicPartition, tuple[float, Position | None]] = {}  # and when
         self._turn = threading.Lock()  # held while positions are asked for or committed
         self._changed = threading.Condition()  # guards what follows
         self._bytes = self._jobs = 0
@@ -133,22 +132,18 @@ class Storing:
         Raises:
             KafkaError: If the cluster does not say.
         """
-        self._known = self._positions.read_all(list(wheres))
-        for where, found in self._known.items():
+        for where, found in self._positions.read_all(list(wheres)).items():
             self._note(where, found)
 
     def position(self, where: TopicPartition) -> Position | None:
-        """Return the position of a partition of which nothing has been committed here yet.
+        """Return the position of a partition, as it was when it was asked for or committed here.
 
         Raises:
             KafkaError: If the cluster does not say.
         """
-        if where in self._known:
-            return self._known.pop(where)
-        with self._turn:
-            found = self._positions.read(where)
-        self._note(where, found)
-        return found
+        if where not in self._seen:
+            self._ask(where)
+        return self._seen[where][1]
 
     def check(self, where: TopicPartition, reached: int) -> None:
         """Check that nobody else has committed what comes after *reached*.
@@ -159,19 +154,22 @@ class Storing:
             KafkaError: If the cluster does not say.
             OffsetMovedError: If somebody has.
         """
-        if self._clock.steady_s() - self._asked.get(where, (-inf, 0))[0] >= AGAIN_S:
-            with self._turn:
-                self._note(where, self._positions.read(where))
-        offset = self._asked[where][1]
-        if offset > reached:
+        if self._clock.steady_s() - self._seen.get(where, (-inf, None))[0] >= AGAIN_S:
+            self._ask(where)
+        found = self._seen[where][1]
+        if found is not None and found.offset > reached:
             raise OffsetMovedError(
                 f"storing {where} from offset {reached} on",
-                f"the group's offset is already {offset}: another run has overtaken this one",
+                f"the group's offset is already {found.offset}: another run has overtaken this one",
                 "no record is lost; let one run at a time work on a group",
             )
 
+    def _ask(self, where: TopicPartition) -> None:
+        with self._turn:
+            self._note(where, self._positions.read(where))
+
     def _note(self, where: TopicPartition, found: Position | None) -> None:
-        self._asked[where] = self._clock.steady_s(), 0 if found is None else found.offset
+        self._seen[where] = self._clock.steady_s(), found
 
     def submit(self, size: int, function: Callable[..., _T], *arguments: Any) -> "Future[_T]":
         """Call *function* in another thread, once there is room for *size* bytes."""
