@@ -120,7 +120,7 @@ Back up Kafka topics to S3 and put them back: full records, exactly once, with p
 \b
 Examples:
   kbackup sink -k broker:9092 -t orders -b my-bucket
-  kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'
+  kbackup restore -k broker:9092 -b my-bucket -t orders --rename 'copy_of_$0'
   kbackup demo
 """
 

@@ -478,7 +478,8 @@ def _write_rows(answer: Any, form: str, place: Path) -> None:
     "run",
     siblings="[run|plan|topics|verify|peek|query|thaw|settle|status]",
     examples=(
-        "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
+        "kbackup restore -k broker:9092 -b my-bucket -t orders --rename 'copy_of_$0'",
+        "kbackup restore -k broker:9092 -b my-bucket --rename-prefix copy_of_",
         "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
     ),
 )

@@ -203,7 +203,7 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 
 _NARROWING: Final = (
     "topics", "topics.regex", "partitions", "from.time", "to.time", "from.offset", "to.offset",
-    "rename", "rename.regex",
+    "rename", "rename.prefix", "rename.regex",
 )  # fmt: skip
 """Options that select the records of a command, or where they go."""
 

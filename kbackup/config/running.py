@@ -262,6 +262,12 @@ def _names_shell(rename: str) -> bool:
     return "$" not in rename and (rename.endswith(own) or _SHELLS.fullmatch(rename) is not None)
 
 
+def _begins_names(prefix: str) -> None:
+    """Refuse what no topic's name can begin with."""
+    if re.fullmatch(r"[A-Za-z0-9._-]*", prefix, re.ASCII) is None:
+        raise ValueError("expected letters, digits, '.', '_' and '-', such as copy_of_")
+
+
 class Restore(Group, title="Restore", commands=RESTORE):
     """To which topics a restore writes, and how."""
 
@@ -277,6 +283,13 @@ class Restore(Group, title="Restore", commands=RESTORE):
                 "write it in single quotes: --rename 'copy_of_$0'",
             ),
         ),
+    )
+    rename_prefix = verbatim(
+        "What each topic's new name begins with, before its own: the common case of rename.",
+        commands=SETTLING,
+        example="copy_of_",
+        is_literal=True,
+        check=_begins_names,
     )
     rename_regex = verbatim(
         "Pattern that a topic's whole name must match for the topic to be renamed; default: all "

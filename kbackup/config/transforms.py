@@ -12,7 +12,7 @@ For a restore that is the name of the target, for a sink the name under which it
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbackup import plugins
@@ -315,9 +315,16 @@ def renaming_of(given: Mapping[str, Value]) -> Renaming:
     """Return the renaming that *given* asks for.
 
     Args:
-        given: All that was given; ``rename`` takes the place of ``transforms``.
+        given: All that was given; ``rename`` and ``rename.prefix`` take the place of
+            ``transforms``.
     """
     rename, regex = given.get("rename"), given.get("rename.regex")
+    prefix = given.get("rename.prefix")
+    if rename is not None and prefix is not None:
+        why, do = "rename is set too, and each gives the new name", "leave out one of them"
+        return Renaming((), [error("rename", "rename.prefix", prefix, why, do)])
+    if prefix is not None:
+        rename = replace(prefix, value=f"{prefix.text}$0")
     if rename is not None:
         step = _step(rename, regex, "rename")
         for name in listed(given):

@@ -34,6 +34,8 @@ ROUTER = {
         pytest.param({"rename": "copy_of_$0"}, "copy_of_orders", id="rename"),
         pytest.param({"rename": "$1", "rename.regex": "o(.*)"}, "rders", id="with a pattern"),
         pytest.param({"rename": "$1", "rename.regex": "p(.*)"}, "orders", id="no match"),
+        pytest.param({"rename.prefix": "copy_of_"}, "copy_of_orders", id="prefix"),
+        pytest.param({"rename.prefix": "x.", "rename.regex": "p.*"}, "orders", id="no prefix"),
         pytest.param(ROUTER, "y_orders", id="one after the other"),
         pytest.param(ROUTER | {"transforms": "b,a"}, "x_orders", id="in the order of transforms"),
         pytest.param(ROUTER | {"transforms": ""}, "orders", id="none is listed"),
@@ -45,6 +47,13 @@ def test_a_topic_gets_the_name_the_file_says(properties: dict[str, str], expecte
     steps = transforms.renaming_of(_given(properties)).steps
 
     assert expected == rename("orders", steps)
+
+
+def test_a_name_is_given_in_one_way() -> None:
+    """A prefix beside a whole name is no renaming, but a mistake."""
+    found = transforms.renaming_of(_given({"rename": "z", "rename.prefix": "a_"}))
+
+    assert ((), ["rename.prefix"]) == (found.steps, [issue.name for issue in found.issues])
 
 
 def test_a_replaced_chain_is_said() -> None:
