@@ -24,12 +24,13 @@ from kbackup.errors import (
     IncompleteBackupError,
     KbackupError,
     ObjectKeyError,
+    RefusedError,
 )
 from kbackup.events import INLINE, Ended, Planned, Tell
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout, Place
 from kbackup.naming.renaming import ALL, Asked
-from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.known import BackupState
@@ -237,9 +238,19 @@ class _Planner:
         if said.identity(name).conflicts(identity):
             raise recreated(place.topic, name)
         stored = TopicPartition(name, place.partition)
-        if any(one.conflicts(identity) for one in self._identities(found, stored, place.offset)):
+        told = [*self._identities(found, stored, place.offset)]
+        if any(one.conflicts(identity) for one in told):
             raise recreated(place.topic, name)
         ledger = said.ledger(stored)
+        is_known = name in said.topics or any(one != UNKNOWN for one in told)
+        if ledger.objects and not is_known:  # a sink that enters objects enters their topic too
+            raise RefusedError(
+                f"{name}: nothing says any more which topic was backed up",
+                "what the ledger said of it is lost, and so are the objects that would: this could "
+                "be another topic of its name",
+                "put the ledger's files back from a copy of the bucket",
+                topic=name,
+            )
         rows = _rows_at(ledger.objects.values(), place.offset)
         span = _span(rows) or self._span_by_names(found, ledger, stored, place.offset)
         if span is None:

@@ -183,6 +183,24 @@ def test_a_repair_after_compaction_says_what_compaction_did(left: range) -> None
     assert bool(left) == any("orders+0+0000000013" in key for key in bucket.objects())
 
 
+def test_where_nothing_says_which_topic_it_was_nothing_is_repaired() -> None:
+    """Whatever bears the name now may be another topic: its records are not put in its place."""
+    bucket = Bucket()
+    for entry in list(bucket.store.list("_kbackup/")):
+        if "/topics/" in entry.key:
+            bucket.store.delete(entry.key)
+    for key in [key for key in bucket.objects() if "/orders/" in key]:
+        bucket.store.delete(key)
+    bucket.kafka.ids["orders"] = "another"
+
+    summary = bucket.repair("orders:0:10")
+
+    assert (4, ["refused"]) == (
+        summary["exit_code"],
+        [error["code"] for error in summary["errors"]],
+    )
+
+
 def test_another_topic_of_the_name_is_refused() -> None:
     """A topic that was created again holds other records."""
     bucket = Bucket()
