@@ -99,38 +99,28 @@ def _look(cluster: Cluster, followed: Mapping[TopicPartition, TopicIdentity]) ->
             silent[where] = _leaderless(where)
         elif topic is not None and where.topic not in changed:
             asked.append(where)
-    logs, ends, refused = _logs(cluster, asked)
+    found = _logs(cluster, asked)
     gone = frozenset(ids.keys() - topics.keys() - failures.keys())
-    return Look(logs, ends, gone, changed, silent | refused)
+    return replace(found, gone=gone, changed=changed, silent={**silent, **found.silent})
 
 
-def _logs(
-    cluster: Cluster, wheres: list[TopicPartition]
-) -> tuple[
-    dict[TopicPartition, Span], dict[TopicPartition, int], dict[TopicPartition, KbackupError]
-]:
+def _logs(cluster: Cluster, wheres: Sequence[TopicPartition]) -> Look:
     """Ask for all at once, and topic by topic where one of them is in the way."""
-    # the ends come first: what is written meanwhile is behind no transaction
     try:
-        ends = cluster.ends(wheres)
-        return cluster.spans(wheres), ends, {}
+        ends = cluster.ends(wheres)  # first: what is written meanwhile is behind no transaction
+        return Look(cluster.spans(wheres), ends)
     except KafkaError as error:
         if error.is_away:
             raise
-    logs: dict[TopicPartition, Span] = {}
-    ends = {}
-    refused: dict[TopicPartition, KbackupError] = {}
-    for _, group in groupby(sorted(wheres), key=lambda where: where.topic):
-        of_topic = list(group)
-        try:
-            found = cluster.ends(of_topic)
-            logs |= cluster.spans(of_topic)
-            ends |= found
-        except KafkaError as error:
-            if error.is_away:
-                raise
-            refused |= dict.fromkeys(of_topic, error)
-    return logs, ends, refused
+        if len({where.topic for where in wheres}) == 1:
+            return Look(silent=dict.fromkeys(wheres, error))
+    topics = groupby(sorted(wheres), key=lambda where: where.topic)
+    found = [_logs(cluster, list(of_topic)) for _, of_topic in topics]
+    return Look(
+        {where: log for one in found for where, log in one.logs.items()},
+        {where: end for one in found for where, end in one.ends.items()},
+        silent={where: error for one in found for where, error in one.silent.items()},
+    )
 
 
 def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:

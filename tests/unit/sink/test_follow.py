@@ -4,6 +4,7 @@ import gc
 import json
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -230,6 +231,35 @@ def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
     task.turns(2)
 
     assert (["kafka", "kafka"], [10, 10, 10]) == (before, task.committed(denied, silent, kept))
+
+
+class FakeKafkaWithoutOffsets(FakeKafka):
+    """A cluster that does not say where the logs of one topic end, nor those of a request with it.
+
+    Attributes:
+        without: The topic.
+    """
+
+    without = "denied"
+
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs end."""
+        if any(where.topic == self.without for where in wheres):
+            raise KafkaError("reading offsets", "denied")
+        return super().ends(wheres)
+
+
+def test_a_topic_whose_offsets_are_denied_keeps_no_other_from_it() -> None:
+    """Where one topic's offsets may not be read any more, the others are backed up."""
+    kafka = FakeKafkaWithoutOffsets()
+    (denied,) = kafka.create("denied", 10)
+    kept, more = kafka.create("orders", 10, 10)
+    task = Task(kafka, [denied, kept, more])
+
+    task.turns(40)
+
+    assert "kafka" == code_of(task.told(denied)[-1])
+    assert [0, 10, 10] == task.committed(denied, kept, more)
 
 
 def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
