@@ -4,14 +4,18 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from typing import Final
 
-from kbackup.catalog import listing
+import pyarrow.compute as pc
+
+from kbackup.catalog import listing, merging
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.rows import is_main
 from kbackup.catalog.listing import Catalog, FileSet, nothing_there
+from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
@@ -22,6 +26,9 @@ from kbackup.runs.known import BackupState
 from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject
 
 _THREADS: Final = 16
+
+_NOT_ENTERED: Final = "not entered"
+"""Stands for the cut of a run that was killed, or is at work."""
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -44,6 +51,7 @@ class Inventory:
         self.settings, self.store, self._catalog, self.known = settings, store, catalog, known
         self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
+        self._ends: dict[TopicPartition, float] = {}
         self._covered: dict[TopicPartition, Covered] = {}
         self._places: dict[TopicPartition, dict[str, int]] = {}
         self._stored = _by_topic(catalog.sets)
@@ -195,9 +203,36 @@ class Inventory:
         return files.known_by(partial(self.known.told, files.where))
 
     def cut_of(self, files: FileSet) -> Hashable:
-        """Return which cut of which run a set is of, by the ledger; else a cut of its own."""
+        """Return which cut of which run a set is of, by the ledger; else a cut of its own.
+
+        What is behind all that was entered is of one cut: a run enters a cut before the next one.
+        """
         entry = self.known.ledger(files.where).objects.get(files.id)
-        return files.id if entry is None or entry.cut is None else entry.cut
+        if entry is not None:
+            return entry.cut or files.id
+        return _NOT_ENTERED if files.begin >= self._entered_to(files.where) else files.id
+
+    def _entered_to(self, where: TopicPartition) -> float:
+        """Return the end of what runs have entered; none where the ledger knows no such topic."""
+        if where not in self._ends:
+            end = self.known.ledger(where).reached() or 0
+            self._ends[where] = end if where.topic in self.known.topics else inf
+        return self._ends[where]
+
+    def records_below(self, files: FileSet, offset: int) -> int:
+        """Read how many records of a set of full records are below *offset*.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        count = 0
+        for step in merging.steps(self.store, [files], wiring.reading(self.settings)):
+            if isinstance(step, StoredRows):
+                below = pc.sum(pc.less(step.batch["offset"], offset)).as_py() or 0
+                count += below
+                if below < len(step.batch):
+                    break
+        return count
 
     def had_objects(self, topic: str) -> bool:
         """Whether the ledger knows of objects of *topic*, wherever they are now."""

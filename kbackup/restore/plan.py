@@ -519,7 +519,10 @@ class _TopicPlanner:
         inventory, position = self._of.inventory, self._states[where].position
         own = None if share is None else share.sets
         removed = [] if position is None else self._removed(where)
-        return remaining(inventory.facts_of_begun, sets, position, inventory.cut_of, own, removed)
+        return remaining(
+            inventory.facts_of_begun, sets, position, inventory.cut_of, own, removed,
+            inventory.records_below,
+        )  # fmt: skip
 
     def _passing(
         self, where: TopicPartition, position: RestorePosition, share: Share | None

@@ -206,6 +206,9 @@ _THREADS: Final = 16
 FactsOf = Callable[[FileSet], Facts | None]
 """Returns what is known of the records in a set; None where nothing is."""
 
+Below = Callable[[FileSet, int], int]
+"""Counts the records of a set below an offset, by reading it."""
+
 CutOf = Callable[[FileSet], Hashable]
 """Returns what stands for the cut of a set: sets of one cut have no record in common."""
 
@@ -234,6 +237,7 @@ def remaining(
     cut_of: CutOf | None = None,
     own: Collection[str] | None = None,
     gone: Sequence[FileSet] = (),
+    below: Below | None = None,
 ) -> Remaining:
     """Return what is left of *sets*, in their order.
 
@@ -246,6 +250,7 @@ def remaining(
         own: The sets that hold records of the target, where a topic is chosen for each record.
         gone: Sets that were removed on purpose: of those that the restore has read, rows of values
             count where they were, and full records with those that are there.
+        below: Counts the records of a set around the position; without, its facts bound them.
     """
     if position is None:
         return Remaining(tuple(sets))
@@ -261,13 +266,26 @@ def remaining(
     if refusal is None and position.total is not None:
         cuts = {files.id: cut_of(files) for files in sets}
         counted = known if position.is_all or own is None else known.keys() & own
-        entered = [(cuts[key], said) for key, said in known.items() if key in counted and said]
+        begun = {files.id: files for files in sets}
+        entered = [
+            (cuts[key], _until(offset, begun[key], said, below))
+            for key, said in known.items()
+            if key in counted and said
+        ]
         if position.absent is not None and (position.is_all or own is None):
             full = [files for files in passed if files.is_whole and files.begin < offset]
             there = joined(map(_span, entered))
             entered += _read_once(facts_of, cut_of, full, position.absent, there)
         refusal = _gained(where, entered, offset, position.total)
     return Remaining(tuple(left), before, refusal)
+
+
+def _until(offset: int, files: FileSet, said: Facts, below: Below | None) -> Facts:
+    """Return what is known of a set's records before the position."""
+    if below is None or said.last_offset < offset:
+        return said
+    records = offset - said.first_offset if said.is_dense else below(files, offset)
+    return replace(said, records=records, last_offset=offset - 1)
 
 
 def _holds(spans: Iterable[Span], offset: int) -> bool:

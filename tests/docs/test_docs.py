@@ -53,14 +53,15 @@ def test_what_is_to_be_installed_is_this_project() -> None:
     """Whoever follows an advice to install kbackup, or an extra of it, gets no other project's."""
     own = tomllib.loads(text(CHECKOUT / "pyproject.toml"))["project"]["name"]
     places = [*PAGES, *EXAMPLES, CHECKOUT / "pyproject.toml", *CHECKOUT.glob("kbackup/**/*.py")]
+    needed = r"dependencies = \[.*?\b(kbackup[a-z_-]*)\b"
     extras_and_wheels = r"\b(kbackup[a-z_-]*)(?=\[[a-z,]+\]|-[*\d][^ ]*\.whl)"
-    named = re.compile(rf"{extras_and_wheels}|pip install [^\n`]*?(?<![./])(kbackup)\b")
+    named = re.compile(rf"{extras_and_wheels}|{needed}|pip install [^\n`]*?(?<![./])(kbackup)\b")
 
     found = {
         (place.name, name)
         for place in places
         for match in named.finditer(text(place))
-        if (name := (match[1] or match[2]).replace("_", "-")) != own
+        if (name := (match[1] or match[2] or match[3]).replace("_", "-")) != own
     }
 
     assert not found

@@ -16,6 +16,7 @@ from kbackup.errors import (
     NewerVersionError,
     RefusedError,
     TargetNotEmptyError,
+    counted,
 )
 from kbackup.kafka import Position
 from kbackup.naming import View
@@ -173,19 +174,28 @@ def test_rows_that_two_objects_may_hold_are_refused(again: Restoring) -> None:
 # Whose position it is
 
 
-def test_the_other_half_of_a_cut_is_not_left_out_in_silence() -> None:
+@pytest.mark.parametrize("grown", [[0, 2, 4], [0, 2, 4, 6, 8]])
+@pytest.mark.parametrize("late", [[1, 3], [1, 5], [1, 3, 5, 6], [1, 3, 5, 7]])
+@pytest.mark.parametrize("is_entered", [True, False])
+def test_the_other_half_of_a_cut_is_not_left_out_in_silence(
+    grown: list[int], late: list[int], is_entered: bool
+) -> None:
     """A restore that listed the bucket while a sink stored a cut has passed what came below it."""
     again = Restoring()
     backup = again.backup
-    keys = [backup.put_in("hour=1", "orders", 0, [0, 2, 4])]
+    backup.put_in("hour=1", "orders", 0, [0, 2, 4])
     again.restore()
-    keys.append(backup.put_in("hour=2", "orders", 0, [1, 3]))
-    rows = [replace(backup.entry(key), cut_start=0, next_offset=5) for key in keys]
-    again.entries = {"orders": rows}
+    keys = [backup.put_in("hour=1", "orders", 0, grown)]
+    keys.append(backup.put_in("hour=2", "orders", 0, late))
+    end = max(*grown, *late) + 1
+    rows = [replace(backup.entry(key), cut_start=0, next_offset=end) for key in keys]
+    again.entries = {"orders": rows if is_entered else []}
+    backup.entries = {"orders": []}  # the topic is in the ledger
 
     (refusal,) = again.plan().refusals
 
-    assert "the backup has gained 2 records below offset 5" in str(refusal)
+    gained = sum(offset < 5 for offset in late)
+    assert f"the backup has gained {counted(gained, 'record')} below offset 5" in str(refusal)
 
 
 def test_another_source_is_refused_in_a_target_that_is_not_empty() -> None:
