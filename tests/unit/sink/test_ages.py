@@ -9,6 +9,7 @@ from kbackup.doctor.examination import last_backups
 from kbackup.errors import StoreError
 from kbackup.events import to_json
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.runs import status
 from kbackup.runs.context import Environment, Stop
 from kbackup.sink.run import SinkRun
@@ -43,7 +44,7 @@ class Backup:
     def is_younger_than(self, age_s: float, **asked: Any) -> bool:
         """What ``sink status --max-age`` says now."""
         at, now = open_store(self.store), self.clock.now()
-        code = status.status(at, Layout(), max_age_s=age_s, now=now, **asked).exit_code
+        code = status.status(at, Layout(), max_age_s=age_s, now=now, asked=Asked(**asked)).exit_code
         assert code in {0, 7}
         return code == 0
 
