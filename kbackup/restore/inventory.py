@@ -4,7 +4,6 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
 from typing import Final
 
 import pyarrow.compute as pc
@@ -51,7 +50,7 @@ class Inventory:
         self.settings, self.store, self._catalog, self.known = settings, store, catalog, known
         self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
-        self._ends: dict[TopicPartition, float] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._covered: dict[TopicPartition, Covered] = {}
         self._places: dict[TopicPartition, dict[str, int]] = {}
         self._stored = _by_topic(catalog.sets)
@@ -210,13 +209,15 @@ class Inventory:
         entry = self.known.ledger(files.where).objects.get(files.id)
         if entry is not None:
             return entry.cut or files.id
-        return _NOT_ENTERED if files.begin >= self._entered_to(files.where) else files.id
+        end = self._entered_to(files.where)
+        return files.id if end is None or files.begin < end else _NOT_ENTERED
 
-    def _entered_to(self, where: TopicPartition) -> float:
-        """Return the end of what runs have entered; none where the ledger knows no such topic."""
+    def _entered_to(self, where: TopicPartition) -> int | None:
+        """Return the end of what runs have entered; None where the ledger knows no such topic."""
+        if where.topic not in self.known.topics:
+            return None
         if where not in self._ends:
-            end = self.known.ledger(where).reached() or 0
-            self._ends[where] = end if where.topic in self.known.topics else inf
+            self._ends[where] = self.known.ledger(where).reached() or 0
         return self._ends[where]
 
     def records_below(self, files: FileSet, offset: int) -> int:

@@ -264,13 +264,11 @@ def remaining(
     cut_of = cut_of or (lambda files: files.id)
     refusal = refusal or _back(facts_of, cut_of, left, lost, position.cursor.reached)
     if refusal is None and position.total is not None:
-        cuts = {files.id: cut_of(files) for files in sets}
         counted = known if position.is_all or own is None else known.keys() & own
-        begun = {files.id: files for files in sets}
         entered = [
-            (cuts[key], _until(offset, begun[key], said, below))
-            for key, said in known.items()
-            if key in counted and said
+            (cut_of(files), _until(offset, files, said, below))
+            for files in sets
+            if files.id in counted and (said := known[files.id]) is not None
         ]
         if position.absent is not None and (position.is_all or own is None):
             full = [files for files in passed if files.is_whole and files.begin < offset]
