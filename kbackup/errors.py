@@ -100,6 +100,11 @@ class KbackupError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.what, self.why, self.do, self.place)
 
+    @property
+    def concerns_all(self) -> bool:
+        """Whether a service cannot be used, which is in the way of every topic."""
+        return self.exit_code in (KafkaError.exit_code, StoreError.exit_code)
+
     def issue(self) -> Issue:
         """Return what is kept of the error once it was caught."""
         place = dict(self.place)

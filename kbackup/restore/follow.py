@@ -308,7 +308,7 @@ class Following:
             try:
                 units += routes.unread(name, inventory)
             except KbackupError as error:
-                if error.exit_code in (5, 6):
+                if error.concerns_all:
                     raise
                 failures[name] = [error.issue()]
         for report in reported(self._tasks.survey(units)) if units else ():

@@ -229,7 +229,7 @@ class Planner:
     def _spared(self, error: KbackupError) -> KbackupError:
         """Return why a topic cannot be planned, if a restore that follows goes on without it."""
         goes_on = self._only is not None and len({*self._only, *self._beside}) > 1
-        if not goes_on or error.exit_code in (5, 6):  # which concerns all topics
+        if not goes_on or error.concerns_all:
             raise error
         return error
 
