@@ -235,10 +235,8 @@ class _Planner:
         name = wiring.routes(self.settings).topic(place.topic)
         said, found = self._of(name)
         identity = TopicIdentity(self.cluster.cluster_id, topic.topic_id)
-        if said.identity(name).conflicts(identity):
-            raise recreated(place.topic, name)
         stored = TopicPartition(name, place.partition)
-        told = [*self._identities(found, stored, place.offset)]
+        told = [said.identity(name), *self._identities(found, stored, place.offset)]
         if any(one.conflicts(identity) for one in told):
             raise recreated(place.topic, name)
         ledger = said.ledger(stored)
