@@ -199,9 +199,8 @@ class SinkPartitionPlan:
     def _empty(self, offset: int, again_to: int | None = None) -> Position:
         """Return a position before which nothing has been stored."""
         last = SinkPosition(identity=self.identity, again_to=again_to, backup=self.backup)
-        before = SinkPosition.beside(
-            self.seen.committed
-        )  # of this run too, which retention overtook
+        # of this run too, which retention overtook
+        before = SinkPosition.beside(self.seen.committed)
         kept = last if before is None else replace(last, run=before.run, done=before.done)
         return kept.position(offset)
 
