@@ -223,7 +223,7 @@ class Registry(Protocol):
         ...
 
 
-_NEEDED: Final = ("attr", "authlib", "cachetools", "certifi", "httpx2")
+NEEDED: Final = ("attr", "authlib", "cachetools", "certifi", "httpx2")
 """What the client imports, of the extra ``registry``."""
 
 
@@ -233,7 +233,7 @@ def check_installed() -> None:
     Raises:
         ConfigurationError: If it could not.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise not_installed(", ".join(missing))
 

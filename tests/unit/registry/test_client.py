@@ -3,6 +3,8 @@
 import gc
 import json
 import pickle
+import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +12,20 @@ from typing import Any
 
 import pytest
 
-from kbackup.connect.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, connect
+from kbackup.connect.registry import (
+    AVRO,
+    NEEDED,
+    RegisteredSchema,
+    Registry,
+    RegistrySettings,
+    connect,
+)
 from kbackup.connect.registry.client import RegistryClient
 from kbackup.errors import RegistryError
 from tests.support.certificates import write_certificate
 from tests.support.registry import FakeRegistry
 
+PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 Connected = Callable[..., Registry]
 
 
@@ -27,6 +37,14 @@ def connected(registry: FakeRegistry) -> Connected:
         return connect(RegistrySettings(**{"urls": (registry.url,), "wait_s": 0.0, **more}))  # type: ignore[arg-type]
 
     return made
+
+
+def test_what_the_client_needs_is_what_the_extra_installs() -> None:
+    """A module that is looked for before a run is one that the advice to install it brings."""
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    installed = {re.split("[<>=]", each)[0] for each in extras["registry"]}
+
+    assert installed == {{"attr": "attrs"}.get(name, name) for name in NEEDED}
 
 
 def test_a_schema_is_asked_for_once(registry: FakeRegistry, connected: Connected) -> None:
