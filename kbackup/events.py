@@ -141,6 +141,7 @@ class Started:
         own: What only this direction says.
         version: That of kbackup; what starts a run does not say.
         config_sha256: Of the settings, likewise.
+        from_environment: The variables that choose topics or records, likewise; None without any.
     """
 
     HEAD: ClassVar = {"type": "start", "v": 1}
@@ -154,6 +155,7 @@ class Started:
     own: SinkStart | RestoreStart = field(metadata=INLINE)
     version: str | None = field(default=None, metadata=IF_KNOWN)
     config_sha256: str | None = field(default=None, metadata=IF_KNOWN)
+    from_environment: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)

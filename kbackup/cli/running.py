@@ -147,8 +147,10 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Ended
 
     def tell(event: Plain) -> None:
         if isinstance(event, Started):
-            sha256 = fingerprint(loaded)
-            event = replace(event, version=kbackup.__version__, config_sha256=sha256)
+            event = replace(
+                event, version=kbackup.__version__, config_sha256=fingerprint(loaded),
+                from_environment=loaded.narrowed_by_environment() or None,
+            )  # fmt: skip
         shown.tell(event)
 
     try:

@@ -416,8 +416,8 @@ class Screens(OutputPart):
             case "sink plan":
                 rows = [row for plan in self._of("plan") for row in plan.partitions]
                 self._print(tables.sink_plan_table(rows), tables.sink_plan_count(rows))
-                if self._start is not None:
-                    self._stdout.paragraph(f"positions are kept in group {self._start.group}")
+                for line in sink_plan_foot(self._start):
+                    self._stdout.paragraph(line)
             case "restore topics":
                 self._print_topics(partitions)
             case "restore verify":
@@ -507,7 +507,21 @@ def plan_head(start: Started | None, *, is_dry: bool) -> list[str]:
             lines.append("   ".join([f"to    {start.own.target}{cluster}", *renames]))
         if isinstance(start.own, RestoreStart) and start.own.window:
             lines.append(f"only  {start.own.window}")
+        lines += from_environment(start)
     return lines
+
+
+def sink_plan_foot(start: Started | None) -> list[str]:
+    """Return the lines below a sink's plan."""
+    if start is None:
+        return []
+    return [*from_environment(start), f"positions are kept in group {start.group}"]
+
+
+def from_environment(start: Started) -> list[str]:
+    """Return a line about variables that choose topics or records: one may have been left."""
+    names = start.from_environment
+    return [f"from the environment: {', '.join(names)}"] if names else []
 
 
 _AUDITS: Final = {
@@ -534,9 +548,11 @@ def restored(summary: Ended) -> list[str]:
         for topic in planned
         if isinstance(topic.own, RestoreTopic) and topic.own.retention_ms == "-1"
     ]
+    window = summary.facts.get("window")
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
-    return [*([audit] if audit else []), *([remind] if created else [])]
+    only = [f"restored only: {window}"] if window else []
+    return [*only, *([audit] if audit else []), *([remind] if created else [])]
 
 
 def emptiness(summary: Ended) -> str:

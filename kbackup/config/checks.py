@@ -201,7 +201,7 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
         yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
 
 
-_NARROWING: Final = (
+NARROWING: Final = (
     "topics", "topics.regex", "partitions", "from.time", "to.time", "from.offset", "to.offset",
     "rename", "rename.prefix", "rename.regex",
 )  # fmt: skip
@@ -214,7 +214,7 @@ def blanks(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     It comes from an unset shell variable: ``-t "$TOPIC"`` would restore all topics.  In files and
     the environment, an empty value means "not set".
     """
-    for name in _NARROWING:
+    for name in NARROWING:
         value = given.get(name)
         if value is not None and value.origin.kind == "option" and not value.text.strip(", "):
             why = "it is empty, which would mean everything"

@@ -392,6 +392,11 @@ class Loaded:
     warnings: tuple[ConfigIssue, ...]
     passed_on: Mapping[str, str] = field(repr=False)
 
+    def narrowed_by_environment(self) -> list[str]:
+        """Return the variables that choose records, or their topics: one may have been left."""
+        origins = (self.origins.get(name) for name in checks.NARROWING)
+        return [one.place for one in origins if one is not None and one.kind == "env"]
+
     def shown(self, all: bool = False) -> list[tuple[str, str, str]]:  # noqa: A002
         """Return name, value and origin of what was given or derived, or of all properties.
 

@@ -305,7 +305,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
         any_case=True,
     )
     from_time = parsed(
-        "Only records with this timestamp or a later one: RFC 3339, a date, or milliseconds.",
+        "Only records whose own timestamp is this or later: RFC 3339, a date, or milliseconds.",
         "moment",
         None,
         read_moment,
@@ -314,7 +314,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
         example="2026-11-21T02:00:00Z",
     )
     to_time = parsed(
-        "Only records with an earlier timestamp: the topic as it was at that time.",
+        "Only records whose own timestamp is earlier: as producers wrote it, not as it arrived.",
         "moment",
         None,
         read_moment,

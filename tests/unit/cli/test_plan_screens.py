@@ -1,12 +1,13 @@
 """Plans on the screen, and what comes before and after them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kbackup.cli.screens import restored, told_once
 from kbackup.errors import Issue
-from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
+from kbackup.events import PartitionCounts, RestoreTopic, Started, TopicPlanned
 from tests.support.ended import ended
 
 COUNTS = PartitionCounts(1)
@@ -36,6 +37,7 @@ def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
             ["audit: the target has grown by exactly the records that were written"],
             id="plain",
         ),
+        pytest.param({"window": "offset before 9"}, ["restored only: offset before 9"], id="some"),
         pytest.param({"audit": "counted", "errors": [{"code": "audit"}]}, [], id="a difference"),
         pytest.param(
             {
@@ -54,6 +56,20 @@ def test_a_restore_says_what_is_to_be_known_of_the_target(
 ) -> None:
     """A restore's screen shows its audit, and which topics will grow without limit."""
     assert lines == restored(ended(command="restore", records=1, **facts))
+
+
+@pytest.mark.parametrize("words", ["sink-plan", "restore-plan,refused"])
+def test_a_plan_names_variables_that_choose_records(words: str, told: Any, show: Any) -> None:
+    """A time that was left in the environment of a shell shows in the plan."""
+    each = told(words)
+    begun = [
+        replace(one, from_environment=["KBACKUP_TO_TIME"]) if isinstance(one, Started) else one
+        for one in each.events
+    ]
+
+    shown = show(each.command, begun, each.ended())
+
+    assert "from the environment: KBACKUP_TO_TIME" in shown.stdout.splitlines()
 
 
 def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:

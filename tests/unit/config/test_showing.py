@@ -89,3 +89,13 @@ def test_all_properties_are_shown() -> None:
     rows = load("config").shown(all=True)
 
     assert [found.name for found in config.PROPERTIES] == [row[0] for row in rows]
+
+
+def test_variables_that_choose_records_are_named() -> None:
+    """Those of topics, times and offsets are, also without a value in a file; others are not."""
+    environ = {"KBACKUP_TO_TIME": "2026-11-21", "KBACKUP_KAFKA_TIMEOUT": "9s"}
+    loaded = config.load(
+        "restore", options={**WHOLE, "from_offset": "3"}, files=(), environ=environ
+    )
+
+    assert ["KBACKUP_TO_TIME"] == loaded.narrowed_by_environment()
