@@ -61,6 +61,12 @@ def rfc3339_ms(moment: datetime) -> str:
     return rfc3339_in_zone(moment.astimezone(UTC))
 
 
+def shown_ms(ms: int) -> str:
+    """Return *ms* since the epoch as text, without the fraction where it is none."""
+    moment = moment_of(ms)
+    return str(ms) if moment is None else rfc3339_ms(moment).replace(".000Z", "Z")
+
+
 def rfc3339_in_zone(moment: datetime) -> str:
     """Return an aware *moment* as `rfc3339_ms` does, with its own distance from UTC."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

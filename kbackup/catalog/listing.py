@@ -108,17 +108,6 @@ class FileSet:
         )
         return replace(self, main=main, keys=keys, headers=headers)
 
-    def before(self, moment: float) -> "FileSet | None":
-        """Return its objects stored before *moment*, in s since the epoch; None where none was."""
-        kept = [
-            None if file is None or file.modified >= moment else file
-            for file in (self.main, self.keys, self.headers)
-        ]
-        if not any(kept):
-            return None
-        main, keys, headers = kept
-        return replace(self, main=main, keys=keys, headers=headers)
-
     @property
     def id(self) -> str:
         """The key that stands for the set."""
@@ -193,18 +182,6 @@ class Catalog:
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of *topic* that have objects, by number."""
         return sorted(where for where in self.sets if where.topic == topic)
-
-    def as_of(self, moment_ms: int) -> "Catalog":
-        """Return what of it had been stored before a time, judging by the store's own clock.
-
-        An object that was replaced later, by one with more records, counts from then on.
-        """
-        kept = {
-            where: [old for files in sets if (old := files.before(moment_ms / 1000)) is not None]
-            for where, sets in self.sets.items()
-        }
-        sets = {where: found for where, found in kept.items() if found}
-        return replace(self, sets=sets)
 
     def narrowed(self, only_format: str) -> "Catalog":
         """Return what of it is of one format, siblings included."""

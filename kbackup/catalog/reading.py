@@ -83,11 +83,6 @@ def _bounds(name: str, within: Interval, shown: Callable[[int], str]) -> str:
     return f"{name}{low}{high}" if low or high else ""
 
 
-def _time(ms: int) -> str:
-    moment = clock.moment_of(ms)
-    return str(ms) if moment is None else clock.rfc3339_ms(moment).replace(".000Z", "Z")
-
-
 @dataclass(frozen=True, slots=True)
 class Window:
     """Some records of a topic.
@@ -132,7 +127,7 @@ class Window:
         """What it asks for, in words; empty for everything."""
         parts = [
             _bounds("offset", self.offset, str),
-            _bounds("timestamp", self.timestamp_ms, _time),
+            _bounds("timestamp", self.timestamp_ms, clock.shown_ms),
         ]
         return ", ".join(part for part in parts if part)
 

@@ -289,10 +289,6 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
     "--schemas", "has_schemas", is_flag=True, group="Output",
     help="Show the Schema Registry ids and subjects that the records of each topic name.",
 )  # fmt: skip
-@option(
-    "--as-of", group="Safety", metavar="TIME",
-    help="Show only what was stored before this time: RFC 3339, a date, or milliseconds.",
-)  # fmt: skip
 @config_options("topics")
 def topics_command(
     topic: str | None,
@@ -300,7 +296,6 @@ def topics_command(
     has_map: bool,
     page: Path | None,
     has_schemas: bool,
-    as_of: str | None,
     **parameters: Any,
 ) -> None:
     """Show what is in the bucket: partitions, offsets, sizes; no JVM is started."""
@@ -309,8 +304,10 @@ def topics_command(
 
     def work(at: OpenedBackup) -> None:
         from kbackup.inspect.topics import PartitionMap, StoredPartition, topics  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
 
-        as_of_ms = None if as_of is None else _moment("--as-of", as_of)
+        as_of_ms = at.session.settings.as_of
+        wiring.check_as_of(at.session.settings, at.clock.ms())
         known = at.known(if_allowed=True)
         found = topics(
             at.store,
@@ -325,7 +322,7 @@ def topics_command(
             known=known,
             asked=at.asked,
         )
-        at.tell([] if as_of is not None else at.summary.held_up(at.held_up(known)))
+        at.tell([] if as_of_ms is not None else at.summary.held_up(at.held_up(known)))
         coverages: list[PartitionMap] = []
         stored: list[StoredPartition] = []
         for each in found:
@@ -341,15 +338,6 @@ def topics_command(
             _write_page(page, place, moment, stored, coverages)
 
     look("topics", "restore topics", parameters, work)
-
-
-def _moment(option: str, text: str) -> int:
-    from kbackup.config.property import moment  # noqa: PLC0415
-
-    try:
-        return moment(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{option} {text} is not a time", str(error)) from error
 
 
 def _write_page(

@@ -149,7 +149,7 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Ended
         if isinstance(event, Started):
             event = replace(
                 event, version=kbackup.__version__, config_sha256=fingerprint(loaded),
-                from_environment=loaded.narrowed_by_environment() or None,
+                from_environment=loaded.narrowing or None,
             )  # fmt: skip
         shown.tell(event)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kbackup.config.issues import ConfigIssue, Value, error, warning
+from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
 from kbackup.config.property import READING, SINK, STATUS, names_store
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
@@ -132,6 +132,14 @@ def parse_errors(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
         yield warning("no_effect", _PARSE_ERRORS, prefix, why, "set behavior.on.error=log")
 
 
+def followed(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+    """Yield an error for a restore that is to follow what was stored before a time."""
+    moment = given.get("as.of")
+    if moment is not None and moment.text and is_true(given, "follow"):
+        why = "--follow goes on with what is stored later, and nothing of that is from before"
+        yield error("combination", "as.of", moment, why, "leave out one of the two")
+
+
 def generic(
     given: Mapping[str, Value], mode: str | None, *, holds_records: bool
 ) -> Iterator[ConfigIssue]:
@@ -202,8 +210,8 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 
 
 NARROWING: Final = (
-    "topics", "topics.regex", "partitions", "from.time", "to.time", "from.offset", "to.offset",
-    "rename", "rename.prefix", "rename.regex",
+    "topics", "topics.regex", "partitions", "from.time", "to.time", "as.of", "from.offset",
+    "to.offset", "rename", "rename.prefix", "rename.regex",
 )  # fmt: skip
 """Options that select the records of a command, or where they go."""
 

@@ -1,6 +1,6 @@
 """Check what was given, and turn it into `Settings`, errors and warnings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -131,6 +131,7 @@ class ConfigValidator:
             self.issues += checks.generic(self.given, name, holds_records=found.holds_records)
         if "restore" in self.sides:
             self.issues += checks.parse_errors(self.given)
+            self.issues += checks.followed(self.given)
         if "sink" in self.sides:
             self.issues += checks.dead_letters(self.given)
             self.issues += checks.header_text(self.given)
@@ -232,6 +233,13 @@ class ConfigValidator:
         if transforms.is_transform(name):
             return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
         return known.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
+
+    def narrowing(self) -> Iterator[str]:
+        """Yield the variables that choose the command's records, or their topics."""
+        for name in checks.NARROWING:
+            if name in self.used and BY_NAME[name].commands & self.sides:
+                origin = self.given[name].origin
+                yield from [origin.place] if origin.kind == "env" else []
 
     def _options(self, settings: dict[str, Any], usable: Mapping[str, Value]) -> dict[str, Any]:
         """Return what was given for the options of the chosen plugins; note what has no effect."""
@@ -385,17 +393,14 @@ class Loaded:
         origins: Where each came from, by property; a property that is not in it has its default.
         warnings: Warnings about it.
         passed_on: Properties of Kafka's clients, converters and transforms, as they were given.
+        narrowing: Variables that choose records, or their topics: one may have been left.
     """
 
     settings: Settings
     origins: Mapping[str, Origin]
     warnings: tuple[ConfigIssue, ...]
     passed_on: Mapping[str, str] = field(repr=False)
-
-    def narrowed_by_environment(self) -> list[str]:
-        """Return the variables that choose records, or their topics: one may have been left."""
-        origins = (self.origins.get(name) for name in checks.NARROWING)
-        return [one.place for one in origins if one is not None and one.kind == "env"]
+    narrowing: tuple[str, ...] = ()
 
     def shown(self, all: bool = False) -> list[tuple[str, str, str]]:  # noqa: A002
         """Return name, value and origin of what was given or derived, or of all properties.
@@ -446,6 +451,7 @@ def load(
         {name: validator.given[name].origin for name in validator.used},
         tuple(validator.issues),
         {name: validator.given[name].text for name in validator.used if name not in BY_NAME},
+        tuple(validator.narrowing()),
     )
 
 

@@ -322,6 +322,16 @@ class Restore(Group, title="Restore", commands=RESTORE):
         is_property=False,
         example="2026-11-21T14:30:00+01:00",
     )
+    as_of = parsed(
+        "Only what was first stored before this time, whatever the records' timestamps: the topic "
+        "at a point in time.",
+        "moment",
+        None,
+        read_moment,
+        commands=RESTORE | {"topics"},
+        is_property=False,
+        example="2026-11-21T14:30:00Z",
+    )
     from_offset = optional_integer(
         "Only records with this offset or a higher one.",
         is_property=False,

@@ -34,7 +34,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.known import NOTHING, BackupState
+from kbackup.runs.known import NOTHING, BackupState, as_of
 from kbackup.stores import Archive, Store, Tier
 
 _DAY_MS: Final = 86_400_000
@@ -63,7 +63,6 @@ def coverage(
     ledger: PartitionLedger,
     gaps: Iterable[Span],
     present: Container[str],
-    as_of_ms: int | None = None,
 ) -> PartitionMap:
     """Return what is there of one partition.
 
@@ -73,7 +72,6 @@ def coverage(
         ledger: What the backup says of them.
         gaps: Offsets that expired before they were backed up.
         present: Keys of the listing, also those of objects that are not shown.
-        as_of_ms: Nothing that was stored later is missing; None for now.
     """
     offsets = [*_stored(sets, ledger)]
     offsets += [
@@ -89,9 +87,8 @@ def coverage(
         entry for key, entry in ledger.objects.items() if key not in present and key not in missed
     ]
     for state, entries in ((MapState.MISSING, missing), (MapState.REMOVED, removed)):
-        known = [entry for entry in entries if as_of_ms is None or entry.time <= as_of_ms]
-        offsets += [Stretch(state, entry.first, entry.span.end_offset - 1) for entry in known]
-        days += _days(state, known)
+        offsets += [Stretch(state, entry.first, entry.span.end_offset - 1) for entry in entries]
+        days += _days(state, entries)
     told = [Days(one.state, day(one.first), day(one.last)) for one in merged(days)]
     return PartitionMap(where, merged(offsets), tuple(told))
 
@@ -296,7 +293,7 @@ def topics(
         has_map: Say which offsets and days of each partition are there.
         has_directories: Say in which directories the objects of each topic are.
         has_schemas: Say which registry schemas the records of each topic name.
-        as_of_ms: Only what had been stored before, in ms since the epoch; None for all.
+        as_of_ms: Only what had been stored before: `kbackup.runs.known.as_of`; None for all.
         known: What the backup says about itself.
 
     Yields:
@@ -306,6 +303,7 @@ def topics(
     Raises:
         CorruptObjectError: If a schema cannot be read.
         IncompleteBackupError: If a topic of *asked* is not in the backup.
+        RefusedError: If what had been stored by then cannot be told.
         StoreError: If the listing cannot be had whole.
     """
     found = listing.list_backup(
@@ -313,7 +311,7 @@ def topics(
     )
     present = found.keys
     if as_of_ms is not None:
-        found = found.as_of(as_of_ms)
+        found, known = as_of(found, known, as_of_ms, asked)
     yield from _foreign(found)
     for code, text in found.left_out():
         yield Warned(code, text)
@@ -326,13 +324,12 @@ def topics(
         if where.topic not in chosen or not asked.has(where.partition):
             continue
         sets = found.sets.get(where, [])
-        if not sets and as_of_ms is not None and not _was_there(known, where, as_of_ms):
+        if not sets and as_of_ms is not None and not known.ledger(where).objects:
             continue
         row = stored(where, sets, known)
         yield row.looked_at(store, sets, options) if deep else row
         if has_map:
-            gaps = known.gaps(where)
-            yield coverage(where, sets, known.ledger(where), gaps, present, as_of_ms)
+            yield coverage(where, sets, known.ledger(where), known.gaps(where), present)
     for topic in chosen if has_directories else ():
         sets = [
             files
@@ -343,11 +340,6 @@ def topics(
         yield from folders(topic, sets, layout.directory_delim)
     if has_schemas:
         yield from named_schemas(store, layout, chosen)
-
-
-def _was_there(known: BackupState, where: TopicPartition, moment_ms: int) -> bool:
-    """Whether objects of a partition that are gone had been stored before a time."""
-    return any(entry.time <= moment_ms for entry in known.ledger(where).objects.values())
 
 
 def _foreign(found: Catalog) -> Iterator[Warned]:

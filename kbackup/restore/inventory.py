@@ -21,7 +21,7 @@ from kbackup.errors import IncompleteBackupError
 from kbackup.naming.renaming import select
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState
+from kbackup.runs.known import BackupState, as_of
 from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject
 
 _THREADS: Final = 16
@@ -42,11 +42,16 @@ class Inventory:
         store: Where the backup is.
         catalog: What is there.
         known: What the backup says about itself, read before it was listed.
+
+    Raises:
+        RefusedError: If only what was stored before a time is asked for, and that cannot be told.
     """
 
     def __init__(
         self, settings: Settings, store: Store, catalog: Catalog, known: BackupState
     ) -> None:
+        if settings.as_of is not None:
+            catalog, known = as_of(catalog, known, settings.as_of, settings.asked)
         self.settings, self.store, self._catalog, self.known = settings, store, catalog, known
         self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}

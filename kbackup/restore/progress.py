@@ -292,7 +292,7 @@ def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> No
     """Say what is going to be restored from where to where, on the screen and in the summary."""
     settings, summary, group = frame.settings, frame.summary, frame.group
     renames = [[step.regex, step.replacement] for step in settings.renames]
-    window = wiring.window(settings).text or None
+    window = wiring.selection(settings) or None
     summary.facts |= {
         "group": group,
         "kafka_client": wiring.kafka_way(settings).name,

@@ -157,6 +157,7 @@ class RestoreRun:
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings, world = self._frame.settings, self._frame.world
         check_idle(cluster, self._frame.group)
+        wiring.check_as_of(settings, world.clock.ms())
         inventory, routes = self._take_stock(store), None
         if choose_topics(settings.transforms):
             routes = self._read_routes(store, inventory)
@@ -181,14 +182,18 @@ class RestoreRun:
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._check(plan, store)
-        said, sources = inventory.known, {topic.copy.source for topic in plan.topics}
+        if settings.as_of is None:  # else what is held up now came later
+            self._say_held_up(store, plan, inventory.known)
+        return plan
+
+    def _say_held_up(self, store: Store, plan: RestorePlan, said: known.BackupState) -> None:
+        sources = {topic.copy.source for topic in plan.topics}
         held_up = known.held_up(
             store, self._frame.layout, lambda at: said.ledger(at).reached(), sources,
-            settings.partitions,
+            self._frame.settings.partitions,
         )  # fmt: skip
         for warned in self._summary.held_up(held_up):
             self._frame.tell(warned)
-        return plan
 
     def _take_stock(self, store: Store) -> Inventory:
         """Read what the backup says of itself, and list it."""

@@ -28,11 +28,18 @@ from kbackup.catalog.ledger.rows import (
 )
 from kbackup.catalog.ledger.stream import unreadable
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
-from kbackup.clock import Clock
-from kbackup.errors import Issue, StoreError
+from kbackup.clock import Clock, shown_ms
+from kbackup.errors import Issue, RefusedError, StoreError, counted, form, some
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
-from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
+from kbackup.records import (
+    UNKNOWN,
+    Facts,
+    Rotation,
+    Span,
+    TopicIdentity,
+    TopicPartition,
+)
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store
@@ -272,6 +279,66 @@ def with_objects(
     return replace(known, ledgers={**known.ledgers, **found})
 
 
+def as_of(
+    found: Catalog, known: BackupState, moment_ms: int, asked: Asked = ALL
+) -> tuple[Catalog, BackupState]:
+    """Return listing and ledger with nothing but what had been stored before a time.
+
+    A file set counts from when its records were stored first: what was repaired or copied since
+    was there before.  That is what the ledger says; an object that it does not know was there if
+    the store has had it since, and was not if it comes after all that any run has entered.
+
+    Args:
+        found: What is listed.
+        known: What the backup says of itself, read before.
+        moment_ms: The time, in ms since the epoch.
+        asked: What has to be known.
+
+    Raises:
+        RefusedError: If that cannot be told of an object of *asked*.
+    """
+    ledgers = {topic: one.before(moment_ms) for topic, one in known.ledgers.items()}
+    then = replace(known, ledgers=ledgers)
+    topics, sets = {*asked.topics(found.topics())}, dict[TopicPartition, list[FileSet]]()
+    for where, every in found.sets.items():
+        was_there = {files.id: _was_there(files, known, then, moment_ms) for files in every}
+        kept = [files for files in every if was_there[files.id]]
+        doubtful = [files for files in every if was_there[files.id] is None]
+        if doubtful and where.topic in topics and asked.has(where.partition):
+            raise _untold(where, doubtful, moment_ms)
+        if kept:
+            sets[where] = kept
+    return replace(found, sets=sets), then
+
+
+def _was_there(
+    files: FileSet, known: BackupState, then: BackupState, moment_ms: int
+) -> bool | None:
+    """Whether a set had been stored before a time; None where nobody knows."""
+    where, ledger = files.where, known.ledger(files.where)
+    entry = ledger.objects.get(files.id)
+    if entry is not None and entry.was_stored(moment_ms) is not None:
+        return files.id in then.ledger(where).objects
+    if all(file.modified * 1000 < moment_ms for file in files.files):
+        return True
+    reached, is_damaged = ledger.reached(), bool(known.all_damage())
+    is_behind = entry is None and reached is not None and files.start_offset >= reached
+    return False if is_behind and not is_damaged else None
+
+
+def _untold(where: TopicPartition, doubtful: Sequence[FileSet], moment_ms: int) -> RefusedError:
+    number = len(doubtful)
+    return RefusedError(
+        f"{where}: what of it was stored before {shown_ms(moment_ms)} is not known",
+        f"of {counted(number, 'object')} the ledger does not say since when "
+        f"{form(number, 'it holds its', 'they hold their')} records: "
+        f"{some([files.id for files in doubtful], 3)}",
+        "go by the records' own time, --to-time, or choose a later time; if nothing was copied or "
+        "stored again, kbackup restore verify --rebuild enters the times that the store gives",
+        **where.place,
+    )
+
+
 _ADOPTING_THREADS: Final = 32
 
 
@@ -329,7 +396,7 @@ def _row(
     if facts is None:
         return Entry(
             OBJECT, where.partition, files.start_offset, None, file.key, named(view),
-            bytes=head.size, time=time_ms, first_stored=time_ms,
+            bytes=head.size, time=time_ms, first_stored=time_ms, held_since=time_ms,
         )  # fmt: skip
     said = Rotation.from_metadata(head.metadata)
     cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span

@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from kbackup import formats, plugins
+from kbackup import clock, formats, plugins
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.reading import Window
 from kbackup.config import Settings
@@ -313,6 +313,28 @@ def window(settings: Settings) -> Window:
     )
 
 
+def selection(settings: Settings) -> str:
+    """Return which records a restore is asked for, in words; empty for all."""
+    then = settings.as_of
+    stored = "" if then is None else f"first stored before {clock.shown_ms(then)}"
+    return ", ".join(filter(None, [window(settings).text, stored]))
+
+
+def check_as_of(settings: Settings, now_ms: int) -> None:
+    """Refuse a time to come: what will have been stored by then, nobody knows.
+
+    Raises:
+        ConfigurationError: If it is.
+    """
+    if settings.as_of is not None and settings.as_of > now_ms:
+        raise ConfigurationError(
+            f"--as-of {clock.shown_ms(settings.as_of)} is in the future",
+            f"it is {clock.shown_ms(now_ms)} now, and what will be stored is not known",
+            "choose a time that has passed",
+            property="as.of",
+        )
+
+
 def restore_group(settings: Settings, backup: BackupIdentity) -> str:
     """Return the group of a restore: another renaming, window, transform or map is another."""
     return group(settings, backup, "restore", *_restored(settings))
@@ -341,6 +363,8 @@ def asked(settings: Settings) -> str:
     expressions that say where objects belong, with what their rows hold.
     """
     names = [str(window(settings))]
+    if settings.as_of is not None:
+        names.append(f"as-of {settings.as_of}")
     if settings.mode == GENERIC:
         given = (*settings.topic_regex_list, settings.record_fields, settings.record_encoding)
         names.append(f"expressions {_digest(' '.join(map(str, given)))}")

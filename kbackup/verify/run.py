@@ -486,9 +486,9 @@ class Mending:
                 for one in entries(before.rows)
                 if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
             ]  # fmt: skip  (what is there again was not accepted as removed)
-            first = {one.key: one.first_stored for one in entries(before.rows)}
+            had = {one.key: one for one in entries(before.rows) if one.kind == OBJECT}
             again = (
-                replace(one, first_stored=first.get(one.key) or one.first_stored)
+                one.instead_of(had[one.key]) if one.key in had else one
                 for one in known.listed(self.store, found, topic)
             )
             return table([*kept, *again], OBJECTS)

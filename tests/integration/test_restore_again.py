@@ -1,5 +1,7 @@
 """Restores that are run again against a real cluster: its topic ids, its logs, its groups."""
 
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +48,32 @@ def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(
     kbackup.json(*restore)
 
     assert records == cluster.read(target)
+
+
+def test_a_topic_comes_back_as_it_was_backed_up_at_a_time(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """By when it was stored: a rerun ends there too, and a time among its runs tells them apart."""
+    cluster.create(topic)
+    records = varied(30)
+    cluster.write(topic, records[:10])
+    kbackup.json("sink", "-t", topic)
+    then = datetime.now(UTC).isoformat(timespec="milliseconds")
+    time.sleep(0.01)
+    cluster.write(topic, records[10:20])
+    kbackup.json("sink", "-t", topic)
+    restore = ("restore", "-t", topic, "--rename", "copy_of_$0", "--as-of", then)
+
+    first = kbackup.json(*restore)
+    cluster.write(topic, records[20:])
+    kbackup.json("sink", "-t", topic)
+    again = kbackup.json(*restore)
+    shown = kbackup.json("restore", "topics", topic, "--as-of", then)
+
+    assert records[:10] == cluster.read(f"copy_of_{topic}")
+    assert (10, 0) == (first.summary["records"], again.summary["records"])
+    assert f"first stored before {then.replace('+00:00', 'Z')}" == first.summary["window"]
+    assert [10] == [row["records"] for row in shown.of("partition")]
 
 
 def test_records_go_by_key_into_another_number_of_partitions(

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.catalog.ledger.rows import (
@@ -35,6 +35,21 @@ class PartitionLedger:
     accepted: list[Entry] = field(default_factory=list)
     skipped: list[Span] = field(default_factory=list)
     passed: list[Span] = field(default_factory=list)
+
+    def before(self, moment_ms: int) -> "PartitionLedger":
+        """Return what it knows of the objects that had been stored before a time.
+
+        Those of one cut count together: until the last of them is stored, none of them is entered.
+        One of which that is not known stays.
+        """
+        known = {key: one.was_stored(moment_ms) for key, one in self.objects.items()}
+        late = {self.objects[key].cut for key, was in known.items() if was is False} - {None}
+        kept = {
+            key: one
+            for key, one in self.objects.items()
+            if known[key] is None or (known[key] and one.cut not in late)
+        }
+        return replace(self, objects=kept)
 
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
@@ -201,6 +216,11 @@ class TopicLedger:
     def partition(self, number: int) -> PartitionLedger:
         """Return what is known of a partition."""
         return self.partitions.get(number, NOTHING)
+
+    def before(self, moment_ms: int) -> "TopicLedger":
+        """Return what it knows of the objects that had been stored before a time."""
+        then = {number: one.before(moment_ms) for number, one in self.partitions.items()}
+        return replace(self, partitions=then)
 
     def facts(self, partition: int, key: str) -> Facts | None:
         """Return what is known of the records in an object; None where nothing is."""

@@ -1,7 +1,7 @@
 """The rows of the ledger: their columns, and which of two rows about the same thing counts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -76,6 +76,8 @@ class Entry:
         data_key: What the object is encrypted with; None where it is not.  So far nothing is.
         first_stored: When an object of these records was stored first, in ms since the epoch: one
             that takes its place keeps it.  None for any other kind.
+        held_since: When one of as many records was stored first: later, if it has grown.  None for
+            any other kind, and where an earlier version wrote it.
     """
 
     kind: str
@@ -99,6 +101,27 @@ class Entry:
     version: str | None = None
     data_key: str | None = None
     first_stored: int | None = None
+    held_since: int | None = None
+
+    def was_stored(self, moment_ms: int) -> bool | None:
+        """Whether an object had been stored before a time; None where nobody knows.
+
+        Of one that has grown since, nothing says which of its records were there.
+        """
+        if self.first_stored is None:
+            return None
+        held = self.time if self.held_since is None else self.held_since
+        if held < moment_ms:
+            return True
+        return None if self.first_stored < moment_ms else False
+
+    def instead_of(self, before: "Entry") -> "Entry":
+        """Return the row of an object with the times that an earlier row about it knows."""
+        held = before.held_since if before.records == self.records else None
+        return replace(
+            self, first_stored=before.first_stored or self.first_stored,
+            held_since=held or self.held_since,
+        )  # fmt: skip
 
     @property
     def facts(self) -> Facts | None:
@@ -212,7 +235,7 @@ def stored(
     return Entry(
         OBJECT, where.partition, facts.first_offset, facts.last_offset, key, named(view),
         facts.records, size, facts.sha256, facts.min_timestamp, facts.max_timestamp,
-        cut.start_offset, cut.end_offset, run, time_ms, first_stored=time_ms,
+        cut.start_offset, cut.end_offset, run, time_ms, first_stored=time_ms, held_since=time_ms,
     )  # fmt: skip
 
 
@@ -283,19 +306,28 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     ranked = rows.append_column("_rank", rank).append_column("_about", about)
     found = _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")
     if len(found) < len(rows):
-        found = _first_stored(found, rows, about)
+        found = _lowest("first_stored", found, found["_about"], rows, about)
+        of_size = _with_records(found["_about"], found)
+        found = _lowest("held_since", found, of_size, rows, _with_records(about, rows))
     return found.drop_columns("_about")
 
 
-def _first_stored(found: pa.Table, rows: pa.Table, about: pa.ChunkedArray) -> pa.Table:
-    """Return *found* with the lowest time of all *rows* about the same thing."""
+def _lowest(
+    name: str, found: pa.Table, of: pa.ChunkedArray, rows: pa.Table, about: pa.ChunkedArray
+) -> pa.Table:
+    """Return *found* with the lowest *name*, a time, of all *rows* that are *about* the same."""
     negated = rows.select(["counter", "time"]).append_column("_about", about)
-    negated = negated.append_column("_first", pc.negate(rows["first_stored"]))
+    negated = negated.append_column("_first", pc.negate(rows[name]))
     earliest = _best(negated, about, ["_first"])
-    at = pc.index_in(found["_about"], earliest["_about"].combine_chunks())
+    at = pc.index_in(of, earliest["_about"].combine_chunks())
     times = pc.negate(earliest["_first"].combine_chunks()).take(at)
-    place = rows.schema.get_field_index("first_stored")
-    return found.set_column(place, rows.schema.field("first_stored"), times)
+    place = rows.schema.get_field_index(name)
+    return found.set_column(place, rows.schema.field(name), times)
+
+
+def _with_records(about: pa.ChunkedArray, rows: pa.Table) -> pa.ChunkedArray:
+    count = pc.fill_null(rows["records"].cast(pa.string()), "")
+    return pc.binary_join_element_wise(about, count, " ")
 
 
 def names(acceptance: Entry, run: str | None, counter: int | None) -> bool:
@@ -364,6 +396,7 @@ OBJECTS: Final = Form(
             pa.field("version", pa.string()),
             pa.field("data_key", pa.string()),
             pa.field("first_stored", pa.int64()),
+            pa.field("held_since", pa.int64()),
         ]
     ),
     _merged_objects,

@@ -488,13 +488,16 @@ def test_what_takes_the_place_of_an_object_keeps_when_it_was_stored_first(
     """Folded or not, whichever row counts; a row of an earlier version does not say."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
-    other = row(90, first_stored=3)
-    ledger.append(table([row(0, first_stored=7), other], OBJECTS))
-    ledger.append(table([row(0, records=11 if is_longer else 10, first_stored=9)], OBJECTS))
+    other = row(90, first_stored=3, held_since=3)
+    ledger.append(table([row(0, first_stored=7, held_since=7), other], OBJECTS))
+    ledger.append(
+        table([row(0, records=11 if is_longer else 10, first_stored=9, held_since=9)], OBJECTS)
+    )
     ledger.append(table([row(0, run="silent")], OBJECTS))
 
-    found = {one.key: one.first_stored for one in entries(ledger.read().rows)}
+    found = {one.key: (one.first_stored, one.held_since) for one in entries(ledger.read().rows)}
     ledger.fold(at_least=1)
-    folded = {one.key: one.first_stored for one in entries(ledger.read().rows)}
+    folded = {one.key: (one.first_stored, one.held_since) for one in entries(ledger.read().rows)}
 
-    assert {"key-0": 7, "key-90": 3} == found == folded
+    held = 9 if is_longer else 7
+    assert {"key-0": (7, held), "key-90": (3, 3)} == found == folded

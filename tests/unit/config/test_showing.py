@@ -98,4 +98,4 @@ def test_variables_that_choose_records_are_named() -> None:
         "restore", options={**WHOLE, "from_offset": "3"}, files=(), environ=environ
     )
 
-    assert ["KBACKUP_TO_TIME"] == loaded.narrowed_by_environment()
+    assert ["KBACKUP_TO_TIME"] == [*loaded.narrowing]

@@ -125,9 +125,14 @@ def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
 
 def test_as_of_a_time_what_was_stored_later_is_not_missing() -> None:
     """With --as-of, objects stored later are neither shown nor missed."""
-    said = ledger(entry(0, 9, time=100), entry(10, 19, time=200), entry(20, 29, time=100))
+    rows = [
+        entry(at, at + 9, time=time, first_stored=time)
+        for at, time in ((0, 100), (10, 200), (20, 100))
+    ]
 
-    assert [(STORED, 0, 9), (MISSING, 20, 29)] == shown([files(0)], said, as_of_ms=150)
+    said = ledger(*rows).before(150)
+
+    assert [(STORED, 0, 9), (MISSING, 20, 29)] == shown([files(0)], said)
 
 
 def test_days_are_those_of_the_records() -> None:

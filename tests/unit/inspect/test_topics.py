@@ -66,10 +66,13 @@ def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
     """One whose objects had been stored by then, and are gone since, is."""
     backup = Backup()
     entries = [
-        replace(backup.entry(backup.put("orders", at, range(5))[0]), time=time)
+        replace(
+            backup.entry(backup.put("orders", at, range(5))[0]), first_stored=time, held_since=time
+        )
         for at, time in ((0, 10), (1, 2000))
     ]
     known = BackupState(ledgers={"orders": TopicLedger.of(entries)})
+    backup.store.delete(entries[0].key or "")
 
     found = rows(backup, known=known, as_of_ms=1000)
 

@@ -1,0 +1,205 @@
+"""A restore of what had been stored before a time."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from backup_samples import JSON, SIBLINGS
+
+from kbackup.catalog import listing
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.errors import ConfigurationError, KbackupError, RefusedError, TargetNotEmptyError
+from kbackup.runs import wiring
+from kbackup.runs.known import as_of
+from tests.support.configurations import WHOLE, load
+from tests.support.target import CrashError, Restoring
+
+NOON = 1000
+"""In ms since the epoch: long before the store's clock."""
+
+
+def stored(some: Restoring, *cuts: range, at: int, views: Any = None) -> list[Entry]:
+    """Store cuts, and enter them as first stored at a time."""
+    keys = some.backup.put("orders", 0, *cuts, **({} if views is None else {"views": views}))
+    rows = [
+        replace(some.backup.entry(key), time=at, first_stored=at, held_since=at) for key in keys
+    ]
+    some.backup.entries.setdefault("orders", []).extend(rows)
+    return rows
+
+
+@pytest.fixture
+def some() -> Restoring:
+    """A backup whose offsets 0-19 were stored before noon, and 20-29 after it."""
+    restoring = Restoring()
+    stored(restoring, range(10), range(10, 20), at=NOON - 1)
+    stored(restoring, range(20, 30), at=NOON)
+    return restoring
+
+
+def offsets(some: Restoring) -> list[int]:
+    """The offsets, in the backup, of what the target holds."""
+    return [int(value[5:-1]) for value in some.cluster.values("copy_of_orders") if value]
+
+
+@pytest.mark.parametrize("views", [None, JSON, SIBLINGS], ids=["full", "values", "siblings"])
+def test_what_was_stored_later_is_left_out(views: Any) -> None:
+    """Whatever the records' own timestamps; a rerun, after a growth too, finds nothing to do."""
+    some = Restoring()
+    stored(some, range(10), range(10, 20), at=NOON - 1, views=views)
+    stored(some, range(20, 30), at=NOON, views=views)
+
+    some.restore(as_of=NOON)
+
+    assert list(range(20)) == offsets(some)
+    stored(some, range(30, 40), at=NOON + 1, views=views)
+    plan = some.plan(as_of=NOON)
+    assert ([], ["done"]) == (plan.units(), [topic.action for topic in plan.topics])
+
+
+def test_a_killed_restore_goes_on_to_the_same_end(some: Restoring) -> None:
+    """What is stored meanwhile came later; nothing is written twice."""
+    with pytest.raises(CrashError):
+        some.restore(crash_at=1, as_of=NOON)
+    stored(some, range(30, 40), at=NOON + 1)
+
+    some.restore(run="r2", as_of=NOON)
+
+    assert list(range(20)) == offsets(some)
+
+
+def test_another_time_is_another_restore(some: Restoring) -> None:
+    """What was left out is never taken for restored: the target is refused."""
+    some.restore(as_of=NOON)
+
+    others: list[dict[str, Any]] = [{}, {"as_of": NOON + 1}, {"to_time": NOON}]
+    for other in others:
+        with pytest.raises(TargetNotEmptyError):
+            some.restore(run="r2", group=some.plan(as_of=NOON).group, **other)
+
+
+def test_what_was_stored_again_keeps_its_first_time(some: Restoring) -> None:
+    """A repair, or a copy of the bucket, makes nothing younger: the ledger's time counts."""
+    row = some.backup.entries["orders"][0]
+    assert row.key is not None
+    some.backup.replace(row.key, some.backup.body(row.key))
+    some.backup.entries["orders"][0] = replace(row, run="repair", time=NOON + 5)
+
+    some.restore(as_of=NOON)
+
+    assert list(range(20)) == offsets(some)
+
+
+def test_an_object_that_is_gone_is_missed_if_it_was_there(some: Restoring) -> None:
+    """Also where its offsets were stored once more later, under another name."""
+    key = some.backup.entries["orders"][1].key
+    assert key is not None
+    some.store.delete(key)
+    stored(some, range(5, 25), at=NOON + 1)
+
+    (refusal,) = some.plan(as_of=NOON).refusals
+
+    assert 7 == refusal.exit_code
+    assert key in str(refusal)
+
+
+def test_what_is_gone_and_came_later_is_not_missed(some: Restoring) -> None:
+    """A loss among what came later keeps nobody from restoring the rest."""
+    key = some.backup.entries["orders"][2].key
+    assert key is not None
+    some.store.delete(key)
+
+    assert some.plan().refusals
+    assert [] == some.plan(as_of=NOON).refusals
+
+
+def test_objects_of_one_cut_count_together(some: Restoring) -> None:
+    """A cut that was stored across the moment was not complete: none of it was entered by then."""
+    rows = stored(some, range(30, 35), range(35, 40), at=NOON - 1)
+    late = [replace(one, cut_start=30, next_offset=40) for one in rows]
+    late[1] = replace(late[1], first_stored=NOON, held_since=NOON)
+    third = replace(some.backup.entries["orders"][2], first_stored=NOON - 1, held_since=NOON - 1)
+    some.backup.entries["orders"][2:] = [third, *late]
+
+    some.restore(as_of=NOON)
+
+    assert list(range(30)) == offsets(some)
+
+
+def test_an_object_that_has_grown_since_is_not_guessed_at(some: Restoring) -> None:
+    """Of its records some were there: which ones, nobody knows."""
+    rows = some.backup.entries["orders"]
+    rows[1] = replace(rows[1], held_since=NOON)
+
+    with pytest.raises(RefusedError, match="the ledger does not say since when it holds its"):
+        some.plan(as_of=NOON)
+
+
+@pytest.mark.parametrize(
+    "topic", [pytest.param("orders", id="no ledger"), pytest.param("others", id="another's ledger")]
+)
+def test_what_the_ledger_does_not_know_is_refused(topic: str) -> None:
+    """The store's own time of an object may be that of a copy."""
+    some = Restoring()
+    some.backup.put("orders", 0, range(10))
+    some.backup.entries[topic] = []
+
+    with pytest.raises(RefusedError) as caught:
+        some.plan(as_of=NOON)
+
+    assert (4, "orders") == (caught.value.exit_code, caught.value.place["topic"])
+    assert "orders+0+0000000000" in caught.value.why
+
+
+def test_what_the_store_has_had_since_was_there() -> None:
+    """An object that nobody has stored again was there, whether a ledger says so or not."""
+    some = Restoring()
+    some.backup.put("orders", 0, range(10), views=JSON)
+
+    some.restore(as_of="2999-01-01")
+
+    assert list(range(10)) == offsets(some)
+
+
+def test_what_no_run_has_entered_came_later(some: Restoring) -> None:
+    """A sink at work has stored it, behind all that was entered."""
+    some.backup.put("orders", 0, range(30, 40))
+
+    some.restore(as_of=NOON)
+
+    assert list(range(20)) == offsets(some)
+
+
+def test_a_damaged_ledger_leaves_no_doubt_out(some: Restoring) -> None:
+    """What is not entered may have been, in a file of the ledger that cannot be read."""
+    some.backup.put("orders", 0, range(30, 40))
+    settings, known = some.settings(as_of=NOON), some.backup.known
+    damaged = replace(known, damage=[RefusedError("x", "y").issue()])
+    found = listing.list_backup(some.store, some.backup.layout, wiring.format_options(settings))
+
+    with pytest.raises(RefusedError, match="what of it was stored before"):
+        as_of(found, damaged, NOON)
+
+
+def test_a_time_before_all_is_said(some: Restoring) -> None:
+    """Nothing is written, and the plan warns."""
+    plan = some.plan(as_of=1)
+
+    assert [] == plan.units()
+    assert ["nothing_stored"] == [code for code, _ in plan.topics[0].warnings]
+
+
+@pytest.mark.parametrize("option", [{"follow": True}, {"follow": "true"}])
+def test_following_is_refused(option: dict[str, Any]) -> None:
+    """What is stored later is not from before."""
+    with pytest.raises(ConfigurationError, match=r"as\.of"):
+        load("restore", **WHOLE, as_of="2026-11-21", **option)
+
+
+def test_a_time_to_come_is_refused(some: Restoring) -> None:
+    """A rerun would not end where this one did."""
+    settings = some.settings(as_of=NOON)
+
+    with pytest.raises(KbackupError, match="is in the future"):
+        wiring.check_as_of(settings, NOON - 1)
+    wiring.check_as_of(settings, NOON)
