@@ -141,7 +141,9 @@ class Started:
         own: What only this direction says.
         version: That of kbackup; what starts a run does not say.
         config_sha256: Of the settings, likewise.
-        from_environment: The variables that choose topics or records, likewise; None without any.
+        excluded: Topics that are left out because they match ``topics.exclude``; None without any.
+        internal: Topics of Kafka itself that are left out, as nobody named them, likewise.
+        from_environment: The variables that choose topics or records, likewise.
     """
 
     HEAD: ClassVar = {"type": "start", "v": 1}
@@ -153,6 +155,8 @@ class Started:
     store: str
     topics_dir: str
     own: SinkStart | RestoreStart = field(metadata=INLINE)
+    excluded: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
+    internal: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
     version: str | None = field(default=None, metadata=IF_KNOWN)
     config_sha256: str | None = field(default=None, metadata=IF_KNOWN)
     from_environment: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)

@@ -33,7 +33,7 @@ from kbackup.cli.terminal import (
 )
 from kbackup.clock import rfc3339
 from kbackup.doctor import Check
-from kbackup.errors import Issue, LockedError
+from kbackup.errors import Issue, LockedError, some
 from kbackup.events import (
     Ended,
     Plain,
@@ -507,7 +507,7 @@ def plan_head(start: Started | None, *, is_dry: bool) -> list[str]:
             lines.append("   ".join([f"to    {start.own.target}{cluster}", *renames]))
         if isinstance(start.own, RestoreStart) and start.own.window:
             lines.append(f"only  {start.own.window}")
-        lines += from_environment(start)
+        lines += unnamed(start)
     return lines
 
 
@@ -515,13 +515,17 @@ def sink_plan_foot(start: Started | None) -> list[str]:
     """Return the lines below a sink's plan."""
     if start is None:
         return []
-    return [*from_environment(start), f"positions are kept in group {start.group}"]
+    return [*unnamed(start), f"positions are kept in group {start.group}"]
 
 
-def from_environment(start: Started) -> list[str]:
-    """Return a line about variables that choose topics or records: one may have been left."""
-    names = start.from_environment
-    return [f"from the environment: {', '.join(names)}"] if names else []
+def unnamed(start: Started) -> list[str]:
+    """Return lines about what a plan does not show: topics left out, variables that choose."""
+    said = {
+        "left out by topics.exclude": start.excluded,
+        "left out, as nobody named them": start.internal,
+        "from the environment": start.from_environment,
+    }
+    return [f"{what}: {some(names)}" for what, names in said.items() if names]
 
 
 _AUDITS: Final = {

@@ -210,8 +210,9 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 
 
 NARROWING: Final = (
-    "topics", "topics.regex", "partitions", "from.time", "to.time", "as.of", "from.offset",
-    "to.offset", "rename", "rename.prefix", "rename.regex",
+    "topics", "topics.regex", "topics.exclude", "partitions",
+    "from.time", "to.time", "as.of", "from.offset", "to.offset",
+    "rename", "rename.prefix", "rename.regex",
 )  # fmt: skip
 """Options that select the records of a command, or where they go."""
 
@@ -276,7 +277,7 @@ _NEEDS: Final = (
     ),
     _Need(
         "topics",
-        lambda given: _has(given, "topics", "topics.regex"),
+        lambda given: _has(given, "topics", "topics.regex", "topics.exclude"),
         "name topics, -t TOPIC,..., or a pattern, --topics-regex PATTERN",
         SINK,
     ),

@@ -23,7 +23,9 @@ from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS, names_store
 from kbackup.config.selection import NamedPlugins
 from kbackup.config.settings import BY_NAME, OWN, PLACES, PROPERTIES, Settings, shown_value
-from kbackup.naming.renaming import Rename, rename
+from kbackup.errors import ConfigurationError
+from kbackup.java.regex import PatternError
+from kbackup.naming.renaming import Rename, matching, rename
 from kbackup.options import read_names
 from kbackup.plugins import Step
 
@@ -142,6 +144,7 @@ class ConfigValidator:
         renames = self._renames(usable)
         steps = self._steps(usable, found)
         self._route_topics(values)
+        self._exclude_topics(values)
         self._say_without_effect()
         return self._settings(
             values | found.found,
@@ -171,6 +174,25 @@ class ConfigValidator:
         ).steps
         if steps:
             values["topics"] = tuple(rename(topic, steps) for topic in read_names(named.value))
+
+    def _exclude_topics(self, values: dict[str, Any]) -> None:
+        """Leave what is to be left out of the topics that are named; of none, take all others."""
+        excluded = self.given.get("topics.exclude")
+        if excluded is None or "topics_exclude" not in values or not excluded.text:
+            return
+        named = values.get("topics")
+        if named is None and "sink" in self.sides:  # only the restore of a backup has all it finds
+            values.setdefault("topics_regex", ".*")
+        if named is None:
+            return
+        try:
+            out = {*matching(names := read_names(named), excluded.text, "topics.exclude")}
+        except (PatternError, ConfigurationError):
+            return  # which is reported as what it is
+        values["topics"] = tuple(name for name in names if name not in out)
+        if out and not values["topics"]:
+            why, do = "it leaves out every topic that is named", "correct one of the two"
+            self.issues.append(error("topics", "topics.exclude", excluded, why, do))
 
     def _steps(self, usable: Mapping[str, Value], found: NamedPlugins) -> tuple[Step, ...]:
         """Return the transforms of a sink or a restore."""

@@ -75,6 +75,16 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         example="prod[.].*",
         is_literal=True,
     )
+    topics_exclude = parsed(
+        "A regular expression: topics whose whole name it matches are left out.  All others are "
+        "taken, unless topics or topics.regex say which.",
+        "regular expression",
+        None,
+        read_pattern,
+        commands=CHOOSING | {"doctor", "config"},
+        example="test[.].*",
+        is_literal=True,
+    )
     partitions = parsed(
         "Only these partitions of each topic.",
         "partitions",

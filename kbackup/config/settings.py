@@ -104,7 +104,7 @@ class Settings(
     @property
     def asked(self) -> Asked:
         """Which topics and partitions a command is about."""
-        return Asked(self.topics, self.topics_regex, self.partitions)
+        return Asked(self.topics, self.topics_regex, self.partitions, self.topics_exclude)
 
     @property
     def endpoint_url(self) -> str | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Final
 
@@ -14,7 +14,6 @@ from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_ta
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.formats import DescribesTables
 from kbackup.naming import DatedLayout, View
-from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from kbackup.stores import Store
@@ -275,7 +274,7 @@ def statements(
     layout, options = wiring.layout(settings), wiring.format_options(settings)
     wanted = [wiring.routes(settings).topic(name) for name in settings.topics]
     found = listing.list_backup(store, layout, options, topics=wanted)
-    names = select(found.topics(), wanted, settings.topics_regex)
+    names = replace(settings.asked, names=wanted).topics(found.topics())
     if not names:
         raise _nothing("topics", settings.url)
     for topic in names:

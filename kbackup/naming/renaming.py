@@ -150,32 +150,21 @@ def _number(digits: str, group_count: int) -> tuple[int, int]:
     return number, len(digits)
 
 
-def select(available: Collection[str], topics: Collection[str], pattern: str | None) -> list[str]:
-    """Return the topics to work on, sorted.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Topics that are there and are not taken.
 
-    Args:
-        available: The names there are.
-        topics: Names asked for; they win over *pattern*, and need not be available.
-        pattern: A Java regular expression that a whole name must match; None with no *topics*
-            selects all.  Neither selects internal topics: those must be named.
-
-    Raises:
-        ConfigurationError: If *pattern* takes too long over a name, or over all of them.
+    Attributes:
+        excluded: Those that match ``topics.exclude``.
+        internal: Those of Kafka, or of a service beside it, which have to be named.
     """
-    if topics:
-        return sorted(set(topics))
-    names = sorted(name for name in available if not is_internal(name))
-    if pattern is None:
-        return names
-    wanted = translate(pattern)
-    try:
-        return [name for name in names if wanted.matches(name)]
-    except TimeoutError as error:
-        raise ConfigurationError(
-            f"topics.regex {pattern!r} takes longer than it may",
-            f"it took {error}: nested repetitions multiply",
-            "write a simpler expression, or name the topics",
-        ) from error
+
+    excluded: Sequence[str] = ()
+    internal: Sequence[str] = ()
+
+
+NOTHING_LEFT: Final = LeftOut()
+"""All are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +175,60 @@ class Asked:
         names: Topics; all where there are none.
         pattern: A Java regular expression for topics, where there are no *names*.
         partitions: Only these of each topic; None for all.
+        excluded: A Java regular expression for topics to leave out, where there are no *names*.
     """
 
     names: Collection[str] = ()
     pattern: str | None = None
     partitions: Collection[int] | None = None
+    excluded: str | None = None
 
     def topics(self, available: Collection[str]) -> list[str]:
-        """Return the topics to work on, sorted: see `select`."""
-        return select(available, self.names, self.pattern)
+        """Return the topics to work on, sorted.
+
+        Args:
+            available: The names there are.  The *names* asked for need not be among them.  What is
+                not named is no internal topic.
+
+        Raises:
+            ConfigurationError: If a pattern takes too long over a name, or over all of them.
+        """
+        if self.names:
+            return sorted(set(self.names))
+        left = {*self.left_out(available).excluded}
+        names = sorted(name for name in available if not (is_internal(name) or name in left))
+        return names if self.pattern is None else matching(names, self.pattern, "topics.regex")
+
+    def left_out(self, available: Collection[str]) -> LeftOut:
+        """Return which of the topics there are is not taken, though the pattern might match it."""
+        if self.names:
+            return NOTHING_LEFT
+        internal = sorted(filter(is_internal, available))
+        others = sorted(name for name in available if not is_internal(name))
+        if self.excluded is None:
+            return LeftOut((), internal)
+        return LeftOut(matching(others, self.excluded, "topics.exclude"), internal)
 
     def has(self, partition: int) -> bool:
         """Whether a partition is one of those of its topic."""
         return self.partitions is None or partition in self.partitions
+
+
+def matching(names: Sequence[str], pattern: str, said_by: str) -> list[str]:
+    """Return those of *names* that a Java regular expression matches as a whole.
+
+    Raises:
+        ConfigurationError: If it takes too long, naming the property that is *said_by*.
+    """
+    wanted = translate(pattern)
+    try:
+        return [name for name in names if wanted.matches(name)]
+    except TimeoutError as error:
+        raise ConfigurationError(
+            f"{said_by} {pattern!r} takes longer than it may",
+            f"it took {error}: nested repetitions multiply",
+            "write a simpler expression, or name the topics",
+        ) from error
 
 
 ALL: Final = Asked()

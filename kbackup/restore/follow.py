@@ -115,7 +115,7 @@ class Following:
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
         if self._is_first:
-            tell_start(self._frame, cluster, names)
+            tell_start(self._frame, cluster, names, self._settings.asked.left_out(stamped))
         self._lookout.foreign(found)
         for place in self._asides.gone(names):
             self._take_up(place)

@@ -18,7 +18,7 @@ from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.known import BackupState, as_of
@@ -69,7 +69,7 @@ class Inventory:
         """
         settings = self.settings
         there = {*self._catalog.topics(), *self._there}
-        names = select(there, settings.topics, settings.topics_regex)
+        names = settings.asked.topics(there)
         place = f"{settings.url}/{settings.topics_dir}"
         if not names:
             raise nothing_there(place)
@@ -82,6 +82,10 @@ class Inventory:
                     topic=name,
                 )
         return names
+
+    def left_out(self) -> LeftOut:
+        """Return the topics of the backup that are not taken."""
+        return self.settings.asked.left_out({*self._catalog.topics(), *self._there})
 
     def stored(self, topic: str) -> Sequence[TopicPartition]:
         """Return the partitions of *topic* that have objects, by number."""

@@ -9,7 +9,7 @@ from kbackup.catalog.listing import FileSet, frozen
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError, some
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
-from kbackup.naming.renaming import rename
+from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, settle
 from kbackup.restore.checks import Target, TopicCopy
@@ -83,12 +83,14 @@ class RestorePlan:
         group: The consumer group that keeps the positions.
         spans: What each target partition holds before the restore.
         failed: Why topics could not be planned that do not keep the others from being restored.
+        left_out: Topics of the backup that are not taken.
     """
 
     topics: tuple[PlannedTopic, ...]
     group: str
     spans: Mapping[TopicPartition, Span]
     failed: Mapping[str, KbackupError] = field(default_factory=dict)
+    left_out: LeftOut = NOTHING_LEFT
 
     @property
     def refusals(self) -> list[KbackupError]:
@@ -224,7 +226,7 @@ class Planner:
             except KbackupError as error:
                 failed[copy.source] = self._spared(error)
         left = tuple(topic for topic in topics if topic.copy.source not in failed)
-        return RestorePlan(left, self._group, targets.spans, failed)
+        return RestorePlan(left, self._group, targets.spans, failed, self.inventory.left_out())
 
     def _spared(self, error: KbackupError) -> KbackupError:
         """Return why a topic cannot be planned, if a restore that follows goes on without it."""

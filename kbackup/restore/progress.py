@@ -24,6 +24,7 @@ from kbackup.events import (
     to_json,
 )
 from kbackup.kafka import Cluster
+from kbackup.naming.renaming import LeftOut
 from kbackup.records import TopicPartition
 from kbackup.restore import target, transaction
 from kbackup.restore.job import RestoreJob, RestoreUnit
@@ -288,7 +289,9 @@ def skipped(key: str, why: str) -> Issue:
     return replace(ObjectKeyError(key, why).issue(), place={"key": key})
 
 
-def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> None:
+def tell_start(
+    frame: RunContext, cluster: Cluster, topics: Sequence[str], left_out: LeftOut
+) -> None:
     """Say what is going to be restored from where to where, on the screen and in the summary."""
     settings, summary, group = frame.settings, frame.summary, frame.group
     renames = [[step.regex, step.replacement] for step in settings.renames]
@@ -306,7 +309,10 @@ def tell_start(frame: RunContext, cluster: Cluster, topics: Sequence[str]) -> No
         "transforms": [step.alias for step in settings.transforms],
     }
     own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames, window)
-    started = Started(summary.run, "restore", topics, group, settings.url, settings.topics_dir, own)
+    started = Started(
+        summary.run, "restore", topics, group, settings.url, settings.topics_dir, own,
+        left_out.excluded or None, left_out.internal or None,
+    )  # fmt: skip
     frame.tell(started)
 
 

@@ -251,7 +251,7 @@ class RestoreRun:
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.copy.source for topic in plan.topics]
-        tell_start(self._frame, cluster, topics)
+        tell_start(self._frame, cluster, topics, plan.left_out)
         self._summary.facts["plan"] = [topic.event() for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())

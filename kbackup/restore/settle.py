@@ -14,7 +14,7 @@ from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Warned
 from kbackup.kafka import Cluster
-from kbackup.naming.renaming import rename, select
+from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity
 from kbackup.runs import known, wiring
 from kbackup.runs.known import BackupState
@@ -185,7 +185,7 @@ def settle(
 
 
 def _found(settings: Settings, cluster: Cluster, said: BackupState) -> Iterator[_Settled]:
-    names = select(said.topics, settings.topics, settings.topics_regex)
+    names = settings.asked.topics(said.topics)
     targets = {name: rename(name, settings.renames) for name in names}
     there = set(cluster.topic_names())
     copies = there.intersection(targets.values())

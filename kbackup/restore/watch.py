@@ -18,7 +18,6 @@ from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
 from kbackup.errors import Issue
 from kbackup.events import NO_TOPIC, Tell, TopicPlanned, Warned
-from kbackup.naming.renaming import select
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.plan import PlannedTopic
@@ -292,7 +291,7 @@ class BucketWatch:
     def names(self, there: Collection[str]) -> list[str]:
         """Return the topics to restore of those that are there; report which have yet to come."""
         settings = self._settings
-        wanted = select(there, settings.topics, settings.topics_regex)
+        wanted = settings.asked.topics(there)
         missing = [name for name in wanted if name not in there]
         if missing or not wanted:
             what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"

@@ -132,7 +132,7 @@ class BackupState:
         if (cluster_id, topic) in self._watched:
             return True
         return any(
-            topic in Asked(one.names, one.pattern).topics([topic])
+            topic in Asked(one.names, one.pattern, None, one.excluded).topics([topic])
             for one in self.sinks
             if one.cluster_id == cluster_id and (one.names or one.pattern)
         )

@@ -305,6 +305,8 @@ class News:
             settings.url,
             settings.topics_dir,
             own,
+            plan.left_out.excluded or None,
+            plan.left_out.internal or None,
         )
         self._tell(started)
         self.planned(plan)

@@ -19,7 +19,7 @@ from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
-from kbackup.naming.renaming import UNROUTED, Routes
+from kbackup.naming.renaming import UNROUTED, Asked, Routes
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
@@ -172,9 +172,12 @@ def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mappi
     return {name: text for name, text in found.items() if text is not None}
 
 
-def asked(group: str, topics: Iterable[str], pattern: str | None) -> TopicEntry:
+def sought(group: str, asked: Asked) -> TopicEntry:
     """Return what a sink was asked for."""
-    return TopicEntry(SINK, group=group, names=tuple(sorted(topics)), pattern=pattern)
+    names = tuple(sorted(asked.names))
+    return TopicEntry(
+        SINK, group=group, names=names, pattern=asked.pattern, excluded=asked.excluded
+    )
 
 
 class Opening:
@@ -227,8 +230,8 @@ class Opening:
             StoreError: If it cannot be written.
         """
         settings = self._settings
-        sought = asked(plan.group, settings.topics, settings.topics_regex)
-        self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
+        entry = sought(plan.group, settings.asked)
+        self._ledger.begin(plan, cluster, entry, wiring.reading(settings))
 
     def start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
         """Enter what has expired, and set the group to where the run begins.

@@ -17,7 +17,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, ObjectKey, View, check_topic
-from kbackup.naming.renaming import Routes
+from kbackup.naming.renaming import NOTHING_LEFT, LeftOut, Routes
 from kbackup.partitioners import Partitioner
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, known, wiring
@@ -229,12 +229,14 @@ class SinkPlan:
         partitions: Each partition of theirs that was asked for.
         group: The consumer group that keeps the positions.
         known: What the backup says about itself.
+        left_out: Topics of the cluster that are not taken.
     """
 
     topics: Mapping[str, Topic]
     partitions: tuple[SinkPartitionPlan, ...]
     group: str
     known: BackupState = NOTHING
+    left_out: LeftOut = NOTHING_LEFT
 
     def units(self) -> list[SinkUnit]:
         """Return what tasks have to do, the largest share first."""
@@ -381,7 +383,8 @@ def make_plan(
             "correct --partitions",
         )
     planner = _Planner(settings, cluster, store, clock, backup or wiring.address(settings))
-    return planner.plan(topics, wheres, reached=reached, likely=likely)
+    plan = planner.plan(topics, wheres, reached=reached, likely=likely)
+    return replace(plan, left_out=settings.asked.left_out(cluster.topic_names()))
 
 
 def plan_more(

@@ -163,6 +163,7 @@ class TopicEntry:
         names: The topics that the sink was asked for by name; of a topic that is stored under
             another name, its own.
         pattern: The ``topics.regex`` that it was asked for; None if there is none.
+        excluded: The ``topics.exclude``, likewise.
         run: The run that wrote the row.
         time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
         counter: As of an `Entry`.
@@ -180,6 +181,7 @@ class TopicEntry:
     run: str | None = None
     time: int = 0
     counter: int | None = None
+    excluded: str | None = None
 
     @property
     def identity(self) -> TopicIdentity:
@@ -418,6 +420,7 @@ TOPICS: Final = Form(
             pa.field("run", pa.string()),
             pa.field("time", pa.int64(), nullable=False),
             pa.field("counter", pa.int64()),
+            pa.field("excluded", pa.string()),
         ]
     ),
     _merged_topics,

@@ -95,7 +95,7 @@ def test_a_line_has_an_end() -> None:
 def test_the_first_line(fields: dict[str, Any], line: str) -> None:
     """What is about to be done can be read, and taken apart by programs."""
     own = SinkStart(None, "record", None)
-    started = Started(RUN, "sink", ["a", "b"], "g", "s3://b", "", own, "1", "x")
+    started = Started(RUN, "sink", ["a", "b"], "g", "s3://b", "", own, version="1")
 
     assert f"sink start run=7f3a {line}" == start_line("sink", replace(started, **fields))
 

@@ -59,17 +59,23 @@ def test_a_restore_says_what_is_to_be_known_of_the_target(
 
 
 @pytest.mark.parametrize("words", ["sink-plan", "restore-plan,refused"])
-def test_a_plan_names_variables_that_choose_records(words: str, told: Any, show: Any) -> None:
-    """A time that was left in the environment of a shell shows in the plan."""
+def test_a_plan_names_what_nobody_sees_in_it(words: str, told: Any, show: Any) -> None:
+    """Topics that are left out, and a time that was left in the environment of a shell."""
     each = told(words)
     begun = [
-        replace(one, from_environment=["KBACKUP_TO_TIME"]) if isinstance(one, Started) else one
+        replace(one, from_environment=["KBACKUP_TO_TIME"], excluded=["a"], internal=["__b"])
+        if isinstance(one, Started)
+        else one
         for one in each.events
     ]
 
     shown = show(each.command, begun, each.ended())
 
-    assert "from the environment: KBACKUP_TO_TIME" in shown.stdout.splitlines()
+    assert {
+        "left out by topics.exclude: a",
+        "left out, as nobody named them: __b",
+        "from the environment: KBACKUP_TO_TIME",
+    } <= {*shown.stdout.splitlines()}
 
 
 def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:

@@ -365,3 +365,29 @@ def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Pat
         follows("restore"),
         follows("restore", follow=True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [
+        pytest.param("sink", {}, ((), ".*"), id="a sink takes all others"),
+        pytest.param("sink", {"topics": "a,b.test"}, (("a",), None), id="of those that are named"),
+        pytest.param("sink", {"topics_regex": "a.*"}, ((), "a.*"), id="of those that match"),
+        pytest.param("restore", {}, ((), None), id="a restore takes all others anyway"),
+    ],
+)
+def test_topics_can_be_left_out(
+    command: config.Command, given: dict[str, str], expected: tuple[object, object]
+) -> None:
+    """topics.exclude is enough to say which topics, and leaves out of those that are named."""
+    options = {name: text for name, text in WHOLE.items() if name != "topics"} | given
+
+    settings = load(command, **options, topics_exclude=".*[.]test").settings
+
+    assert expected == (settings.topics, settings.topics_regex)
+    assert ".*[.]test" == settings.asked.excluded
+
+
+def test_topics_that_are_all_left_out_are_refused() -> None:
+    """Nothing left of what was named must not mean everything."""
+    assert {"topics.exclude"} == {*errors("sink", **WHOLE | {"topics": "a"}, topics_exclude="a|b")}

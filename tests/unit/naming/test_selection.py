@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.naming.renaming import select
+from kbackup.naming.renaming import Asked
 
 THERE = ["__consumer_offsets", "_schemas", "orders", "payments", "prod.orders"]
 
@@ -24,13 +24,34 @@ THERE = ["__consumer_offsets", "_schemas", "orders", "payments", "prod.orders"]
 )
 def test_topics_are_selected(topics: list[str], pattern: str | None, expected: list[str]) -> None:
     """Names win over the pattern, and internal topics want to be named."""
-    assert expected == select(THERE, topics, pattern)
+    assert expected == Asked(topics, pattern).topics(THERE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected", "excluded"),
+    [
+        pytest.param(
+            Asked(excluded=".*orders"), ["payments"], ["orders", "prod.orders"], id="all but these"
+        ),
+        pytest.param(
+            Asked(pattern=".*s", excluded="p.*"), ["orders"], ["payments", "prod.orders"], id="both"
+        ),
+        pytest.param(Asked(excluded="order"), THERE[2:], [], id="a part of the name"),
+    ],
+)
+def test_topics_are_left_out(asked: Asked, expected: list[str], excluded: list[str]) -> None:
+    """By their whole names; which they are, internal ones too, can be said."""
+    left = asked.left_out(THERE)
+
+    assert (expected, excluded, THERE[:2]) == (
+        asked.topics(THERE), [*left.excluded], [*left.internal],
+    )  # fmt: skip
 
 
 def test_a_pattern_that_runs_away_is_stopped() -> None:
     """A second over one name is an error of the configuration, not a hanging run."""
     with pytest.raises(ConfigurationError, match="takes longer"):
-        select(["a" * 60 + "!"], [], r"(a|aa)+\.")
+        Asked([], r"(a|aa)+\.").topics(["a" * 60 + "!"])
 
 
 def test_a_pattern_that_is_slow_over_many_names_is_stopped(
@@ -41,7 +62,7 @@ def test_a_pattern_that_is_slow_over_many_names_is_stopped(
     names = [f"{'a' * 26}{at}!" for at in range(3000)]
 
     with pytest.raises(ConfigurationError, match="takes longer") as caught:
-        [select([name], [], r"(a|aa)+\d+\.") for name in names]
+        [Asked([], r"(a|aa)+\d+\.").topics([name]) for name in names]
 
     assert 2 == caught.value.exit_code
     assert re.search(r"s over \d+ names", caught.value.why)

@@ -6,7 +6,7 @@ import pytest
 from backup_samples import Backup
 
 from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, TopicEntry, table
+from kbackup.catalog.ledger.rows import OBJECTS, SINK, TOPICS, Entry, TopicEntry, table
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
 from kbackup.events import to_json
@@ -91,3 +91,11 @@ def test_what_sinks_have_named_is_not_said_of_objects_of_any_name() -> None:
     said = known.read(backup.store, layout, SystemClock())
 
     assert ({}, {}) == (said.topics, said.ledgers)
+
+
+def test_what_a_sink_leaves_out_is_not_watched() -> None:
+    """A restore may write to a topic that a sink of all others excludes."""
+    row = TopicEntry(SINK, cluster_id="c", group="g", pattern=".*", excluded="copy_of_.*")
+    said = known.BackupState(sinks=[row])
+
+    assert [True, False] == [said.watches(name, "c") for name in ("orders", "copy_of_orders")]

@@ -14,12 +14,13 @@ from kbackup.clock import SystemClock
 from kbackup.errors import StoreError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.naming import View
+from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import BackupState
 from kbackup.runs.position import SinkPosition
-from kbackup.sink.entering import RunLedger, asked
+from kbackup.sink.entering import RunLedger, sought
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
 from kbackup.testing import FaultyStore
@@ -54,9 +55,9 @@ def plan(backup: Backup, there: FakeKafka, **options: object) -> SinkPlan:
 def begin(backup: Backup, there: Any, run: str = RUN, **options: object) -> None:
     """Enter what the driver of a run enters."""
     planned = plan(backup, there, **options)
-    sought = asked(planned.group, planned.topics, None)
+    entry = sought(planned.group, Asked([*planned.topics]))
     ledger = RunLedger(backup.store, backup.layout, run, SystemClock())
-    ledger.begin(planned, there, sought, ReadOptions())
+    ledger.begin(planned, there, entry, ReadOptions())
 
 
 def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECORD) -> None:
