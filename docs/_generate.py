@@ -135,7 +135,7 @@ def _property_lines(found: Property) -> Iterator[str]:
         yield "option " + ", ".join(f"`{name}`" for name in found.option_names)
     elif found.is_secret:
         yield "no option: it would show in the list of processes"
-    yield f"variable `{found.variable}`"
+    yield "variable " + ", ".join(f"`{one}`" for one in (found.variable, *found.other_variables))
     kind = "one of " + ", ".join(f"`{c}`" for c in found.choices) if found.choices else found.type
     default = shown_value(found.default)
     stated = f"{kind}; default " + (f"`{default}`" if default else "none")

@@ -24,12 +24,15 @@ effect.  The last functions here recognize such values.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final, Generic, Literal, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import urlsplit
 
 from kbackup.errors import ConfigurationError
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""In ms."""
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 _DURATION_MOST_S: Final = 36_500 * 86_400.0
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
@@ -83,10 +86,28 @@ def read_duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("expected a duration such as 10s, 500ms or 2h")
-    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    seconds = float(match[1]) * _UNITS[match[2] or "s"] / 1000
     if seconds > _DURATION_MOST_S:
         raise ValueError("expected at most 36500d")
     return seconds
+
+
+def read_milliseconds(value: object) -> int:
+    """Return whole milliseconds, of a number of them or of a duration with its unit.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or not match[2]:
+        try:
+            return read_integer(value)
+        except ValueError:
+            raise ValueError("expected milliseconds, or a duration such as 10m or 500ms") from None
+    exact = Fraction(match[1]) * _UNITS[match[2]]
+    if exact.denominator != 1:
+        raise ValueError("expected whole milliseconds")
+    return int(exact)
 
 
 def read_names(value: object) -> tuple[str, ...]:
@@ -459,6 +480,24 @@ def duration(
         return seconds
 
     return Option(name=name, help=help, type="duration", default=default, read=read, **more)
+
+
+def milliseconds(
+    name: str,
+    help: str,  # noqa: A002
+    default: int,
+    *,
+    ge: int | None = None,
+    le: int | None = None,
+    **more: Unpack[More],
+) -> Option[int]:
+    """Declare milliseconds from *ge* to *le*, given as a number of them or as a `duration` is."""
+    read_number = integer(name, help, default, ge=ge, le=le).read
+
+    def read(value: object) -> int:
+        return read_number(read_milliseconds(value))
+
+    return Option(name=name, help=help, type="milliseconds", default=default, read=read, **more)
 
 
 def names(

@@ -176,7 +176,7 @@ def _options(
         if has_extra:
             function = option(
                 "-X", "extra", group="Other", multiple=True, metavar="NAME=VALUE",
-                help="Set any property, including those that have no option.",
+                help="Set any property but a secret, which belongs in a file or a variable.",
             )(function)  # fmt: skip
         if has_files:
             function = option(
@@ -206,7 +206,13 @@ def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
 def _metavar(found: "Property") -> str:
     if found.choices:
         return "|".join(found.choices)
-    words = {"integer": "N", "duration": "TIME", "moment": "TIME", "list": "LIST"}
+    words = {
+        "integer": "N",
+        "duration": "TIME",
+        "milliseconds": "TIME",
+        "moment": "TIME",
+        "list": "LIST",
+    }
     return words.get(found.type, "TEXT")
 
 

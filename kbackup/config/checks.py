@@ -10,7 +10,7 @@ from kbackup.errors import IllegalTopicNameError
 from kbackup.java import joda
 from kbackup.naming import check_topic
 from kbackup.naming.generic import read as read_expressions
-from kbackup.options import Suspicion, read_names
+from kbackup.options import Suspicion, read_milliseconds, read_names
 
 _EXPRESSIONS: Final = "topic.regex.list"
 _NOT_GENERIC: Final = {
@@ -196,6 +196,14 @@ def _without_offsets(expressions: Value) -> Iterator[ConfigIssue]:
         yield error("value", _EXPRESSIONS, expressions, why, do)
 
 
+def is_positive(value: Value) -> bool:
+    """Whether a value is milliseconds, and more than none of them."""
+    try:
+        return read_milliseconds(value.value) > 0
+    except ValueError:
+        return False  # which is reported as what it is
+
+
 def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield errors of the time zone, and a schedule without one."""
     timezone, schedule = given.get("timezone"), given.get("rotate.schedule.interval.ms")
@@ -204,7 +212,7 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
             joda.zone_by_id(timezone.text)
         except ValueError as problem:
             yield error("value", "timezone", timezone, str(problem), "correct it")
-    elif schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
+    elif schedule is not None and is_positive(schedule):
         why = "rotate.schedule.interval.ms counts from its midnight, and it is not set"
         yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
 

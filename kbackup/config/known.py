@@ -25,7 +25,7 @@ from kbackup.config.property import PREFIXES, READING, RUNS, SINK, of_side, vari
 from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
 from kbackup.config.transforms import is_transform
 from kbackup.errors import ConfigurationError
-from kbackup.options import Unsupported, given, other_than
+from kbackup.options import Unsupported, given, other_than, read_milliseconds
 
 _BOTH: Final = SINK | READING
 
@@ -214,7 +214,8 @@ def _all() -> tuple[str, ...]:
 @cache
 def _by_variable() -> dict[str, str]:
     options = {found.name for found in PROPERTIES}
-    return {variable(name): ALIASES.get(name, name) for name in sorted(options.union(_all()))}
+    found = {variable(name): ALIASES.get(name, name) for name in sorted(options.union(_all()))}
+    return {other: one.name for one in PROPERTIES for other in one.other_variables} | found
 
 
 def is_known(name: str) -> bool:
@@ -392,7 +393,17 @@ def _translated(java: str, value: Value) -> Iterator[tuple[str, str]]:
     elif java == "ssl.endpoint.identification.algorithm":
         yield java, text or "none"
     elif java not in WITHOUT_EFFECT and java not in REFUSED:
-        yield RENAMED.get(java, java), text
+        yield RENAMED.get(java, java), _in_ms(java, text)
+
+
+def _in_ms(java: str, text: str) -> str:
+    """Return a duration with its unit as the client reads it; all else as it is."""
+    if not java.endswith(".ms"):
+        return text
+    try:
+        return str(read_milliseconds(text))
+    except ValueError:
+        return text  # which the client refuses
 
 
 def _one_of(words: tuple[str, ...], text: str) -> str:

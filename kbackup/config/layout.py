@@ -18,6 +18,7 @@ from kbackup.config.property import (
     check_not_empty,
     duration,
     integer,
+    milliseconds,
     optional_text,
     parsed,
     read_limit,
@@ -176,14 +177,14 @@ class RotationSettings(Group, title="Rotation", commands=SINK):
         ge=-1,
         le=2**63 - 1,
     )
-    rotate_interval_ms = integer(
+    rotate_interval_ms = milliseconds(
         "Milliseconds of record time after which a file is closed; -1, the default in the "
         "connectors' layout, for no limit.",
         86_400_000,
         ge=-(2**63),
         le=2**63 - 1,
     )
-    rotate_schedule_interval_ms = integer(
+    rotate_schedule_interval_ms = milliseconds(
         "Close files at multiples of this many milliseconds since midnight in timezone, which "
         "must be set; -1 for never.",
         -1,
@@ -209,7 +210,7 @@ class RotationSettings(Group, title="Rotation", commands=SINK):
         ("NONE", "BACKWARD", "FORWARD", "FULL"),
         "NONE",
     )
-    rotate_idle_ms = integer(
+    rotate_idle_ms = milliseconds(
         "With --follow: milliseconds a record may wait before its file is closed; default with "
         "rotate.schedule.interval.ms: until its next boundary.",
         60_000,
@@ -316,14 +317,14 @@ class Tolerance(Group, title="Errors", commands=SINK):
         "Add headers to each dead letter that say where it came from and what is wrong with it.",
         False,
     )
-    errors_retry_timeout = integer(
+    errors_retry_timeout = milliseconds(
         "How many milliseconds to go on retrying a conversion when the Schema Registry does not "
         "deliver its schema, after the registry client's own retries; -1 for ever.",
         0,
         ge=-1,
         le=2**63 - 1,
     )
-    errors_retry_delay_max_ms = integer(
+    errors_retry_delay_max_ms = milliseconds(
         "Longest wait between two such attempts in milliseconds; the first wait is 300 ms, and "
         "each further one is twice as long.",
         60_000,

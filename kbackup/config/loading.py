@@ -292,13 +292,13 @@ class ConfigValidator:
             interval = usable.get("rotate.interval.ms")
             if interval is None:
                 values["rotate_interval_ms"] = -1
-            elif interval.text.isdecimal() and self._is_timeless(usable, found):
+            elif checks.is_positive(interval) and self._is_timeless(usable, found):
                 why = "the default partitioner uses no time: ignored, as in the connector"
                 do = "set rotate.bytes, or full records, or remove it"
                 self.issues.append(warning("ignored", "rotate.interval.ms", interval, why, do))
                 values["rotate_interval_ms"] = -1
         schedule = usable.get("rotate.schedule.interval.ms")
-        if schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
+        if schedule is not None and checks.is_positive(schedule):
             values.setdefault("rotate_idle_ms", 2**63 - 1)  # the clock closes files, not a pause
         width = str(values.get("filename_offset_zero_pad_width", "")).strip()
         if width and not width.strip("+0"):

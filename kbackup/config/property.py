@@ -76,16 +76,26 @@ class Property(Option[Any]):
         """Its options as click takes them: ``("-k", "--bootstrap-servers")``, ``("--a/--b",)``."""
         if not self.is_option:
             return ()
-        option = "--" + self.name.replace(".", "-")
-        off = self.off
+        dashed = self.name.replace(".", "-").replace("_", "-")
+        option, off = f"--{dashed}", self.off
         if off is None and self.type == "boolean":
-            off = "--no-" + self.name.replace(".", "-")
-        return (*self.short, option if off is None else f"{option}/{off}")
+            off = f"--no-{dashed}"
+        as_written = (f"--{self.name}",) if "_" in self.name else ()  # as its files spell it
+        return (*self.short, *as_written, option if off is None else f"{option}/{off}")
 
     @property
     def variable(self) -> str:
         """Its environment variable: ``KBACKUP_FLUSH_SIZE``."""
         return variable(self.name)
+
+    @property
+    def other_variables(self) -> tuple[str, ...]:
+        """Those of its option's other spellings: ``KBACKUP_BUCKET``."""
+        return tuple(
+            variable(name.removeprefix("--").replace("-", "."))
+            for name in self.short
+            if name.startswith("--")
+        )
 
 
 def variable(name: str) -> str:
@@ -126,6 +136,7 @@ def _nameless(declare: Callable[Concatenate[str, P], Option[T]]) -> Callable[P, 
 boolean = _nameless(options.boolean)
 duration = _nameless(options.duration)
 integer = _nameless(options.integer)
+milliseconds = _nameless(options.milliseconds)
 optional_integer = _nameless(options.optional_integer)
 optional_text = _nameless(options.optional_text)
 parsed = _nameless(options.parsed)

@@ -21,6 +21,7 @@ from kbackup.config.property import (
     check_group,
     duration,
     integer,
+    milliseconds,
     optional_integer,
     optional_text,
     parsed,
@@ -213,7 +214,7 @@ class FollowSettings(Group, title="Following", commands=RUNS):
         False,
         off="--once",
     )
-    s3_poll_interval_ms = integer(
+    s3_poll_interval_ms = milliseconds(
         "With --follow: milliseconds between two listings of the bucket.",
         60_000,
         commands=RESTORE,
@@ -464,9 +465,9 @@ class OutputSettings(Group, title="Output", commands=ALL):
     )
     debug = switch("Print a traceback with an error.", False, is_property=False)
     no_progress = switch("Print plain lines instead of the live display.", False, is_property=False)
-    progress_seconds = integer(
+    progress_seconds = duration(
         "Seconds between two plain progress lines.",
-        30,
+        30.0,
         is_property=False,
         ge=1,
     )

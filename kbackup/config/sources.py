@@ -19,6 +19,7 @@ from typing import Final
 
 from kbackup.config import files, known
 from kbackup.config.issues import ConfigIssue, Origin, Value, error, is_secret, short, warning
+from kbackup.config.property import variable
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_names
@@ -253,17 +254,20 @@ def _add_file(merged: Merged, path: Path) -> None:
 
 
 def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
-    for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable in READ_ELSEWHERE:
+    for given, text in environ.items():
+        if not given.startswith(PREFIX) or given in READ_ELSEWHERE:
             continue
-        origin = Origin("env", variable)
-        name = known.name_of_variable(variable)
+        origin = Origin("env", given)
+        name = known.name_of_variable(given)
         if name is None:
-            why, do = known.nearest_variable(variable)
+            why, do = known.nearest_variable(given)
             merged.issues.append(
-                ConfigIssue("warning", "unknown_name", variable, str(origin), variable, why, do)
+                ConfigIssue("warning", "unknown_name", given, str(origin), given, why, do)
             )
             continue
+        declared = BY_NAME.get(name)
+        if declared is not None and given != declared.variable and environ.get(declared.variable):
+            continue  # the name overrides its other spellings
         merged.values[name] = Value(text, origin, folder=Path())
 
 
@@ -279,7 +283,7 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         name = ALIASES.get(name, name)
         if is_secret(name):
             why = "any user on this machine can read the command line"
-            do = "set it in a file or a variable"
+            do = f"set it in a file, or in the variable {variable(name)}"
             merged.issues.append(error("secret", name, Value(text, Origin("option")), why, do))
             continue
         merged.values[name] = Value(text, Origin("option"))

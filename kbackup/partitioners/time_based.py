@@ -13,7 +13,7 @@ from kbackup.connect.tables import Level, TableColumn, number
 from kbackup.errors import ConfigurationError
 from kbackup.java import joda
 from kbackup.java.joda import Pattern, Zone
-from kbackup.options import Suspicion, integer, text
+from kbackup.options import Suspicion, milliseconds, text
 from kbackup.partitioners import Traits, delimiter
 from kbackup.records import TopicPartition
 
@@ -79,7 +79,7 @@ PATH_FORMAT: Final = text(
         ),
     ),
 )
-DURATION: Final = integer(
+DURATION: Final = milliseconds(
     "partition.duration.ms",
     "Milliseconds of time that share a directory; at most the smallest unit of path.format.",
     -1,

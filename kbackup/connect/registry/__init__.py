@@ -24,6 +24,7 @@ from kbackup.options import (
     boolean,
     given,
     integer,
+    milliseconds,
     names,
     names_host,
     optional_text,
@@ -335,13 +336,13 @@ KEY_PASSWORD: Final = optional_text(
 )
 PROXY_HOST: Final = text("proxy.host", "Host of an HTTP proxy for the registry.")
 PROXY_PORT: Final = integer("proxy.port", "Port of that proxy.", 3128, ge=1, le=65535)
-CONNECT_MS: Final = integer(
+CONNECT_MS: Final = milliseconds(
     "http.connect.timeout.ms",
     "How long connecting to the registry may take, in milliseconds.",
     60_000,
     ge=1,
 )
-READ_MS: Final = integer(
+READ_MS: Final = milliseconds(
     "http.read.timeout.ms",
     "How long the registry may take to answer, in milliseconds.",
     60_000,
@@ -354,13 +355,13 @@ RETRIES: Final = integer(
     3,
     ge=0,
 )
-WAIT_MS: Final = integer(
+WAIT_MS: Final = milliseconds(
     "retries.wait.ms",
     "Longest wait before the first repetition, in milliseconds; it doubles each time, with jitter.",
     1000,
     ge=0,
 )
-WAIT_MAX_MS: Final = integer(
+WAIT_MAX_MS: Final = milliseconds(
     "retries.max.wait.ms", "Upper limit of that wait, in milliseconds.", 20_000, ge=0
 )
 KEY_STRATEGY: Final = text(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote, urlsplit
 
 from kbackup.errors import ConfigurationError, StoreError
-from kbackup.options import Suspicion, boolean, integer, names, optional_text, words
+from kbackup.options import Suspicion, boolean, integer, milliseconds, names, optional_text, words
 
 if TYPE_CHECKING:
     from kbackup.stores.s3.requests import Requests
@@ -145,7 +145,7 @@ ATTEMPTS: Final = integer(
     ge=1,
     le=2_147_483_647,
 )
-BACKOFF_MS: Final = integer(
+BACKOFF_MS: Final = milliseconds(
     "s3.retry.backoff.ms",
     "Milliseconds to wait before the second attempt; doubled for each further one.",
     200,

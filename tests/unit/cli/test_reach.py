@@ -92,7 +92,7 @@ def sample(found: Property) -> str:
         return SAMPLES[found.name]
     if found.choices:
         return next(choice for choice in found.choices if choice != found.default)
-    return found.example or ("7" if found.type == "integer" else "any")
+    return found.example or ("7" if found.type in ("integer", "milliseconds") else "any")
 
 
 def origin(name: str, *words: str, **environ: str) -> Any:
@@ -113,6 +113,10 @@ def test_each_property_is_reachable_as_option_variable_and_property(found: Prope
     }
 
     assert f"env {found.variable}" == origin(found.name, **environ)
+    for other in found.other_variables:
+        spelled = {name: text for name, text in environ.items() if name != found.variable}
+        assert f"env {other}" == origin(found.name, **spelled, **{other: value})
+        assert f"env {found.variable}" == origin(found.name, **environ, **{other: "x"})
     if is_secret(found.name):
         refused = invoke("config", "show", "-X", f"{found.name}={value}")
         assert (2, 0) == (refused.code, len(found.option_names))

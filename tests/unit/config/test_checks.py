@@ -57,6 +57,7 @@ COPIES = "errors.deadletterqueue.topic.replication.factor"
             "store.kafka.headers=true", "assumed", "header.converter", id="text of headers"
         ),
         pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
+        pytest.param("rotate.interval.ms=1m", "ignored", "rotate.interval.ms", id="with its unit"),
         pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
         pytest.param("json=true", "unknown_name", "json", id="an option, no property"),
         pytest.param("store.url=file:///tmp/x", "suspicious", "s3.bucket.name", id="two places"),

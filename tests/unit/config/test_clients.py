@@ -24,6 +24,9 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
         pytest.param(
             "consumer.override.fetch.min.bytes", "5", {"fetch.min.bytes": "5"}, id="the same name"
         ),
+        pytest.param(
+            "kafka.session.timeout.ms", "2m", {"session.timeout.ms": "120000"}, id="its unit"
+        ),
         pytest.param("consumer.override.max.poll.records", "5", {}, id="no such thing here"),
         pytest.param("producer.override.linger.ms", "5", {}, id="the other client's"),
         pytest.param(

@@ -31,7 +31,9 @@ def test_no_two_properties_share_an_option_or_a_variable() -> None:
         for names in found.option_names
         for option in names.split("/")
     )
-    variables = Counter(found.variable for found in config.PROPERTIES)
+    variables = Counter(
+        name for found in config.PROPERTIES for name in (found.variable, *found.other_variables)
+    )
 
     assert [] == [name for name, count in (options + variables).items() if count > 1]
 
