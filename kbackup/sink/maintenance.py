@@ -240,8 +240,8 @@ class _Planner:
         if any(one.conflicts(identity) for one in told):
             raise recreated(place.topic, name)
         ledger = said.ledger(stored)
-        is_known = name in said.topics or any(one != UNKNOWN for one in told)
-        if ledger.objects and not is_known:  # a sink that enters objects enters their topic too
+        # a sink that enters objects enters their topic too; a row that was built anew names none
+        if ledger.objects and all(one == UNKNOWN for one in told):
             raise RefusedError(
                 f"{name}: nothing says any more which topic was backed up",
                 "what the ledger said of it is lost, and so are the objects that would: this could "

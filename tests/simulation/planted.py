@@ -162,7 +162,7 @@ def repairs_any_topic() -> Iterator[None]:
 
     def nameless(self: Any, name: str) -> Any:
         said, found = of(self, name)
-        topics = {at: replace(row, cluster_id="", topic_id="") for at, row in said.topics.items()}
+        topics = {at: replace(row, topic_id="") for at, row in said.topics.items()}
         return replace(said, topics=topics), found
 
     with (

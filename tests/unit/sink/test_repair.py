@@ -15,12 +15,15 @@ from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
+from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import read
+from kbackup.runs.report import Summary
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
+from kbackup.verify.run import Mending
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.in_turn import InTurn
@@ -112,13 +115,14 @@ def test_a_damaged_object_is_written_again_once_it_is_moved_away(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("lost", "code"),
+    ("lost", "is_rebuilt", "code"),
     [
-        pytest.param("orders+0+0000000010", "topic_changed", id="the objects around say it"),
-        pytest.param("/orders/", "refused", id="nothing says it"),
+        pytest.param("orders+0+0000000010", False, "topic_changed", id="the objects around say it"),
+        pytest.param("/orders/", False, "refused", id="nothing says it"),
+        pytest.param("/orders/", True, "refused", id="a ledger built anew does not say it"),
     ],
 )
-def test_another_topic_of_that_name_repairs_nothing(lost: str, code: str) -> None:
+def test_another_topic_of_that_name_repairs_nothing(lost: str, is_rebuilt: bool, code: str) -> None:
     """Where the ledger no longer says which topic it was, its objects do, or nothing is stored."""
     bucket = Bucket()
     for entry in list(bucket.store.list("_kbackup/")):
@@ -127,11 +131,14 @@ def test_another_topic_of_that_name_repairs_nothing(lost: str, code: str) -> Non
     gone = [key for key in bucket.objects() if lost in key]
     for key in gone:
         bucket.store.delete(key)
+    if is_rebuilt:
+        summary = Summary("r", "restore verify")
+        [*_] = Mending(bucket.store, Layout(), ReadOptions(), summary, SystemClock()).rebuild()
     bucket.kafka.ids["orders"] = "another"
 
-    summary = bucket.repair("orders:0:10")
+    ended = bucket.repair("orders:0:10")
 
-    assert (4, [code]) == (summary["exit_code"], [error["code"] for error in summary["errors"]])
+    assert (4, [code]) == (ended["exit_code"], [error["code"] for error in ended["errors"]])
     assert gone
     assert not {*gone} & {*bucket.objects()}
 
