@@ -392,16 +392,22 @@ def integer(
     **more: Unpack[More],
 ) -> Option[int]:
     """Declare a whole number, from *ge* to *le*, both included."""
+    read = _bounded(read_integer, ge, le)
+    return Option(name=name, help=help, type="integer", default=default, read=read, **more)
 
+
+def _bounded(
+    read_number: Callable[[object], int], ge: int | None, le: int | None
+) -> Callable[[object], int]:
     def read(value: object) -> int:
-        number = read_integer(value)
+        number = read_number(value)
         if ge is not None and number < ge:
             raise ValueError(f"expected at least {ge}")
         if le is not None and number > le:
             raise ValueError(f"expected at most {le}")
         return number
 
-    return Option(name=name, help=help, type="integer", default=default, read=read, **more)
+    return read
 
 
 def optional_integer(
@@ -413,7 +419,7 @@ def optional_integer(
     **more: Unpack[More],
 ) -> Option[int | None]:
     """Declare a whole number that may be absent."""
-    read_number = integer(name, help, 0, ge=ge, le=le).read
+    read_number = _bounded(read_integer, ge, le)
 
     def read(value: object) -> int | None:
         return None if value is None or not str(value).strip() else read_number(value)
@@ -492,11 +498,7 @@ def milliseconds(
     **more: Unpack[More],
 ) -> Option[int]:
     """Declare milliseconds from *ge* to *le*, given as a number of them or as a `duration` is."""
-    read_number = integer(name, help, default, ge=ge, le=le).read
-
-    def read(value: object) -> int:
-        return read_number(read_milliseconds(value))
-
+    read = _bounded(read_milliseconds, ge, le)
     return Option(name=name, help=help, type="milliseconds", default=default, read=read, **more)
 
 
