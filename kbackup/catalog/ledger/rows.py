@@ -308,6 +308,10 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     ranked = rows.append_column("_rank", rank).append_column("_about", about)
     found = _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")
     if len(found) < len(rows):
+        counts = pc.value_counts(about.combine_chunks())
+        several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        is_several = pc.is_in(about, several)  # most have one row, whose times are their own
+        rows, about = rows.filter(is_several), about.filter(is_several)
         found = _lowest("first_stored", found, found["_about"], rows, about)
         of_size = _with_records(found["_about"], found)
         found = _lowest("held_since", found, of_size, rows, _with_records(about, rows))
@@ -317,14 +321,14 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
 def _lowest(
     name: str, found: pa.Table, of: pa.ChunkedArray, rows: pa.Table, about: pa.ChunkedArray
 ) -> pa.Table:
-    """Return *found* with the lowest *name*, a time, of all *rows* that are *about* the same."""
+    """Return *found* with the lowest *name*, a time, of the *rows*, if any, *about* the same."""
     negated = rows.select(["counter", "time"]).append_column("_about", about)
     negated = negated.append_column("_first", pc.negate(rows[name]))
     earliest = _best(negated, about, ["_first"])
     at = pc.index_in(of, earliest["_about"].combine_chunks())
     times = pc.negate(earliest["_first"].combine_chunks()).take(at)
     place = rows.schema.get_field_index(name)
-    return found.set_column(place, rows.schema.field(name), times)
+    return found.set_column(place, rows.schema.field(name), pc.coalesce(times, found[name]))
 
 
 def _with_records(about: pa.ChunkedArray, rows: pa.Table) -> pa.ChunkedArray:
