@@ -195,8 +195,8 @@ class Asked:
         """
         if self.names:
             return sorted(set(self.names))
-        left = {*self.left_out(available).excluded}
-        names = sorted(name for name in available if not (is_internal(name) or name in left))
+        left = self.left_out(available)
+        names = sorted({*available}.difference(left.internal, left.excluded))
         return names if self.pattern is None else matching(names, self.pattern, "topics.regex")
 
     def left_out(self, available: Collection[str]) -> LeftOut:
@@ -204,9 +204,9 @@ class Asked:
         if self.names:
             return NOTHING_LEFT
         internal = sorted(filter(is_internal, available))
-        others = sorted(name for name in available if not is_internal(name))
         if self.excluded is None:
             return LeftOut((), internal)
+        others = sorted({*available}.difference(internal))
         return LeftOut(matching(others, self.excluded, "topics.exclude"), internal)
 
     def has(self, partition: int) -> bool:

@@ -32,14 +32,7 @@ from kbackup.clock import Clock, shown_ms
 from kbackup.errors import Issue, RefusedError, StoreError, counted, form, some
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
-from kbackup.records import (
-    UNKNOWN,
-    Facts,
-    Rotation,
-    Span,
-    TopicIdentity,
-    TopicPartition,
-)
+from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store
@@ -321,9 +314,9 @@ def _was_there(
         return files.id in then.ledger(where).objects
     if all(file.modified * 1000 < moment_ms for file in files.files):
         return True
-    reached, is_damaged = ledger.reached(), bool(known.all_damage())
+    reached = ledger.reached()
     is_behind = entry is None and reached is not None and files.start_offset >= reached
-    return False if is_behind and not is_damaged else None
+    return False if is_behind and not known.all_damage() else None
 
 
 def _untold(where: TopicPartition, doubtful: Sequence[FileSet], moment_ms: int) -> RefusedError:

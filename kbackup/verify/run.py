@@ -481,12 +481,13 @@ class Mending:
 
     def _rebuild(self, topic: str, found: Catalog) -> Warned:
         def rows(before: Contents) -> pa.Table:
+            said = [*entries(before.rows)]
             kept = [
                 one
-                for one in entries(before.rows)
+                for one in said
                 if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
             ]  # fmt: skip  (what is there again was not accepted as removed)
-            had = {one.key: one for one in entries(before.rows) if one.kind == OBJECT}
+            had = {one.key: one for one in said if one.kind == OBJECT}
             again = (
                 one.instead_of(had[one.key]) if one.key in had else one
                 for one in known.listed(self.store, found, topic)
