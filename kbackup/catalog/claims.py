@@ -394,6 +394,7 @@ class Checked:
         repeated: How many of its records are in one of those sets too.
         failure: Why it could not be read; nothing else is known then.
         identity: Of which topic its main object says it is.
+        says_what: Whether the main object's metadata says which records it holds.
     """
 
     id: str
@@ -409,3 +410,4 @@ class Checked:
     repeated: int = 0
     failure: Issue | None = None
     identity: TopicIdentity = UNKNOWN
+    says_what: bool = False

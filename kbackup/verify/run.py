@@ -66,6 +66,9 @@ _DUPLICATES_NAMED: Final = 20
 WITHOUT_LEDGER: Final = "objects_without_ledger"
 """Counts objects that a sink must have entered once: what was stored beside them nobody knows."""
 
+NOT_ENTERED: Final = "objects_not_entered"
+"""Counts objects among those of kbackup that neither the ledger nor their own metadata speak of."""
+
 REBUILD: Final = "rebuild the ledger from the objects: kbackup restore verify --rebuild"
 
 
@@ -258,6 +261,27 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
     _fail(summary, [finding for finding in backup.findings if finding.is_error])
 
 
+def _is_every_object_vouched_for(backup: _Backup) -> Iterator[Warned]:
+    """Ask which objects are there without a word: kbackup's say what they hold, and are entered."""
+    lacking = []
+    for where in backup.partitions:
+        ledger, sets = backup.notes.known.ledger(where), backup.found.sets.get(where, [])
+        begin = min((entry.first for entry in ledger.objects.values()), default=None)
+        for files in sets:
+            report, main = backup.reports.get(files.id), files.main
+            if begin is None or report is None or main is None or files.start_offset < begin:
+                continue  # another tool was at work before a first sink
+            if not report.says_what and main.key not in ledger.objects:
+                lacking.append(main.key)
+    if lacking:
+        backup.summary.skip(NOT_ENTERED, len(lacking))
+        text = (
+            f"{some(lacking, 3)}: neither the ledger nor any metadata says what was stored there; "
+            f"look whether it is what belongs there, then {REBUILD}"
+        )
+        yield backup.summary.warn("not_entered", text, key=lacking[0])
+
+
 def _is_an_object_there_twice(backup: _Backup) -> Iterator[Finding]:
     """A copy in the wrong place may look like a good object."""
     seen: dict[str, str] = {}
@@ -298,6 +322,7 @@ _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (
     _is_every_schema_there,
     _does_a_transaction_hold_it_up,
     _is_every_partition_whole,
+    _is_every_object_vouched_for,
     _is_an_object_there_twice,
     _is_a_lock_left_behind,
     _can_it_be_repaired,

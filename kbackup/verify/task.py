@@ -248,6 +248,7 @@ class _Check:
             is_same=is_same,
             repeated=repeated,
             identity=UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata),
+            says_what=known is not None,
         )
 
     def _read(self, watched: "_Watched") -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backup_samples import JSON, RECORD, SIBLINGS, Backup
+from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
 
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import TOPIC, TopicEntry, stored
@@ -247,3 +247,24 @@ def test_an_object_in_another_layout_is_not_called_gone() -> None:
     (error,) = verified.summary["errors"]
     assert "not of the layout" in error["why"]
     assert "format.class" in error["do"]
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        pytest.param(range(5, 9), 3, id="behind the first that was entered"),
+        pytest.param(range(5), 0, id="from before kbackup's first"),
+    ],
+)
+def test_what_nothing_speaks_of_is_not_vouched_for(place: range, code: int) -> None:
+    """Among objects of kbackup, one without metadata that is not entered is somebody else's."""
+    backup = Backup()
+    [strange] = backup.put("orders", 0, place, views=BYTES)
+    backup.run("orders", 0, *({range(5), range(5, 9)} - {place}), views=BYTES)
+    backup.replace(strange, b"a\nb\n", metadata={})
+
+    found = Verified(backup, deep=True)
+
+    assert code == found.exit_code
+    assert found.summary["skipped"] == ({"objects_not_entered": 1} if code else {})
+    assert [strange for _ in range(code > 0)] == [each["key"] for each in found.summary["warnings"]]
