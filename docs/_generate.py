@@ -16,7 +16,8 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,7 @@ from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
 from kbackup.config import Property, known
 from kbackup.config.known import REFUSALS
+from kbackup.config.property import ALL
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
 from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
@@ -75,8 +77,8 @@ def errors() -> dict[str, type[KbackupError]]:
 
 
 def commands() -> Iterator[str]:
-    """Yield the commands: what each does, examples, options."""
-    seen: dict[tuple[str, ...], str] = {}
+    """Yield the commands: what each does, examples, the names of its options."""
+    read = {"--config", "-X"}
     for context, command in leaves():
         path = context.command_path
         yield f"## {path}\n"
@@ -85,17 +87,14 @@ def commands() -> Iterator[str]:
         typed = command.usage_path(context) if isinstance(command, GroupedCommand) else path
         examples = command.examples if isinstance(command, GroupedCommand) else ()
         yield "```text\n" + "\n".join((f"Usage: {typed} {usage}", *examples)) + "\n```\n"
-        rows = _option_rows(context, command)
-        if not rows:
-            continue
-        listed = tuple(line for lines in rows.values() for line in lines)
-        if listed in seen:
-            yield f"Options: those of [`{seen[listed]}`](#{_anchor(seen[listed])}).\n"
-            continue
-        seen[listed] = path
-        for heading in sorted(rows, key=lambda word: word == "Other"):
-            yield f"**{heading}**\n"
-            yield "\n".join(rows[heading]) + "\n"
+        found = _options(context, command)
+        own = [names for names, group in found.items() if not group and names not in read]
+        if own:
+            yield f"Options of its own: {_names(own)}.\n"
+        groups = [group for group in dict.fromkeys(found.values()) if group]
+        if groups:
+            links = ", ".join(f"[{each}](configuration.md#{_anchor(each)})" for each in groups)
+            yield f"Properties under {links}.\n"
 
 
 def documented(command: click.Command) -> list[click.Parameter]:
@@ -104,58 +103,113 @@ def documented(command: click.Command) -> list[click.Parameter]:
     return [each for each in command.params if each.name not in foreign]
 
 
-def _option_rows(context: click.Context, command: click.Command) -> dict[str, list[str]]:
-    rows: dict[str, list[str]] = {}
-    for parameter in documented(command):
-        record = parameter.get_help_record(context)
-        if record is not None and "--help" not in parameter.opts:
-            heading = getattr(parameter, "group", "Options")
-            rows.setdefault(heading, []).append(f"- `{record[0]}`: {_sentence(record[1])}")
-    return rows
+def _options(context: click.Context, command: click.Command) -> dict[str, str]:
+    """Return the names of each option, and where it is a property, the property's heading."""
+    headings = {found.attribute: found.group for found in PROPERTIES}
+    return {
+        ", ".join((*each.opts, *each.secondary_opts)): headings.get(each.name or "", "")
+        for each in documented(command)
+        if isinstance(each, click.Option)
+        and each.get_help_record(context) is not None
+        and "--help" not in each.opts
+    }
+
+
+def _names(options: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for names in options for name in names.split(", "))
 
 
 def _anchor(heading: str) -> str:
-    return heading.replace(" ", "-")
+    return heading.lower().replace(" ", "-")
+
+
+BOTH: Final = re.compile(r"(key|value)(?=[.]converter)")
+"""The beginning of the properties that keys and values have alike."""
+
+
+def _told(found: Property) -> tuple[object, ...]:
+    return (BOTH.sub("*", found.name), found.help, repr(found.default), found.commands)
+
+
+_TIMES: Final = Counter(map(_told, PROPERTIES))
+
+
+def table_name(found: Property) -> str:
+    """Return what the table calls a property: one row is for keys and for values."""
+    return BOTH.sub("*", found.name) if _TIMES[_told(found)] > 1 else found.name
 
 
 def properties() -> Iterator[str]:
-    """Yield every property under its heading."""
-    heading = ""
-    for found in PROPERTIES:
-        if found.group != heading:
-            heading = found.group
-            yield f"### {heading}\n"
-        yield f"#### {found.name}\n"
-        yield f"{_sentence(found.help)}\n"
-        yield "\n".join(f"- {line}" for line in _property_lines(found)) + "\n"
+    """Yield every property under its heading, in a table."""
+    for heading in dict.fromkeys(found.group for found in PROPERTIES):
+        yield f"### {heading}\n"
+        group = [found for found in PROPERTIES if found.group == heading]
+        rows = {table_name(found): found for found in group}
+        [(usual, _)] = Counter(found.commands for found in rows.values()).most_common(1)
+        yield f"For {_commands(usual)}, unless a row says otherwise.\n"
+        yield "|property|type|default||\n|---|---|---|---|"
+        for name, found in rows.items():
+            cells = (f"`{name}`", _type(found), _default(found), _about(found, usual))
+            yield f"|{'|'.join(cell.replace('|', _BAR) for cell in cells)}|"
+        yield ""
 
 
-def _property_lines(found: Property) -> Iterator[str]:
-    if found.option_names:
-        yield "option " + ", ".join(f"`{name}`" for name in found.option_names)
-    elif found.is_secret:
-        yield "no option: it would show in the list of processes"
-    yield "variable " + ", ".join(f"`{one}`" for one in (found.variable, *found.other_variables))
-    kind = "one of " + ", ".join(f"`{c}`" for c in found.choices) if found.choices else found.type
-    default = shown_value(found.default)
-    stated = f"{kind}; default " + (f"`{default}`" if default else "none")
-    if found.for_values is not None:
-        stated += f", in the connectors' layout `{found.for_values}`"
-    yield stated
-    if found.example:
-        yield f"example `{found.example}`"
+_BAR: Final = "\\|"
+
+
+def _commands(names: frozenset[str]) -> str:
+    rest = sorted(ALL - names)
+    if len(rest) < len(names) / 3:
+        return f"all but {', '.join(rest)}" if rest else "all commands"
+    return ", ".join(sorted(names))
+
+
+def _type(found: Property) -> str:
+    return "/".join(f"`{each}`" for each in found.choices) or found.type
+
+
+def _default(found: Property) -> str:
+    usual = repr_of(found.default)
+    if found.for_values is None or repr_of(found.for_values) == usual:
+        return usual
+    return f"{usual}; {repr_of(found.for_values) or 'none'}"
+
+
+def by_rule(found: Property) -> set[str]:
+    """Return the options that follow from the property's name."""
+    rule = found.name.replace(".", "-").replace("_", "-")
+    return {f"--{rule}", f"--no-{rule}"} if found.is_flag else {f"--{rule}"}
+
+
+def _about(found: Property, usual: frozenset[str]) -> str:
+    """Return what the row says beside name, type and default."""
+    told = [_sentence(found.help)]
+    names = [each for name in found.option_names for each in name.split("/")]
+    if names := [each for each in names if each not in by_rule(found)]:
+        told.append(f"Option {', '.join(f'`{name}`' for name in names)} too.")
+    if found.is_secret or not found.is_option:
+        told.append("No option.")
+    if found.other_variables:
+        told.append(f"Variable {', '.join(f'`{each}`' for each in found.other_variables)} too.")
     if found.aliases:
-        yield "also " + ", ".join(f"`{name}`" for name in found.aliases)
+        told.append(f"Also {', '.join(f'`{name}`' for name in found.aliases)}.")
     if not found.is_property:
-        yield "not for files: it is about one run"
-    yield "for " + ", ".join(sorted(found.commands))
+        told.append("Not for files.")
+    if found.commands != usual:
+        told.append(f"For {_commands(found.commands)}.")
+    return " ".join(told)
 
 
 def refused() -> Iterator[str]:
     """Yield what is refused by name."""
+    said = set()
+    yield "|property|refused by|because|instead|\n|---|---|---|---|"
     for row in [row for row in REFUSALS if row.is_built_in]:
-        sides = " and ".join(sorted({"sink", "restore"} & row.commands))
-        yield f"- `{row.name}` ({sides}): {row.why}. Instead: {row.do}."
+        sides = ", ".join(sorted({"sink", "restore"} & row.commands))
+        cells = (f"`{BOTH.sub('*', row.name)}`", sides, row.why, row.do)
+        if cells not in said:
+            said.add(cells)
+            yield f"|{'|'.join(cells)}|"
     yield ""
 
 
@@ -275,7 +329,8 @@ def _kind(about: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
 
 
 def _prose(text: str) -> str:
-    return re.sub(r"\s*\n\s*\n\s*", "\n\n", text.replace("\b", "").strip()) + "\n"
+    paragraphs = re.split(r"\n\s*\n", text.replace("\b", "").strip())
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs) + "\n"
 
 
 def _sentence(text: str) -> str:
@@ -330,7 +385,7 @@ def generated(page: str) -> str:
 
 def pages() -> Iterator[Path]:
     """Yield the pages that have generated parts."""
-    for path in sorted((DOCS / "reference").glob("*.md")):
+    for path in sorted(DOCS.rglob("*.md")):
         if _PART.search(path.read_text(encoding="utf-8")):
             yield path
 

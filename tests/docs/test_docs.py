@@ -161,10 +161,10 @@ GENERATOR = generator()
 LINES = [(name(page), line) for page in PAGES for line in command_lines(text(page))]
 
 
-@pytest.mark.parametrize("page", [path.name for path in GENERATOR.pages()])
+@pytest.mark.parametrize("page", [str(path.relative_to(DOCS)) for path in GENERATOR.pages()])
 def test_generated_parts_are_up_to_date(page: str) -> None:
     """What the reference says of commands, properties, codes and lines is what the code says."""
-    found = text(REFERENCE / page)
+    found = text(DOCS / page)
 
     assert GENERATOR.generated(found) == found, "run python docs/_generate.py"
 
@@ -181,24 +181,39 @@ def test_each_generated_part_has_its_place(part: str) -> None:
     "context", [pytest.param(found, id=found.command_path) for found, _ in GENERATOR.leaves()]
 )
 def test_each_command_and_its_options_are_mentioned(context: Any) -> None:
-    """Every command and option is documented."""
+    """Every command is documented, with its options, or the properties whose names these follow."""
     page = text(REFERENCE / "commands.md")
+    properties = {found.attribute: found for found in GENERATOR.PROPERTIES}
 
     assert f"## {context.command_path}\n" in page
     for parameter in GENERATOR.documented(context.command):
+        found = properties.get(parameter.name)
+        named = page if found is None else row(found)
         for option in (*parameter.opts, *parameter.secondary_opts):
-            assert not option.startswith("-") or option in page
+            assert (
+                not option.startswith("-")
+                or (found is not None and option in GENERATOR.by_rule(found))
+                or f"`{option}`" in named
+            )
+
+
+ROWS = dict(re.findall(r"^[|]`([^`]+)`(.*)", text(REFERENCE / "configuration.md"), re.MULTILINE))
+
+
+def row(found: Any) -> str:
+    """Return the line of the table that is about a property."""
+    return str(ROWS[GENERATOR.table_name(found)])
 
 
 @pytest.mark.parametrize(
     "found", [pytest.param(each, id=each.name) for each in GENERATOR.PROPERTIES]
 )
 def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
-    """Every property can be looked up by name, option and variable."""
-    page = text(REFERENCE / "configuration.md")
+    """Every property can be looked up by name; its variable follows from it, or is named."""
+    rule = "KBACKUP_" + found.name.upper().replace(".", "_")
 
-    assert f"#### {found.name}\n" in page
-    assert f"`{found.variable}`" in page
+    assert {rule} == {found.variable}
+    assert [] == [name for name in found.other_variables if f"`{name}`" not in row(found)]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +221,9 @@ def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
 )
 def test_each_refused_property_is_mentioned(refusal: Any) -> None:
     """Every refused connector property is documented."""
-    assert f"`{refusal.name}" in text(REFERENCE / "configuration.md")
+    name = GENERATOR.BOTH.sub("*", refusal.name)
+
+    assert f"`{name}`" in text(REFERENCE / "configuration.md")
 
 
 def exit_codes() -> list[int]:
