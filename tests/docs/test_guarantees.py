@@ -1,4 +1,4 @@
-"""Each sentence of the guarantees names the test that shows it."""
+"""Each promise of the guarantees has a number, and tests that show it."""
 
 import ast
 import re
@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 CHECKOUT: Final = Path(__file__).parents[2]
 PAGE: Final = (CHECKOUT / "docs" / "explanation" / "guarantees.md").read_text(encoding="utf-8")
-CONTEXT: Final = "<!-- context -->"
-"""Marks what promises nothing: an introduction, an advice, a limit."""
+SHOWN: Final = yaml.safe_load(
+    (CHECKOUT / "tests" / "docs" / "guarantees.yaml").read_text(encoding="utf-8")
+)
+"""The tests of each promise, and the beginning of each paragraph that promises nothing."""
 
 NAMED: Final = re.compile(r"(tests/[\w/]+\.py|kbackup/testing/\w+\.py)::([\w:]+)")
+NUMBER: Final = re.compile(r"(?:\*\*|^\| )([A-Z]\d+)\b")
 ITEM: Final = re.compile(r"(?:[-*]|\d+\.) ")
 RULE: Final = re.compile(r"\|[\s|:-]+\|")
 
@@ -52,31 +56,47 @@ def found_in(path: str) -> frozenset[str]:
 BLOCKS: Final = list(blocks(PAGE))
 
 
+NUMBERS: Final = [number for block in BLOCKS for number in NUMBER.findall(block)]
+TESTS: Final = sorted({test for tests in SHOWN["promises"].values() for test in tests})
+
+
 @pytest.mark.parametrize("block", BLOCKS, ids=[" ".join(each.split())[:60] for each in BLOCKS])
-def test_each_promise_names_a_test(block: str) -> None:
-    """Every promise names a test, and a sentence without one promises nothing."""
-    assert (CONTEXT in block) != (NAMED.search(block) is not None)
+def test_each_promise_has_a_number(block: str) -> None:
+    """Every promise has a number, and a paragraph without one is known to promise nothing."""
+    starts = [text for text in SHOWN["context"] if block.startswith(text)]
+
+    assert 1 == len(starts) + len(NUMBER.findall(block))
 
 
-@pytest.mark.parametrize(
-    ("path", "test"), sorted(set(NAMED.findall(PAGE))), ids=lambda text: str(text)[-60:]
-)
-def test_each_named_test_exists(path: str, test: str) -> None:
-    """Every test that the page names exists."""
-    assert test in found_in(path)
+@pytest.mark.parametrize("number", [*SHOWN["promises"]])
+def test_each_promise_has_tests(number: str) -> None:
+    """Every promise is on the page once, and tests show it."""
+    assert 1 == NUMBERS.count(number)
+    assert SHOWN["promises"][number]
 
 
-def test_everything_in_a_comment_is_understood() -> None:
-    """Every word in the page's comments is a test's name or known syntax."""
-    for comment in re.findall(r"<!--(.*?)-->", PAGE, re.DOTALL):
-        assert comment.strip() == "context" or all(
-            NAMED.fullmatch(word) for word in comment.split()
-        )
+def test_each_number_is_a_promise_with_tests() -> None:
+    """Every number on the page has tests."""
+    assert set() == {*NUMBERS} - {*SHOWN["promises"]}
+
+
+@pytest.mark.parametrize("name", TESTS, ids=lambda text: str(text)[-60:])
+def test_each_named_test_exists(name: str) -> None:
+    """Every test that a promise names exists."""
+    found = NAMED.fullmatch(name)
+
+    assert found is not None
+    assert found[2] in found_in(found[1])
+
+
+def test_each_context_is_on_the_page() -> None:
+    """What is said to promise nothing is on the page."""
+    found = [text for text in SHOWN["context"] if sum(b.startswith(text) for b in BLOCKS) == 1]
+
+    assert SHOWN["context"] == found
 
 
 def test_most_of_the_page_promises_something() -> None:
     """Most of the page's sentences are promises, so the checks above check something."""
-    shown = [block for block in BLOCKS if CONTEXT not in block]
-
-    assert len(shown) > 60
-    assert len(shown) > 2 * (len(BLOCKS) - len(shown))
+    assert len(NUMBERS) > 60
+    assert len(NUMBERS) > 2 * (len(BLOCKS) - len(NUMBERS))
