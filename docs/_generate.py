@@ -84,9 +84,8 @@ def commands() -> Iterator[str]:
         yield f"## {path}\n"
         yield _prose(command.help or "")
         usage = " ".join(piece for piece in command.collect_usage_pieces(context) if piece)
-        typed = command.usage_path(context) if isinstance(command, GroupedCommand) else path
         examples = command.examples if isinstance(command, GroupedCommand) else ()
-        yield "```text\n" + "\n".join((f"Usage: {typed} {usage}", *examples)) + "\n```\n"
+        yield "```text\n" + "\n".join((f"Usage: {path} {usage}", *examples)) + "\n```\n"
         found = _options(context, command)
         own = [names for names, group in found.items() if not group and names not in read]
         if own:

@@ -11,12 +11,12 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from kbackup.cli import options
-from kbackup.cli.options import EXIT_CODES, GroupedCommand, version_option
+from kbackup.cli.options import GroupedCommand
 from kbackup.spark.worker import keep_little
 
 _COMMANDS: Final = {
     "sink": ("sink", "Copy Kafka topics to S3."),
-    "restore": ("restore", "Write backed-up records to Kafka, and look at a backup."),
+    "restore": ("restore", "Write backed-up records to Kafka; look at a backup, check it."),
     "config": ("prepare", "Check a configuration, or show where each value comes from."),
     "doctor": ("prepare", "Check in advance what a run needs."),
     "demo": ("prepare", "Start Kafka and S3, back up a sample, restore and compare it."),
@@ -25,11 +25,12 @@ _COMMANDS: Final = {
 """The module of each command, which names it ``sink_command``, and its line of help."""
 
 
-class Family(click.Group):
+class Family(GroupedCommand, click.Group):
     """A command group that suggests its commands when one is mistyped.
 
     Args:
-        default: The command to run when none is given.
+        default: The command to run when none is given; the help of the group lists the first of
+            its options.
         runs_bare: Whether it runs without a single word; else the help is shown.
     """
 
@@ -42,12 +43,54 @@ class Family(click.Group):
         self.default, self.runs_bare = default, runs_bare
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command in front of options."""
+        """Put the default command in front of options, unless it is the group's help."""
         if not (args or self.runs_bare):
             raise NoArgsIsHelpError(ctx)
-        if self.default is not None and (not args or args[0].startswith("-")):
+        is_help = args[:1] and args[0] in options.HELP
+        if self.default is not None and not is_help and (not args or args[0].startswith("-")):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return what follows the group's words."""
+        return ["COMMAND [OPTIONS]" if self.default is None else "[COMMAND] [OPTIONS]"]
+
+    def format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, and the options of the default one that are used most."""
+        self.format_commands(ctx, formatter)
+        meant = self._meant(ctx)
+        if meant is not None:
+            most_used = meant.options()[:_OF_DEFAULT]
+            options.write_lines(most_used, formatter, f" of {meant.name}")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, and all options of the default one."""
+        self.format_commands(ctx, formatter)
+        meant = self._meant(ctx)
+        if meant is not None:
+            meant.format_options(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, one line each."""
+        with formatter.section(f"Commands of {ctx.info_name}"):
+            for word in self.list_commands(ctx):
+                command = self.get_command(ctx, word)
+                if command is not None and not command.hidden:
+                    note = " (the default)" if word == self.default else ""
+                    arguments = [
+                        each for each in command.params if each.param_type_name != "option"
+                    ]
+                    label = " ".join([word, *(each.make_metavar(ctx) for each in arguments)])
+                    text = options.first_sentence(command.help or "")
+                    formatter.write(f"  {label:<{_WORD_WIDTH}}  {text}{note}\n")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Return the commands in the order in which they are declared."""
+        return list(self.commands)
+
+    def _meant(self, ctx: click.Context) -> GroupedCommand | None:
+        command = None if self.default is None else self.get_command(ctx, self.default)
+        return command if isinstance(command, GroupedCommand) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -58,6 +101,10 @@ class Family(click.Group):
             raise options.UnknownWordError(word, self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
+
+_OF_DEFAULT: Final = 12
+"""How many options of its default command the help of a group lists."""
+_WORD_WIDTH: Final = 14
 
 _TYPED: Final = "kbackup.typed"
 """Where the context keeps the words of the command line."""
@@ -100,7 +147,19 @@ class Root(Family):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(word, text) for word, (_, text) in _COMMANDS.items()])
+            for word, (_, text) in _COMMANDS.items():
+                formatter.write(f"  {word:<{_WORD_WIDTH}}  {text}\n")
+        formatter.write_paragraph()
+        formatter.write("A command's help: kbackup COMMAND --help.  The version: --version\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List every command of every group."""
+        self.format_commands(ctx, formatter)
+        for word in self.list_commands(ctx):
+            group = self.get_command(ctx, word)
+            if isinstance(group, Family):
+                inner = click.Context(group, parent=ctx, info_name=word)
+                group.format_commands(inner, formatter)
 
 
 @contextmanager
@@ -114,23 +173,17 @@ def _explained(typed: Sequence[str]) -> Iterator[None]:
         options.refuse(error, typed)
 
 
-_HELP: Final = """\
-Back up Kafka topics to S3 and put them back: full records, exactly once, with proof.
-
-\b
-Examples:
-  kbackup sink -k broker:9092 -t orders -b my-bucket
-  kbackup restore -k broker:9092 -b my-bucket -t orders --rename 'copy_of_$0'
-  kbackup demo
-"""
-
-
-@click.group(cls=Root, help=_HELP, epilog=EXIT_CODES, context_settings={"max_content_width": 100})
+@click.group(
+    cls=Root,
+    context_settings={"max_content_width": 100},
+    examples=(
+        "kbackup sink -k broker:9092 -t orders -b my-bucket",
+        "kbackup restore -k broker:9092 -t orders -b my-bucket --rename 'copy_of_$0'",
+        "kbackup demo",
+    ),
+)
 def root() -> None:
-    """Hold the commands."""
-
-
-root.params.append(version_option(hidden=False))
+    """Back up Kafka topics to S3 and put them back: full records, exactly once."""
 
 
 def main() -> None:

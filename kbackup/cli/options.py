@@ -17,20 +17,28 @@ if TYPE_CHECKING:
     from kbackup.config import Property
 
 EXIT_CODES: Final = (
-    "Exit codes: 0 done  2 usage  3 skipped  4 refused  5 Kafka  6 S3  7 corrupt  8 locked  "
-    "9 Spark  1 other  130/143 stopped"
+    "Exit: 0 done 2 usage 3 skipped 4 refused 5 Kafka 6 S3 7 corrupt 8 locked 9 Spark"
 )
-
-_FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
+"""The exit codes in one line of 80 columns."""
 
 _LISTS: Final = ("list", "partitions")
 """Types whose texts are joined by commas if an option is repeated."""
 
 DEEP: Final = (
-    "Open objects too: topics opens the last one of each partition; verify opens every one, on "
+    "Open objects too.  topics opens the last one of each partition; verify opens every one, on "
     "Spark, and checks its checksums and counts."
 )
 """What ``--deep`` means, wherever it is."""
+
+OUTPUT: Final = ("--json", "-q", "--summary-file")
+"""Options of the output that people use."""
+
+
+def looking(*own: str) -> tuple[str, ...]:
+    """Return the options that people use of a command that only looks, among them its *own*."""
+    where = ("--topics-exclude", "--partitions", "--region", "--store-url")
+    return ("--config", "-t", "-b", *own, *where, *OUTPUT, "--log-file", "-X")
+
 
 AnyCommand = Callable[..., Any]
 
@@ -63,11 +71,60 @@ def version_option(*, hidden: bool = True) -> click.Option:
 
 
 class GroupedOption(click.Option):
-    """An option that knows its heading in the help."""
+    """An option that knows its heading in the help, and its default.
 
-    def __init__(self, *args: Any, group: str = "Other", **kwargs: Any) -> None:
+    Args:
+        group: The heading.
+        stated: The default as it would be typed, where click does not know it.
+    """
+
+    def __init__(
+        self, *args: Any, group: str = "Other", stated: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
+        self.stated = self._default_text() if stated is None else stated
+
+    def _default_text(self) -> str:
+        if self.is_flag:
+            return "on" if self.default is True else "off"
+        return str(self.default) if isinstance(self.default, int | str) else ""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return its names and its text with the default."""
+        record = super().get_help_record(ctx)
+        if record is None or not self.stated:
+            return record
+        return record[0], f"{record[1]} [default: {self.stated}]"
+
+    @property
+    def label(self) -> str:
+        """Its names as one line has room for: the short one, the first long one, its value."""
+        long = [name for name in self.opts if name.startswith("--")]
+        first, off = long[0] if long else "", "".join(self.secondary_opts[:1])
+        if off == f"--no-{first[2:]}":
+            first = f"--[no-]{first[2:]}"
+        elif off:
+            first = f"{first}/{off}"
+        names = [name for name in self.opts if not name.startswith("--")]
+        text = ", ".join([*names, *filter(None, [first])])
+        return text if self.is_flag or self.count else f"{text} {self.metavar or 'TEXT'}"
+
+    @property
+    def line(self) -> str:
+        """Its line in ``--help``: names, the first sentence of its text, its default."""
+        default = f" [{self.stated}]" if self.stated else ""
+        return f"  {self.label:<{_LABEL_WIDTH}}  {first_sentence(self.help or '')}{default}"
+
+
+_LABEL_WIDTH: Final = 28
+
+_SENTENCE_END: Final = re.compile(r"\.\s")
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of *text*, without its full stop."""
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0].removesuffix(".")
 
 
 def option(*names: str, group: str, **more: Any) -> Callable[[AnyCommand], AnyCommand]:
@@ -77,53 +134,64 @@ def option(*names: str, group: str, **more: Any) -> Callable[[AnyCommand], AnyCo
 
 max_age_option = option(
     "--max-age", group="Safety", metavar="TIME",
-    help="Exit 7 when the newest good run is older than this, such as 1h.",
+    help="Exit 7 if the newest good run is older than this.",
 )  # fmt: skip
 """For each command that reports how past runs ended."""
 
 
 class GroupedCommand(click.Command):
-    """A command whose help has examples, options under headings, and the exit codes.
+    """A command whose ``--help`` fits a screen, and whose ``--help-all`` has every option.
 
     Args:
         examples: Lines that can be pasted.
-        siblings: Of a command that is meant where no word is given: all words that may stand in
-            its place, for the usage line.
+        common: The options that ``--help`` lists, most used first, each by one of its names;
+            where there are none, all.
     """
 
     def __init__(
-        self, *args: Any, examples: Sequence[str] = (), siblings: str = "", **kwargs: Any
+        self, *args: Any, examples: Sequence[str] = (), common: Sequence[str] = (), **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.examples, self.siblings = examples, siblings
-        self.params.append(version_option())
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return the pieces of the usage line."""
-        return [*filter(None, [self.siblings]), *super().collect_usage_pieces(ctx)]
-
-    def usage_path(self, ctx: click.Context) -> str:
-        """Return the words in front of the usage line, without a word that need not be typed."""
-        if self.siblings and ctx.parent is not None:
-            return ctx.parent.command_path
-        return ctx.command_path
-
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the usage line."""
-        formatter.write_usage(self.usage_path(ctx), " ".join(self.collect_usage_pieces(ctx)))
+        self.examples, self.common = examples, common
+        self.params += [version_option(), _help_all_option()]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write usage, text, examples, options, exit codes."""
+        """Write usage, text, examples, the options that people use, exit codes."""
+        self._format_head(ctx, formatter)
+        self.format_common(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write(f"{EXIT_CODES}\n")
+        formatter.write(f"All options: {ctx.command_path} --help-all\n")
+
+    def format_all(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, text, examples, all options by group, exit codes."""
+        self._format_head(ctx, formatter)
+        self.format_options(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write(f"{EXIT_CODES}\n      1 other 130 and 143 stopped\n")
+        formatter.write("All properties: kbackup config show --all\n")
+
+    def _format_head(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         if self.examples:
             with formatter.section("Examples"):
                 for line in self.examples:
-                    formatter.write(f"    {line}\n")
-        self.format_options(ctx, formatter)
-        formatter.write_paragraph()
-        formatter.write_text(EXIT_CODES)
-        formatter.write_text("All properties: kbackup config show --all")
+                    formatter.write(f"  {line}\n")
+
+    def options(self) -> list[GroupedOption]:
+        """Return the options that people use, most used first."""
+        listed = [
+            each for each in self.params if isinstance(each, GroupedOption) and not each.hidden
+        ]
+        if not self.common:
+            return listed
+        by_name = {name: each for each in listed for name in each.opts}
+        return [by_name[name] for name in self.common]
+
+    def format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the options that people use, one line each."""
+        write_lines(self.options(), formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings."""
@@ -132,13 +200,39 @@ class GroupedCommand(click.Command):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 rows.setdefault(getattr(parameter, "group", "Other"), []).append(record)
-        for heading in sorted(rows, key=_rank):
+        order = [found.group for found in _properties()]
+        for heading in sorted(rows, key=lambda word: order.index(word) if word in order else -1):
             with formatter.section(heading):
                 formatter.write_dl(rows[heading], col_max=34)
 
 
-def _rank(heading: str) -> int:
-    return _FIRST.index(heading) if heading in _FIRST else len(_FIRST)
+def write_lines(
+    options: Sequence[GroupedOption], formatter: click.HelpFormatter, of: str = ""
+) -> None:
+    """Write *options*, one line each, under a heading that says which command they are of."""
+    with formatter.section(f"Options{of}, with [defaults]"):
+        for each in options:
+            formatter.write(f"{each.line}\n")
+
+
+HELP: Final = ("--help", "--help-all")
+"""What asks for help: of a group where it comes first, of the command that is meant elsewhere."""
+
+
+def _help_all_option() -> click.Option:
+    return click.Option(
+        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True,
+        callback=_print_all, help="Show every option and exit.",
+    )  # fmt: skip
+
+
+def _print_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    command = ctx.command
+    if wanted and not ctx.resilient_parsing and isinstance(command, GroupedCommand):
+        formatter = ctx.make_formatter()
+        command.format_all(ctx, formatter)
+        click.echo(formatter.getvalue().rstrip("\n"))
+        ctx.exit()
 
 
 def config_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
@@ -176,13 +270,13 @@ def _options(
         if has_extra:
             function = option(
                 "-X", "extra", group="Other", multiple=True, metavar="NAME=VALUE",
-                help="Set any property but a secret, which belongs in a file or a variable.",
+                help="Set any property but a secret.  A secret belongs in a file or a variable.",
             )(function)  # fmt: skip
         if has_files:
             function = option(
                 "--config", "files", group="Other", multiple=True, metavar="FILE",
                 envvar="KBACKUP_CONFIG",
-                help="Configuration: .properties, .json or .yaml; the last file wins.",
+                help="Configuration: .properties, .json or .yaml.  The last file wins.",
             )(function)  # fmt: skip
         return function
 
@@ -190,7 +284,7 @@ def _options(
 
 
 def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
-    kwargs: dict[str, Any] = {"default": None}
+    kwargs: dict[str, Any] = {"default": None, "stated": _stated(found)}
     if found.is_count:
         kwargs |= {"count": True}
     elif found.is_flag:
@@ -200,7 +294,7 @@ def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
         if found.is_repeated or found.type in _LISTS:
             kwargs |= {"multiple": True}
     names = (*found.option_names, found.attribute)
-    return option(*names, group=found.group, help=_help(found), **kwargs)
+    return option(*names, group=found.group, help=found.help, **kwargs)
 
 
 def _metavar(found: "Property") -> str:
@@ -212,15 +306,26 @@ def _metavar(found: "Property") -> str:
         "milliseconds": "TIME",
         "moment": "TIME",
         "list": "LIST",
+        "partitions": "LIST",
+        "regular expression": "REGEX",
+        "NAME=VALUE": "NAME=VALUE",
     }
     return words.get(found.type, "TEXT")
 
 
-def _help(found: "Property") -> str:
-    if found.is_flag or found.default in (None, "", (), {}) or found.is_count:
-        return found.help
-    shown = f"{found.default:g}s" if found.type == "duration" else found.default
-    return f"{found.help} [default: {shown}]"
+def _stated(found: "Property") -> str:
+    """Return the default as one would type it: ``on`` and ``off``, and times with their unit."""
+    from kbackup.config.settings import shown_value  # noqa: PLC0415
+
+    if found.is_flag:
+        return "on" if found.default else "off"
+    if found.is_count:
+        return ""
+    if found.type == "milliseconds" and found.default > 0:
+        units = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+        unit = next(unit for unit, ms in units.items() if found.default % ms == 0)
+        return f"{found.default // units[unit]}{unit}"
+    return shown_value(found.default)
 
 
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,10 @@ import click
 from kbackup import config, plugins
 from kbackup.cli import Family
 from kbackup.cli.options import (
-    EXIT_CODES,
     GroupedCommand,
     all_options,
     option,
     output_options,
-    version_option,
 )
 from kbackup.cli.output import Logs
 from kbackup.cli.running import Session, load, load_output, paths, perform, run
@@ -40,22 +38,16 @@ if TYPE_CHECKING:  # imported when the demo runs: ``--help`` needs no clients
     from kbackup.local.sample import Filled
 
 
-_HELP = """\
-Check a configuration, or show where each value comes from.
-
-\b
-Examples:
-  kbackup config check --config s3.properties
-  kbackup config show --config s3.properties --all
-"""
-
-
-@click.group("config", cls=Family, help=_HELP, epilog=EXIT_CODES)
+@click.group(
+    "config",
+    cls=Family,
+    examples=(
+        "kbackup config check --config s3.properties",
+        "kbackup config show --config s3.properties --all",
+    ),
+)
 def config_command() -> None:
-    """Hold the words."""
-
-
-config_command.params.append(version_option())
+    """Check a configuration, or show where each value comes from."""
 
 
 @config_command.command(
@@ -67,9 +59,10 @@ config_command.params.append(version_option())
 )
 @output_options(has_files=True)
 def check_command(**parameters: Any) -> None:
-    """Read a configuration, from files and variables, and report every problem.
+    """Read a configuration and report every problem.
 
-    Exits 0 with or without warnings, 2 with errors.  No connection is made.
+    It is read from files and variables.  Exits 0 with or without warnings, 2 with errors.  No
+    connection is made.
     """
 
     def work(session: Session) -> Ended:
@@ -89,20 +82,31 @@ def _no_doubt(parameters: dict[str, Any]) -> Check:
     return Check("configuration", names, "ok", "no problems found")
 
 
+_AS_TYPED: Final = (
+    "--config", "-t", "-b", "-k", "--topics-regex", "--topics-exclude", "--region", "--store-url",
+    "-f", "--flush-size", "--group", "--schema-registry-url", "--master", "--json", "-q", "-X",
+)  # fmt: skip
+"""The options of sink and restore that one tries most."""
+
+
 @config_command.command(
     "show",
+    common=("--all", *_AS_TYPED),
     examples=(
         "kbackup config show --config s3.properties",
         "kbackup config show --config s3.properties --flush-size 500 -t orders",
         "kbackup config show --all",
     ),
 )
-@click.option("--all", "is_all", is_flag=True, help="List every property, with its default.")
+@option(
+    "--all", "is_all", is_flag=True, group="Output", help="List every property, with its default."
+)
 @all_options("config")
 def show_command(is_all: bool, **parameters: Any) -> None:
-    """Show every effective value and where it came from; secrets are masked.
+    """Show every effective value and where it came from.
 
-    Takes the options of sink and restore, so that you can inspect a command exactly as typed.
+    Secrets are masked.  Takes the options of sink and restore, so that you can inspect a command
+    exactly as typed.
     """
 
     def work(session: Session) -> Ended:
@@ -127,6 +131,7 @@ class SettingShown:
 
 @click.command(
     "doctor",
+    common=("--write-probe", "--spark", *_AS_TYPED),
     cls=GroupedCommand,
     examples=(
         "kbackup doctor -k broker:9092 -t orders -b my-bucket",
@@ -136,18 +141,20 @@ class SettingShown:
 )
 @option(
     "--write-probe", is_flag=True, group="S3",
-    help="Put, upload in parts, try conditions, abort and delete a probe object under _kbackup/.",
+    help="Write and delete a probe object.  It is put, uploaded in parts, aborted and deleted "
+        "under _kbackup/, and conditions are tried.",
 )  # fmt: skip
 @option(
     "--spark/--no-spark", "starts", default=True, group="Spark",
-    help="Start Spark and run a trial task, which takes some seconds. [default: spark]",
+    help="Start Spark and run a trial task.  That takes some seconds.",
 )  # fmt: skip
 @all_options("doctor")
 def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
-    """Check what a run needs before it is needed: configuration, disk, S3, Kafka, Java and Spark.
+    """Check what a run needs before it is needed.
 
-    Prints one line for each check, with what to do.  Takes the options of sink and restore, so that
-    you can check a command exactly as typed.  Exits 0, or with the code of the area that failed.
+    Checks configuration, disk, S3, Kafka, Java and Spark, and prints one line for each check, with
+    what to do.  Takes the options of sink and restore, so that you can check a command exactly as
+    typed.  Exits 0, or with the code of the area that failed.
     """
     from kbackup.doctor import doubts  # noqa: PLC0415  (not needed for --help)
 
@@ -309,16 +316,16 @@ _RENAME: Final = "copy_of_$0"
 )
 @option(
     "--records", group="Sample", type=click.IntRange(min=1000),
-    default=DEFAULT_RECORDS, show_default=True, metavar="N", help="Number of sample records.",
+    default=DEFAULT_RECORDS, metavar="N", help="Number of sample records.",
 )  # fmt: skip
 @option(
     "--keep", group="Sample", is_flag=True,
-    help="Keep Kafka and S3 running until Ctrl-C, so that you can try things out.",
+    help="Keep Kafka and S3 running until Ctrl-C.  You can then try things out.",
 )  # fmt: skip
 @option("-q", "--quiet", group="Output", is_flag=True, help="Print errors and reasons only.")
 @option(
     "--no-progress", group="Output", is_flag=True,
-    help="Print plain lines instead of the live display.",
+    help="Print plain lines, not a live display.",
 )  # fmt: skip
 def demo_command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None:
     """Start Kafka and S3, back up a sample, restore and compare it.

@@ -1,13 +1,15 @@
 """``kbackup sink``: run, plan, status, ddl, prune."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from kbackup.cli import Family
 from kbackup.cli.options import (
+    OUTPUT,
     config_options,
+    looking,
     max_age_option,
     option,
     seconds,
@@ -17,18 +19,35 @@ from kbackup.errors import ConfigurationError
 from kbackup.events import Ended
 
 
-@click.group("sink", cls=Family, default="run", invoke_without_command=False)
+@click.group(
+    "sink",
+    cls=Family,
+    default="run",
+    examples=(
+        "kbackup sink -k broker:9092 -t orders -b my-bucket",
+        "kbackup sink --config s3.properties --follow",
+    ),
+)
 def sink_command() -> None:
     """Copy Kafka topics to S3."""
 
 
+_COMMON: Final = (
+        "--config", "-t", "-b", "-k", "--follow", "--dry-run", "--topics-regex",
+        "--topics-exclude", "--partitions", "--region", "--store-url", "--lock-timeout", "-f",
+        "--flush-size", "--rotate-bytes", "--rotate-interval-ms", "--rotate-idle-ms",
+        "--partitioner", "--group", "--schema-registry-url", "--errors-tolerance", "--master",
+        *OUTPUT,
+    )  # fmt: skip
+
+
 @sink_command.command(
     "run",
-    siblings="[run|plan|status|ddl|prune]",
+    common=_COMMON,
     examples=(
         "kbackup sink -k broker:9092 -t orders -b my-bucket",
         "kbackup sink --config quickstart-s3.properties",
-        "kbackup sink --config s3.json --follow --rotate-idle-ms 600000",
+        "kbackup sink --config s3.json --follow --rotate-idle-ms 10m",
     ),
 )
 @config_options("sink")
@@ -41,15 +60,20 @@ def run_command(**parameters: Any) -> None:
     run("sink", words, parameters, _sink)
 
 
-@sink_command.command("plan", examples=("kbackup sink plan -k broker:9092 -t orders -b my-bucket",))
+@sink_command.command(
+    "plan",
+    common=_COMMON,
+    examples=("kbackup sink plan -k broker:9092 -t orders -b my-bucket",),
+)
 @config_options("sink")
 def plan_command(**parameters: Any) -> None:
-    """Show what a run would read and write; nothing is written, and no JVM is started."""
+    """Show what a run would read and write.  Nothing is written, and no JVM is started."""
     run("sink", "sink plan", parameters | {"dry_run": True}, _sink)
 
 
 @sink_command.command(
     "status",
+    common=looking("--max-age", "--prometheus"),
     examples=(
         "kbackup sink status -b my-bucket",
         "kbackup sink status --config s3.properties --max-age 1h --quiet",
@@ -58,11 +82,11 @@ def plan_command(**parameters: Any) -> None:
 @max_age_option
 @option(
     "--prometheus", group="Output", metavar="FILE",
-    help="Write metrics to this file, for node-exporter's textfile collector.",
+    help="Write metrics to this file.  For node-exporter's textfile collector.",
 )  # fmt: skip
 @config_options("status")
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
-    """Report how past runs ended and whether one is running; no JVM is started."""
+    """Report how past runs ended and whether one is running.  No JVM is started."""
 
     def work(session: Session) -> Ended:
         from kbackup import files  # noqa: PLC0415
@@ -87,6 +111,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
 @sink_command.command(
     "ddl",
+    common=looking("--engine", "--database", "-f", "--topics-dir"),
     examples=(
         "kbackup sink ddl --config s3.json",
         "kbackup sink ddl -b my-bucket -t orders --engine spark",
@@ -95,15 +120,15 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 )
 @option(
     "--engine", type=click.Choice(["athena", "hive", "spark"]), default="athena",
-    show_default=True, group="Output", help="Whose words to use.",
+    group="Output", help="The dialect of SQL.",
 )  # fmt: skip
 @option("--database", group="Output", metavar="NAME", help="Declare the tables in this database.")
 @config_options("sink")
 def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
-    """Print the CREATE TABLE for Athena, Hive or Spark over what is written, a table a topic.
+    """Print CREATE TABLE for Athena, Hive or Spark.
 
-    The columns are those of the newest object of each topic; Kafka is not asked, and no JVM is
-    started.
+    One table a topic, over what is written.  The columns are those of the newest object of each
+    topic; Kafka is not asked, and no JVM is started.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -116,18 +141,19 @@ def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
 
 @sink_command.command(
     "prune",
+    common=looking("--older-than", "--dry-run"),
     examples=(
         "kbackup sink prune -b my-bucket --dry-run",
         "kbackup sink prune --config s3.properties --older-than 7d",
     ),
 )
 @option(
-    "--older-than", default="1d", show_default=True, group="Safety",
-    metavar="TIME", help="Abort uploads older than this; a run may still be writing younger ones.",
+    "--older-than", default="1d", group="Safety",
+    metavar="TIME", help="Abort uploads older than this.  A run may still be writing younger ones.",
 )  # fmt: skip
 @config_options("prune")
 def prune_command(older_than: str, **parameters: Any) -> None:
-    """Abort unfinished uploads that killed runs left: listings hide them, but S3 bills them."""
+    """Abort unfinished uploads that killed runs left.  Listings hide them, but S3 bills them."""
 
     def work(at: OpenedBackup) -> None:
         from kbackup.sink.maintenance import prune  # noqa: PLC0415

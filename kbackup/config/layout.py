@@ -44,7 +44,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
     """Names and contents of objects, with the connectors' property names."""
 
     topics_dir = text(
-        "First part of every object key; may have several segments, may be empty.",
+        "First part of every object key.  It may have several segments, and may be empty.",
         "topics",
         commands=ALL,
         aliases=("s3.prefix",),
@@ -78,7 +78,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
         is_literal=True,
     )
     view = words(
-        "Full records, or values only, as the connectors write them; default: value where "
+        "Full records, or values only, as the connectors write them.  Default: value where "
         "format.class is given, else record.",
         ("record", "value"),
         "record",
@@ -86,7 +86,8 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
         any_case=True,
     )
     format_class = optional_text(
-        f"File format: {built_in('formats')}, or the connectors' class name.",
+        f"File format, such as parquet or json.  One of {built_in('formats')}, or the "
+        "connectors' class name.",
         short=("-f", "--format"),
         example="json",
     )
@@ -121,17 +122,19 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
         check=check_folder,
     )
     key_converter = optional_text(
-        f"Converts a key to what its file holds: {built_in('converters')}, or a class name.",
+        "How keys are converted, such as string or json.  To what their files hold: "
+        f"{built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="string",
     )
     value_converter = optional_text(
-        f"Converts a value to what its file holds: {built_in('converters')}, or a class name.",
+        "How values are converted, such as avro or json.  To what their files hold: "
+        f"{built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="json",
     )
     partitioner_class = text(
-        f"How records are spread over directories: {built_in('partitioners')}, or the "
+        f"How records are put into directories.  One of {built_in('partitioners')}, or the "
         "connectors' class name.",
         "default",
         commands=RUNS,
@@ -163,22 +166,22 @@ class RotationSettings(Group, title="Rotation", commands=SINK):
     """When a file is closed and the next one begins."""
 
     flush_size = integer(
-        "Number of records after which a file is closed; required in the connectors' layout, "
-        "where 0 or less means 1. Files of full records also end at each multiple of 1,000,000 "
+        "Records after which a file is closed.  Required in the connectors' layout, where 0 or "
+        "less means 1. Files of full records also end at each multiple of 1,000,000 "
         "offsets, or of this if it is more.",
         1_000_000,
         ge=-(2**31),
         le=2**31 - 1,
     )
     rotate_bytes = integer(
-        "Bytes of uncompressed records after which a file is closed; -1, the default in the "
+        "Bytes after which a file is closed.  Of uncompressed records; -1, the default in the "
         "connectors' layout, for no limit.",
         134_217_728,
         ge=-1,
         le=2**63 - 1,
     )
     rotate_interval_ms = milliseconds(
-        "Milliseconds of record time after which a file is closed; -1, the default in the "
+        "Record time after which a file is closed.  In milliseconds; -1, the default in the "
         "connectors' layout, for no limit.",
         86_400_000,
         ge=-(2**63),
@@ -211,8 +214,8 @@ class RotationSettings(Group, title="Rotation", commands=SINK):
         "NONE",
     )
     rotate_idle_ms = milliseconds(
-        "With --follow: milliseconds a record may wait before its file is closed; default with "
-        "rotate.schedule.interval.ms: until its next boundary.",
+        "With --follow: how long a record may wait.  Then its file is closed; in milliseconds. "
+        "Default with rotate.schedule.interval.ms: until its next boundary.",
         60_000,
         ge=1,
         le=2**63 - 1,
@@ -237,7 +240,7 @@ class Safety(Group, title="Safety", commands=RUNS):
         any_case=True,
     )
     behavior_on_error = words(
-        "How a restore handles a bad record or object.",
+        "What to do with a bad record.  The same for an object that cannot be read.",
         ("fail", "ignore", "log"),
         "fail",
         commands=RESTORE,
@@ -274,7 +277,7 @@ class Safety(Group, title="Safety", commands=RUNS):
     )
     yes = switch("Answer yes to every confirmation.", False, commands=SETTLING, is_property=False)
     lock_timeout = duration(
-        "How long to wait for another run of the same backup to end.",
+        "Wait this long for a run of the same backup.",
         0.0,
         example="30s",
     )
@@ -296,8 +299,8 @@ class Tolerance(Group, title="Errors", commands=SINK):
     """What happens to a bad record, in Kafka Connect's own words."""
 
     errors_tolerance = words(
-        "What to do with a record that does not fit the layout: none stops its partition before "
-        "it; all leaves it out, counts it and reports it.",
+        "What to do with a bad record.  One that does not fit the layout: none stops its partition "
+        "before it; all leaves it out, counts it and reports it.",
         ("none", "all"),
         "none",
         any_case=True,

@@ -49,7 +49,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     """Where the records are, and which of them."""
 
     bootstrap_servers = parsed(
-        "Brokers to start from: HOST:PORT, separated by commas.",
+        "Brokers: HOST:PORT, separated by commas.",
         "HOST:PORT",
         None,
         read_servers,
@@ -68,7 +68,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         example="orders,payments",
     )
     topics_regex = parsed(
-        "A regular expression that a topic's whole name must match.",
+        "Topics whose whole name matches.",
         "regular expression",
         None,
         read_pattern,
@@ -77,8 +77,8 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         is_literal=True,
     )
     topics_exclude = parsed(
-        "A regular expression: topics whose whole name it matches are left out.  All others are "
-        "taken, unless topics or topics.regex say which.",
+        "Leave out topics whose whole name matches.  All others are taken, unless topics or "
+        "topics.regex say which.",
         "regular expression",
         None,
         read_pattern,
@@ -103,7 +103,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         any_case=True,
     )
     group = optional_text(
-        "Consumer group that keeps the position; default: connect-NAME for a connector's file, "
+        "Consumer group that keeps the position.  Default: connect-NAME for a connector's file, "
         "else derived from the bucket and topics.dir.",
         commands=RUNS,
         aliases=("consumer.override.group.id",),
@@ -161,7 +161,7 @@ class Store(Group, title="S3", commands=ALL):
     """Where the backup is."""
 
     store_url = parsed(
-        "URL of another S3 server; file:///FOLDER is a local folder in place of a bucket.",
+        "URL of another S3 server.  file:///FOLDER is a local folder in place of a bucket.",
         "URL",
         None,
         read_store_url,
@@ -177,7 +177,7 @@ class SchemaRegistry(Group, title="Schema Registry", commands=RUNS | {"doctor"})
     """
 
     schema_registry_url = parsed(
-        "Schema Registry, one or several URLs of it: a sink stores the schemas that records name, "
+        "Schema Registry, one or several URLs of it.  A sink stores the schemas that records name, "
         "and a restore of full records registers them there.",
         "list",
         (),
@@ -210,7 +210,7 @@ class FollowSettings(Group, title="Following", commands=RUNS):
     """Whether a run ends, or continues with what is new."""
 
     follow = switch(
-        "Run until stopped; --once ends when what was there at the start is done.",
+        "Run until stopped.  --once ends when what was there at the start is done.",
         False,
         off="--once",
     )
@@ -283,7 +283,8 @@ class Restore(Group, title="Restore", commands=RESTORE):
     """To which topics a restore writes, and how."""
 
     rename = verbatim(
-        "New name of each topic, with Java's $0, $1 ... for what rename.regex matched.",
+        "New name of each topic, such as 'copy_of_$0'.  $0, $1 and so on stand for what "
+        "rename.regex matched, as in Java.",
         commands=SETTLING,
         example="copy_of_$0",
         is_literal=True,
@@ -296,7 +297,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
         ),
     )
     rename_prefix = verbatim(
-        "What each topic's new name begins with, before its own: the common case of rename.",
+        "Put this in front of each topic's name.  The common case of rename.",
         commands=SETTLING,
         example="copy_of_",
         is_literal=True,
@@ -310,13 +311,15 @@ class Restore(Group, title="Restore", commands=RESTORE):
         is_literal=True,
     )
     if_exists = words(
-        "What to do with a target that is not empty and has no position of this restore.",
+        "What to do if a target is not empty.  One where this restore has a position is continued "
+        "in any case.",
         ("fail", "append", "resume"),
         "fail",
         any_case=True,
     )
     from_time = parsed(
-        "Only records whose own timestamp is this or later: RFC 3339, a date, or milliseconds.",
+        "Only records stamped at this time or later.  By each record's own timestamp: RFC 3339, a "
+        "date, or milliseconds.",
         "moment",
         None,
         read_moment,
@@ -325,7 +328,8 @@ class Restore(Group, title="Restore", commands=RESTORE):
         example="2026-11-21T02:00:00Z",
     )
     to_time = parsed(
-        "Only records whose own timestamp is earlier: as producers wrote it, not as it arrived.",
+        "Only records stamped earlier than this time.  By each record's own timestamp, as its "
+        "producer wrote it, not as it arrived.",
         "moment",
         None,
         read_moment,
@@ -334,8 +338,8 @@ class Restore(Group, title="Restore", commands=RESTORE):
         example="2026-11-21T14:30:00+01:00",
     )
     as_of = parsed(
-        "Only what was first stored before this time, whatever the records' timestamps: the topic "
-        "at a point in time.",
+        "The topic as it had been backed up by this time.  Only what was first stored before it, "
+        "whatever the records' timestamps.",
         "moment",
         None,
         read_moment,
@@ -354,43 +358,43 @@ class Restore(Group, title="Restore", commands=RESTORE):
         example="kbackup.offset",
     )
     exactly_once = switch(
-        "Write in transactions that also commit the position, or without them, so that a killed "
-        "run may repeat its last records.",
+        "Write in transactions that also commit the position.  Without them, a killed run may "
+        "repeat its last records.",
         True,
         off="--at-least-once",
     )
     create_topics = switch(
-        "Create missing topics with the backup's number of partitions.",
+        "Create missing topics.  They get the backup's number of partitions.",
         True,
         off="--no-create-topics",
     )
     partition_map = words(
-        "Partition that a record is written to: the one of the same number, the number modulo the "
+        "Partition that a record is written to.  The one of the same number, the number modulo the "
         "target's partitions, or the one that Kafka's Java producer chooses for its key.",
         ("same", "modulo", "key"),
         "same",
         any_case=True,
     )
     target_partitions = optional_integer(
-        "Number of partitions of created topics; default: the backup's.",
+        "Number of partitions of created topics.  Default: the backup's.",
         ge=1,
         le=100_000,
         example="12",
     )
     max_records_per_second = optional_integer(
-        "Write at most so many records a second, all partitions together.",
+        "Write at most so many records a second.  The limit is for all partitions together.",
         ge=1,
         le=2**31 - 1,
         example="5000",
     )
     max_bytes_per_second = optional_integer(
-        "Write at most so many bytes a second, all partitions together.",
+        "Write at most so many bytes a second.  The limit is for all partitions together.",
         ge=1,
         le=2**40,
         example="10000000",
     )
     replication_factor = optional_integer(
-        "Replication factor of created topics; default: the cluster's.",
+        "Replication factor of created topics.  Default: the cluster's.",
         ge=1,
         le=32_767,
         example="3",
@@ -431,7 +435,7 @@ class RunSettings(Group, title="Spark", commands=SPARK):
     """On which machines the work is done."""
 
     master = text(
-        "Spark's master; the default uses all cores and tries a task four times.",
+        "Spark's master.  The default uses all cores and tries a task four times.",
         "local[*,4]",
     )
     spark_conf = parsed(
@@ -449,7 +453,7 @@ class OutputSettings(Group, title="Output", commands=ALL):
 
     json = switch("Print one JSON object per line on stdout.", False, is_property=False)
     summary_file = optional_text(
-        "Write the summary to this file, whole or not at all.",
+        "Write the summary to this file.  It is replaced as a whole.",
         commands=ALL - {"config"},
         is_property=False,
         example="/var/lib/kbackup/orders.json",
@@ -464,7 +468,7 @@ class OutputSettings(Group, title="Output", commands=ALL):
         ge=0,
     )
     debug = switch("Print a traceback with an error.", False, is_property=False)
-    no_progress = switch("Print plain lines instead of the live display.", False, is_property=False)
+    no_progress = switch("Print plain lines, not a live display.", False, is_property=False)
     progress_seconds = duration(
         "Seconds between two plain progress lines.",
         30.0,
@@ -472,7 +476,7 @@ class OutputSettings(Group, title="Output", commands=ALL):
         ge=1,
     )
     log_format = words(
-        "Format of log lines on stderr and in the log file.",
+        "Format of log lines.  Of those on stderr and in the log file.",
         ("text", "json"),
         "text",
         is_property=False,

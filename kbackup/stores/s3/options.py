@@ -120,7 +120,7 @@ BUCKET: Final = optional_text(
 )
 REGION: Final = optional_text(
     "s3.region",
-    "Region of the bucket; default: from the AWS configuration, else us-west-2.",
+    "Region of the bucket.  Default: from the AWS configuration, else us-west-2.",
     mistaken=("aws.region",),
     short=("--region",),
     example="eu-central-1",

@@ -169,7 +169,7 @@ def test_one_declaration_gives_option_and_variable(
     loaded = config.load("sink", options=chosen, files=(), environ=environ, extra=extra)
 
     assert 2 == loaded.settings.plugin_options["modulo.directories"]
-    assert "--modulo-directories" in invoke("sink", "--help").stdout
+    assert "--modulo-directories" in invoke("sink", "--help-all").stdout
 
 
 def test_options_of_a_converter_are_given_for_keys_and_values(write: Write) -> None:
