@@ -255,6 +255,26 @@ def _retention(copy: TopicCopy, now_ms: int) -> Iterator[KbackupError]:
         )
 
 
+def too_large(copy: TopicCopy, stored_bytes: int) -> Iterator[KbackupError]:
+    """Refuse a target that keeps fewer bytes of a partition than there are to restore.
+
+    How many the records take in its log is not known: they may be compressed otherwise there.
+
+    Args:
+        copy: From where to where; its target has the settings that it has or gets.
+        stored_bytes: Bytes of the objects that go into its fullest partition.
+    """
+    config = copy.there.config or {}
+    limit = _number(config, "retention.bytes")
+    if "delete" in config.get("cleanup.policy", "delete") and 0 <= limit < stored_bytes:
+        yield RetentionError(
+            f"{copy.target} would delete restored records",
+            f"its retention.bytes is {limit}, and the objects of one partition have {stored_bytes}",
+            "set retention.bytes=-1 on the topic until the restore has been looked at",
+            topic=copy.target,
+        )
+
+
 def _compaction(copy: TopicCopy) -> Iterator[KbackupError]:
     if "compact" in (copy.there.config or {}).get("cleanup.policy", "") and not copy.is_compacted:
         yield RetentionError(

@@ -382,7 +382,7 @@ class _TopicPlanner:
         self._check_target(config, max_message_bytes)
         for where in self._wanted:
             self._add(where, max_message_bytes)
-        self._check_sizes()
+        self._check_sizes(config)
         self._check_objects()
         self._check_archived()
         self._explain(grows=grows)
@@ -413,9 +413,13 @@ class _TopicPlanner:
         self._warnings += [each.warning for each in states if each.warning is not None]
         self._warnings += checks.small_messages(copy, max_message_bytes)
 
-    def _check_sizes(self) -> None:
-        """Refuse more partitions or replicas than can be meant."""
+    def _check_sizes(self, config: Mapping[str, str]) -> None:
+        """Refuse more partitions or replicas than can be meant, and more bytes than are kept."""
         of, copy = self._of, self._copy
+        stored = [sum(file.size for one in unit.sets for file in one.files) for unit in self._units]
+        fullest = max(stored, default=0) if of.map.is_same else sum(stored) // self._count
+        there = replace(copy.there, config=config)
+        self._refusals += checks.too_large(replace(copy, there=there), fullest)
         if self._wanted:
             self._refusals += checks.unbelievable(copy, self._wanted[-1].partition)
         self._refusals += checks.unreplicable(

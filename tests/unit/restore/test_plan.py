@@ -124,6 +124,21 @@ def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> Non
     assert "77" == asked.config["retention.ms"]
 
 
+@pytest.mark.parametrize(("more", "codes"), [(-1, ["retention"]), (0, []), (1, [])])
+def test_the_fullest_partition_is_held_against_what_the_topic_keeps(
+    store: Store, more: int, codes: list[str]
+) -> None:
+    """A topic that keeps fewer bytes than the objects of one partition have is refused."""
+    put(store, whole("orders", 0, 0), 0, 400)
+    put(store, whole("orders", 1, 0), 0, 1)
+    stored = [file.size for file in store.list("") if "partition=0" in file.key]
+    kept = f"retention.bytes={stored[0] + more}"
+
+    (topic,) = plan(store, FakeTarget(), topic_config=(kept,)).topics
+
+    assert codes == [error.code for error in topic.refusals]
+
+
 def test_archived_objects_are_found_before_anything_is_written() -> None:
     """The plan refuses, counts them by storage class, and says what to do."""
     store = FrozenStore()

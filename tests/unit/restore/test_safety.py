@@ -12,6 +12,7 @@ from kbackup.restore.checks import (
     grows,
     refusals,
     small_messages,
+    too_large,
     warnings,
 )
 from tests.support.target import Restoring
@@ -113,6 +114,25 @@ def test_what_the_operator_agreed_to_is_done() -> None:
 def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
     """Where the plan cannot know whether retention deletes restored records, it warns."""
     assert [code] == [found for found, _ in warnings(replace(COPY, there=Target(1, config=config)))]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        pytest.param({"retention.bytes": "999"}, ["retention"], id="fewer"),
+        pytest.param({"retention.bytes": "1000"}, [], id="as many"),
+        pytest.param({"retention.bytes": "-1"}, [], id="all"),
+        pytest.param({"retention.bytes": "0", "cleanup.policy": "compact"}, [], id="compacted"),
+        pytest.param({}, [], id="left to the cluster"),
+    ],
+)
+def test_a_target_that_keeps_fewer_bytes_than_are_restored_is_refused(
+    config: dict[str, str], expected: list[str]
+) -> None:
+    """What is larger than retention.bytes would be deleted while it is restored."""
+    copy = replace(COPY, there=Target(1, config=config))
+
+    assert expected == [error.code for error in too_large(copy, 1000)]
 
 
 def test_two_sources_on_one_target_are_refused() -> None:
