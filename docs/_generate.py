@@ -258,9 +258,15 @@ def json_lines() -> Iterator[str]:
         if "$ref" in definition:
             place = definitions[definition["$ref"].rpartition("/")[2]]["properties"]
             fields |= {key: value for key, value in place.items() if key not in fields}
+        yield "|field|type||\n|---|---|---|"
         for field, about in fields.items():
-            yield f"- {_field(field, about, definitions, is_required=field in required)}"
+            if field not in _EVERYWHERE:
+                yield _field(field, about, definitions, is_required=field in required)
         yield ""
+
+
+_EVERYWHERE: Final = ("type", "v", "run")
+"""Fields that the page explains once."""
 
 
 def transforms() -> Iterator[str]:
@@ -278,19 +284,39 @@ def _chained(seam: str) -> Iterator[str]:
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
     points = project["project"]["entry-points"][f"kbackup.{seam}"].items()
     classes = [EntryPoint(name, value, f"kbackup.{seam}").load() for name, value in points]
+    times = Counter(
+        (option.name, option.help) for found in classes for option in found.traits.options
+    )
     for found in sorted(classes, key=lambda each: each.traits.class_names):
         (name, *_) = found.traits.class_names
-        sides = "`, `".join(f"{name}${side.title()}" for side in found.traits.sides)
-        yield f"### {name}\n"
-        yield f"`{sides or name}`\n"
-        yield f"{_prose(inspect.getdoc(found) or '')}\n"
-        if found.traits.options:
-            yield "| option | | default |\n|---|---|---|"
+        sides = "".join(f" `${side.title()}`" for side in found.traits.sides)
+        about = " ".join((inspect.getdoc(found) or "").split())
+        yield f"**`{name}`**{sides}: {about}\n"
         for option in found.traits.options:
-            default = "required" if option.is_required else repr_of(option.default)
-            choices = f" One of `{'`, `'.join(option.choices)}`." if option.choices else ""
-            yield f"| `{option.name}` | {option.help}{choices} | {default} |"
+            if times[option.name, option.help] <= _OFTEN:
+                default = "required" if option.is_required else repr_of(option.default)
+                choices = f" `{'`/`'.join(option.choices)}`." if option.choices else ""
+                shown = f" ({default})" if default else ""
+                yield f"- `{option.name}`{shown}: {_sentence(option.help)}{choices}"
         yield ""
+    shared = {
+        option.name: option
+        for found in classes
+        for option in found.traits.options
+        if times[option.name, option.help] > _OFTEN
+    }
+    for option in shared.values():
+        takers = [
+            f"`{found.traits.class_names[0]}`"
+            for found in classes
+            if option.name in [each.name for each in found.traits.options]
+        ]
+        default = repr_of(option.default)
+        yield f"Also `{option.name}` ({default}), of {', '.join(takers)}: {option.help}\n"
+
+
+_OFTEN: Final = 3
+"""An option that more transforms have is told once."""
 
 
 def repr_of(value: Any) -> str:
@@ -304,27 +330,26 @@ def _field(
 ) -> str:
     target = definitions[about["$ref"].rpartition("/")[2]] if "$ref" in about else {}
     told = about.get("description") or target.get("description") or ""
+    inner = about.get("items", {}).get("properties") or about.get("properties") or ()
+    of = f"Of {', '.join(f'`{key}`' for key in inner)}." if inner else ""
+    about_it = " ".join(filter(None, (of, _sentence(told) if told else "")))
     kind = _kind({**target, **about}, definitions)
-    text = f"`{name}`{'' if is_required else ' (may be absent)'}: {kind}"
-    inner = about.get("items", {}).get("properties") or about.get("properties")
-    if inner:
-        text += " with " + ", ".join(f"`{key}`" for key in inner)
-    return f"{text}. {_sentence(told)}" if told else f"{text}."
+    return f"|`{name}`{'' if is_required else '?'}|{kind}|{about_it}|"
 
 
 def _kind(about: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "const" in about:
-        return f"always `{json.dumps(about['const'])}`"
+        return f"`{json.dumps(about['const'])}`"
     if "enum" in about:
-        return "one of " + ", ".join(f"`{value}`" for value in about["enum"])
+        return "/".join(f"`{value}`" for value in about["enum"])
     if "anyOf" in about:
         kinds = []
         for each in about["anyOf"]:
             target = definitions[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
             kinds.append(_kind(target, definitions))
-        return " or ".join(kinds)
+        return "/".join(kinds)
     kind = about.get("type", "value")
-    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+    return "/".join(kind) if isinstance(kind, list) else str(kind)
 
 
 def _prose(text: str) -> str:

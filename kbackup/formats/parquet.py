@@ -2,7 +2,7 @@
 
 Files of values, keys and headers are in `parquet_values`.
 
-``docs/reference/record-file.md`` specifies the file; keep it in agreement with this module.
+``docs/reference/storage-format.md`` specifies the file; keep it in agreement with this module.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Read Parquet files of full records and check them, row group by row group.
 
-``docs/reference/record-file.md`` lists the checks and their order.
+``docs/reference/storage-format.md`` lists the checks and their order.
 
 Batches arrive as Kafka happened to deliver them.  A file must not show how, or a retry would not
 write the same bytes again.  Each group is one contiguous batch, so that its encoding does not

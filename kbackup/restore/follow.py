@@ -320,7 +320,9 @@ class Following:
         for name in [name for name in names if name not in failures]:
             try:
                 text = routes.check(name)
-                self._remarks.odd((name, "no_topic"), [] if text is None else [("no_topic", text)])
+                self._remarks.odd(
+                    (name, "no_topic_chosen"), [] if text is None else [("no_topic_chosen", text)]
+                )
             except RefusedError as error:
                 failures[name] = [error.issue()]
         for name, its in failures.items():

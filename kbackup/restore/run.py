@@ -234,7 +234,7 @@ class RestoreRun:
             self._account.foretell(report.where, *routes.lost(report.where), report.skipped)
         for name in names:
             if (text := routes.check(name)) is not None:
-                frame.tell(self._summary.warn("no_topic", text))
+                frame.tell(self._summary.warn("no_topic_chosen", text))
         return routes
 
     def _say_foreign(self, found: listing.Catalog) -> None:

@@ -23,7 +23,7 @@ RUN_BY: Final = {
 }
 
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
+PAGE: Final = Path(__file__).parent / "README.md"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in case_files.FOLDER.glob("*.yaml")))

@@ -22,6 +22,7 @@ from kbackup.config.known import REFUSALS
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES
+from kbackup.restore.task import SIDE_BY_SIDE, SMALL_BYTES
 from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob
 
@@ -305,6 +306,8 @@ def test_each_finding_is_mentioned(code: str) -> None:
             id="sent",
         ),
         pytest.param("partition, {} MiB to several", writer.SPREAD_BYTES / MIB, id="spread"),
+        pytest.param("{} partitions of at most", SIDE_BY_SIDE, id="side by side"),
+        pytest.param("of at most {} KiB are restored", SMALL_BYTES / 1024, id="small"),
     ],
 )
 def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float) -> None:

@@ -1,4 +1,4 @@
-"""What the page on the ledger says of its files is so."""
+"""What the page on the storage format says of its files is so."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "storage-format.md").read_text()
 
 
 @pytest.mark.parametrize("form", [OBJECTS, TOPICS], ids=["objects", "topics"])
@@ -36,6 +36,6 @@ def test_anybody_can_read_it(
     assert Path(f"_kbackup/ledger/{digest}/objects/orders").is_dir()
 
     example = match[1].replace("5a3c11d2", digest).replace(".to_pandas()", ".to_pydict()")
-    exec(compile(example, "ledger.md", "exec"), {})
+    exec(compile(example, "storage-format.md", "exec"), {})
 
     assert "a-key" in capsys.readouterr().out

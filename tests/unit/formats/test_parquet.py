@@ -1,4 +1,4 @@
-"""The file that ``docs/reference/record-file.md`` specifies."""
+"""The file that ``docs/reference/storage-format.md`` specifies."""
 
 import io
 from typing import Any, BinaryIO

@@ -167,8 +167,8 @@ def test_records_without_a_topic_count_once(standby: Standby) -> None:
     summary = follow(standby, happens, behavior_on_error="ignore")
 
     assert ({"bad_records": 2}, {"bad_records": 3}) == (early["skipped"], summary["skipped"])
-    assert "no_topic" in {each["code"] for each in early["warnings"]}
-    assert "no_topic" not in {each["code"] for each in summary["warnings"]}
+    assert "no_topic_chosen" in {each["code"] for each in early["warnings"]}
+    assert "no_topic_chosen" not in {each["code"] for each in summary["warnings"]}
     assert {"a": [2]} == copied(standby)
     named = [each["text"] for each in summary["warnings"] if each["code"] == "skipped"]
     assert ["orders-0 offset 0", "orders-0 offset 1", "orders-0 offset 3"] == [

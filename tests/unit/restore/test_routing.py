@@ -335,7 +335,7 @@ def test_a_backup_of_which_nothing_is_left_is_said(standby: Standby) -> None:
 
     done = run_of(standby, keeps, Stop())
 
-    assert ["skipped", "skipped", "no_topic"] == [each["code"] for each in done["warnings"]]
+    assert ["skipped", "skipped", "no_topic_chosen"] == [each["code"] for each in done["warnings"]]
     assert (3, {"bad_records": 2}, {}) == (
         done["exit_code"], done["skipped"], standby.target.ids,
     )  # fmt: skip
@@ -373,7 +373,7 @@ def test_a_backup_of_which_everything_is_gone_is_not_restored_to_no_topic(
 
     missing = {} if on_error == "fail" else {"missing_objects": 1}
     assert (code, missing) == (done["exit_code"], done["skipped"])
-    assert "no_topic" in {each["code"] for each in done["warnings"]}
+    assert "no_topic_chosen" in {each["code"] for each in done["warnings"]}
 
 
 def test_a_record_that_turns_up_below_what_is_restored_is_not_passed_over() -> None:
