@@ -22,6 +22,7 @@ from kbackup.config import ConfigIssue, Loaded, Settings
 from kbackup.config.issues import is_secret
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 from kbackup.events import Ended, Plain, Started, Tell, Warned
+from kbackup.options import read_switch
 from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def load(command: config.Command, parameters: Mapping[str, Any]) -> Loaded:
     Raises:
         ConfigurationError: Naming every error with its origin.
     """
+    _switch(ARCHIVE, default=False)  # after the run it is too late to say that it is misspelt
     return config.load(
         command,
         options=options.given(parameters),
@@ -98,6 +100,22 @@ def load_output(words: str, parameters: Mapping[str, Any]) -> Loaded:
         return _load_printing(parameters)
     except KbackupError as error:
         refuse(words, parameters, error)
+
+
+ARCHIVE: Final = "KBACKUP_ARCHIVE"
+
+
+def _switch(name: str, *, default: bool) -> bool:
+    """Return what the variable says, or the default where it is not set.
+
+    Raises:
+        ConfigurationError: If it is neither true nor false.
+    """
+    text = os.environ.get(name)
+    try:
+        return read_switch(text) if text else default
+    except ValueError as error:
+        raise ConfigurationError(f"{name}={text}", str(error), f"set {name} to 1 or 0") from error
 
 
 def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
@@ -130,7 +148,10 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
     summary = _work(shown, words, loaded, work)
     if words.endswith(" run") and summary.exit_code in _GOES_ON and has_worked(summary):
         summary = replace(summary, next=shlex.join(["kbackup", *sys.argv[1:]]))
-    _leave(shown, summary)
+    code = _finish(shown, summary)
+    if words != "doctor" and code not in _WITHOUT_SPARK and "pyspark" in sys.modules:
+        _keep_classes(loaded.settings)
+    sys.exit(code)
 
 
 _ASKED_TO_STOP: Final = frozenset({"sink run", "restore run", "restore verify", "doctor"})
@@ -208,17 +229,46 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
     shown = output.choose(words, told.replace(no_progress=True))
     with suppress(KbackupError), shown:
         pass
-    _leave(shown, failed(words, error))
+    sys.exit(_finish(shown, failed(words, error)))
 
 
-def _leave(shown: output.Output, summary: Ended) -> NoReturn:
-    code = summary.exit_code
+def _finish(shown: output.Output, summary: Ended) -> int:
+    """Show the summary, and return the exit code."""
     try:
         shown.finish(summary)
     except KbackupError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201  (the output itself is broken)
-        code = code or error.exit_code
-    sys.exit(code)
+        return summary.exit_code or error.exit_code
+    return summary.exit_code
+
+
+_WITHOUT_SPARK: Final = frozenset({9, 130, 143})
+"""Exit codes of runs whose Spark failed, or that somebody has stopped, who does not wait now."""
+
+
+def _keep_classes(settings: Settings) -> None:
+    """Make the class archive with which Spark starts faster, once, after a run that used Spark.
+
+    The run is over and said how it went: nothing that happens here changes that, nor its exit
+    code.
+    """
+    from kbackup.doctor.host import first_archive  # noqa: PLC0415  (imports what tasks import)
+    from kbackup.runs import wiring  # noqa: PLC0415
+    from kbackup.runs.context import Stop  # noqa: PLC0415
+
+    is_shown = sys.stderr.isatty() and not (
+        settings.json or settings.quiet or settings.log_format == "json"
+    )
+    if not _switch(ARCHIVE, default=is_shown):
+        return
+
+    def say(line: str) -> None:
+        if is_shown:
+            print(line, file=sys.stderr)  # noqa: T201  (the run's output is closed by now)
+
+    stop = Stop()
+    with _signals(stop, is_asked=True), suppress(KbackupError):
+        first_archive(wiring.engine_settings(settings, find_jvm()), stop.event, say)
 
 
 @contextmanager

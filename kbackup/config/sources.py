@@ -141,10 +141,10 @@ def unfilled(name: str, text: str, *, is_secret: bool) -> str | None:
 
 PREFIX: Final = "KBACKUP_"
 _PROVIDERS: Final = "config.providers"
-READ_ELSEWHERE: Final = frozenset({"KBACKUP_CONFIG", "KBACKUP_CACHE_DIR", "KBACKUP_KAFKA"})
+READ_ELSEWHERE: Final = frozenset(
+    {"KBACKUP_ARCHIVE", "KBACKUP_CACHE_DIR", "KBACKUP_CONFIG", "KBACKUP_KAFKA"}
+)
 """Our variables that are not settings: the command line and the local services read them."""
-
-"""Read by ``cli/`` itself."""
 
 
 @dataclass(frozen=True, slots=True)

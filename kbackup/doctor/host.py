@@ -1,5 +1,6 @@
 """Checks of this host: the configuration, disk space, the Avro reader, Java and Spark."""
 
+import logging
 import os
 import platform
 import shutil
@@ -21,7 +22,7 @@ from kbackup.events import Event
 from kbackup.sink.job import SPOOL_BYTES
 from kbackup.spark.channel import Line, NotBegun
 from kbackup.spark.engine import archive_classes, run
-from kbackup.spark.java import EngineSettings, Jvm, class_archive
+from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive
 
 
 def is_sink(settings: Settings) -> bool:
@@ -162,7 +163,7 @@ def spark_checks(
             start = _start(ready, stop)
         yield start
         if start.level == "ok" and not stop.is_set():
-            yield _classes(ready)
+            yield _classes(ready, stop)
 
 
 def _java(java: FoundJava) -> Check:
@@ -193,16 +194,39 @@ def keep_classes(java: FoundJava) -> None:
     """
     settings = EngineSettings(jvm=Jvm(str(java.home), java.class_archive))
     if class_archive(settings) is None:
-        archive_classes(settings, answer)
+        archive_classes(settings, answer, threading.Event())
 
 
-def _classes(settings: EngineSettings) -> Check:
+def first_archive(
+    settings: EngineSettings, stop: threading.Event, say: Callable[[str], object]
+) -> None:
+    """Make the class archive after a run, where there is none and nobody has tried yet.
+
+    Args:
+        settings: The run's.
+        stop: Ends it.
+        say: Takes a line before the work, which takes 12 s or more, and another one if it failed.
+    """
+    if not claim_archive(settings):
+        return
+    say("Preparing Spark to start faster next time (once, 12 s or more; Ctrl-C skips it)")
+    logging.disable()  # what could be said of it is said here
+    try:
+        archive_classes(settings, answer, stop)
+    except KbackupError as error:
+        say(f"Spark starts as before: {error.why}; kbackup doctor tries again")
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _classes(settings: EngineSettings, stop: threading.Event) -> Check:
     """Make the archive that lets Spark start faster, if there is none yet."""
     if (archive := class_archive(settings)) is not None:
         return Check("spark", "class archive", "ok", f"present: {archive}")
     try:
-        archive = archive_classes(settings, answer)
+        archive = archive_classes(settings, answer, stop)
     except KbackupError as error:
+        claim_archive(settings)  # no run tries again what the doctor has tried
         text = f"none, so Spark starts more slowly: {error.why}"
         return Check("spark", "class archive", "ok", text)
     return Check(

@@ -152,17 +152,23 @@ def run(
             end_beside(spark, is_idle=is_idle)
 
 
-def archive_classes(settings: EngineSettings, task: Task[Report]) -> Path:
+def archive_classes(settings: EngineSettings, task: Task[Report], stop: threading.Event) -> Path:
     """Make the class archive of the settings' Java, from what one small job loads.
 
     It holds the classes as the JVM wants them in memory, 70 MB, and saves every later run the
     time to load and check them.
+
+    Args:
+        settings: They name the Java.
+        task: What the job runs.
+        stop: When set, the JVM is ended at once, and nothing is left of it.
 
     Returns:
         Where it is.
 
     Raises:
         SparkError: If Spark does not start, or its Java cannot make one.
+        StoppedError: If it was stopped.
     """
     if settings.jvm is None or settings.jvm.class_archive is None:
         raise SparkError("no class archive was made", "HOME is not set", "set KBACKUP_CACHE_DIR")
@@ -181,8 +187,11 @@ def archive_classes(settings: EngineSettings, task: Task[Report]) -> Path:
             with suppress(FileNotFoundError):  # its own process has moved it since
                 if left.stat().st_mtime < time.time() - _STALE_S:
                     left.unlink()
-        run(task, [0], recording, lambda _: None, threading.Event(), slices_per_core=1)
-        ended()
+        starting = Starting(lambda: recording)
+        run(task, [0], recording, lambda _: None, stop, starting=starting, slices_per_core=1)
+        if not ended(stop) or stop.is_set():
+            starting.kill()
+            raise StoppedError("no class archive was made", "it was stopped")
         with scratch.open("rb") as made:
             os.fsync(made.fileno())
         scratch.replace(archive)

@@ -325,15 +325,39 @@ def making(archive: Path) -> str:
 
 def class_archive(settings: EngineSettings) -> Path | None:
     """Return the class archive of the settings' Java, None where there is none to be read."""
-    archive = None if settings.jvm is None else settings.jvm.class_archive
+    archive = _archive_place(settings)
     try:
         is_there = archive is not None and archive.is_file() and os.access(archive, os.R_OK)
     except OSError:
         return None
+    return archive if is_there else None
+
+
+def claim_archive(settings: EngineSettings) -> bool:
+    """Whether this process is the one to make the class archive: it is not there, nor was tried.
+
+    A file in its folder remembers the try, however that ends: what a Java cannot do, and what an
+    operator has stopped, is not tried after each run.  Where that cannot be written, no archive
+    can be either.
+    """
+    archive = _archive_place(settings)
+    if archive is None or class_archive(settings) is not None:
+        return False
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.with_suffix(".tried").touch(exist_ok=False)
+    except OSError:
+        return False
+    return True
+
+
+def _archive_place(settings: EngineSettings) -> Path | None:
+    """Return where the class archive is or would be; None where there can be none."""
+    archive = None if settings.jvm is None else settings.jvm.class_archive
     given = settings.conf.get("spark.driver.extraJavaOptions", "")
     if archive is None or (archive.suffix == ".aot" and _CLASHES.search(given)):
         return None
-    return archive if is_there else None
+    return archive
 
 
 _JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"

@@ -179,7 +179,7 @@ def start(
         if archive is None or _CRASH not in error.why:
             raise
         _log.warning("Java crashed with the class archive %s: starting without it", archive)
-        with suppress(OSError):  # the doctor makes another one
+        with suppress(OSError):
             archive.unlink()
         return _launch(settings, None, launched)
     if archive is not None and _CUT_SHORT in os.pread(spark.log.fileno(), _HEAD_BYTES, 0):
@@ -408,6 +408,14 @@ class Starting:
             self._java.drop()
         _in_background(self._drop)
 
+    def kill(self) -> None:
+        """End its JVM at once, whatever it does, and wait until it has ended."""
+        if self._java is not None:
+            with suppress(ProcessLookupError):
+                # with the process that Java has making an ahead-of-time cache for it
+                os.killpg(self._java.process.pid, signal.SIGKILL)
+        ended()
+
     def _drop(self) -> None:
         try:
             self.spark().end(is_idle=True)
@@ -425,10 +433,21 @@ def _in_background(end: Callable[[], None]) -> None:
     threading.Thread(target=end, name=_ENDING).start()
 
 
-def ended() -> None:
-    """Wait until every earlier JVM of this process has ended."""
+def ended(stop: threading.Event | None = None) -> bool:
+    """Wait until every earlier JVM of this process has ended.
+
+    Args:
+        stop: When set, nothing is waited for.
+
+    Returns:
+        Whether they have.
+    """
     for thread in _endings():
-        thread.join()
+        while thread.is_alive():
+            if stop is not None and stop.is_set():
+                return False
+            thread.join(None if stop is None else _LOOK_S)
+    return True
 
 
 def _endings() -> list[threading.Thread]:

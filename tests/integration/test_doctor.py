@@ -200,6 +200,21 @@ def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
     assert 30_000_000 < made[0].stat().st_size
 
 
+@pytest.mark.nightly
+def test_a_run_makes_the_archive_where_it_is_asked_to(
+    kbackup: Kbackup, orders: str, tmp_path: Path
+) -> None:
+    """With KBACKUP_ARCHIVE=1 the first run that uses Spark makes the archive, and says nothing."""
+    own = kbackup.with_environment(KBACKUP_CACHE_DIR=str(tmp_path), KBACKUP_ARCHIVE="1")
+
+    plain = own.with_environment(KBACKUP_ARCHIVE="0").json("sink", "-t", orders, "--dry-run")
+    first = own("sink", "-t", orders, "--quiet")
+
+    assert 0 == plain.code
+    assert (0, "") == (first.code, first.stderr)
+    assert {".jsa", ".aot"} & {kept.suffix for kept in tmp_path.glob("classes-*")}
+
+
 def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> None:
     """An invalid Spark master is exit code 9, in Spark's words."""
     result = kbackup.json("doctor", "-t", orders, "--master", "local[zz]", expect=9)

@@ -233,3 +233,11 @@ def test_a_list_that_is_given_twice_is_taken_whole(
 def test_a_width_of_zero_is_none(width: str) -> None:
     """A program that does not know the width of its terminal says 0, and still sees something."""
     assert "parquet" in invoke("plugins", COLUMNS=width).stdout
+
+
+def test_a_misspelt_switch_of_the_archive_is_said_before_the_run() -> None:
+    """KBACKUP_ARCHIVE acts after a run, and is read before it: then there is time to correct it."""
+    shown = invoke("config", "show", KBACKUP_ARCHIVE="maybe")
+
+    assert 2 == shown.code
+    assert "set KBACKUP_ARCHIVE to 1 or 0" in shown.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kbackup.doctor import Check, host
 from kbackup.errors import JavaNotFoundError
-from kbackup.spark.java import EngineSettings
+from kbackup.spark.java import EngineSettings, Jvm, claim_archive
 from kbackup.spark.jvm import ended
 from tests.support.examined import levels, one
 
@@ -87,3 +87,66 @@ def test_an_archive_with_which_spark_does_not_start_is_removed(tmp_path: Path) -
 
     assert "fail" == levels(found)["start"]
     assert not archive.exists()
+
+
+def a_java(home: Path, script: str) -> EngineSettings:
+    """Settings with a Java that is a script, and a place for its class archive."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return EngineSettings(jvm=Jvm(str(home), home / "cache" / "classes-17.jsa"))
+
+
+def test_what_a_java_cannot_do_is_tried_once(tmp_path: Path) -> None:
+    """A Java that can make no class archive costs a run its time once, and the reason is said."""
+    settings, said = a_java(tmp_path, "echo Error: no archive here; exit 1"), list[str]()
+
+    for _ in range(2):
+        host.first_archive(settings, threading.Event(), said.append)
+
+    assert 2 == len(said)
+    assert "once" in said[0]
+    assert "no archive here; kbackup doctor tries again" in said[1]
+    assert ["classes-17.tried"] == [left.name for left in (tmp_path / "cache").iterdir()]
+
+
+def test_an_archive_in_the_making_ends_with_ctrl_c(tmp_path: Path) -> None:
+    """Ctrl-C ends what comes after the run at once, and leaves no process and no half archive."""
+    pid = tmp_path / "pid"
+    settings, said = a_java(tmp_path, f"echo $$ > {pid}; exec sleep 60"), list[str]()
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+
+    host.first_archive(settings, stop, said.append)
+
+    assert "it was stopped" in said[1]
+    assert ["classes-17.tried"] == [left.name for left in (tmp_path / "cache").iterdir()]
+    assert not pid.exists() or not Path("/proc", pid.read_text().strip()).exists()
+
+
+def test_of_two_runs_at_once_one_makes_the_archive(tmp_path: Path) -> None:
+    """Two runs that end at once do not both spend the time."""
+    settings = EngineSettings(jvm=Jvm(str(tmp_path), tmp_path / "cache" / "classes-17.jsa"))
+
+    first, second = claim_archive(settings), claim_archive(settings)
+
+    assert (True, False) == (first, second)
+
+
+def test_an_archive_that_cannot_be_kept_is_not_made(tmp_path: Path) -> None:
+    """With a home that cannot be written a run ends as ever, and nothing is said of archives."""
+    (tmp_path / "cache").write_text("no folder")
+    settings, said = a_java(tmp_path, "exit 1"), list[str]()
+
+    host.first_archive(settings, threading.Event(), said.append)
+
+    assert [] == said
+
+
+def test_an_archive_that_would_not_be_read_is_not_made(tmp_path: Path) -> None:
+    """Options of the operator's that rule an archive out are no reason to make one."""
+    conf = {"spark.driver.extraJavaOptions": "-Xshare:off"}
+    jvm = Jvm(str(tmp_path), tmp_path / "classes-25.aot")
+
+    assert not claim_archive(EngineSettings(conf=conf, jvm=jvm))
