@@ -33,6 +33,8 @@ ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIB
 EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
 PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MIB = 2**20
+WORDS = 34_000
+"""How many words the documentation may have, decisions and benchmarks left out."""
 SPOOL_BYTES = inspect.signature(SinkJob).parameters["spool_bytes"].default
 
 
@@ -56,7 +58,9 @@ def test_what_is_to_be_installed_is_this_project() -> None:
     places = [*PAGES, *EXAMPLES, CHECKOUT / "pyproject.toml", *CHECKOUT.glob("kbackup/**/*.py")]
     needed = r"dependencies = \[.*?\b(kbackup[a-z_-]*)\b"
     extras_and_wheels = r"\b(kbackup[a-z_-]*)(?=\[[a-z,]+\]|-[*\d][^ ]*\.whl)"
-    named = re.compile(rf"{extras_and_wheels}|{needed}|pip install [^\n`]*?(?<![./])(kbackup)\b")
+    named = re.compile(
+        rf"{extras_and_wheels}|{needed}|pip install [^\n`]*?(?<![./])\b(kbackup[\w-]*)"
+    )
 
     found = {
         (place.name, name)
@@ -121,7 +125,7 @@ def test_the_walk_has_all_steps() -> None:
 
 def test_the_glossary_is_short_and_in_order() -> None:
     """At most 40 words have a meaning of their own."""
-    terms = re.findall(r"^\| ([a-z ]+) \|", text(REFERENCE / "glossary.md"), re.MULTILINE)[1:]
+    terms = re.findall(r"^\| ([a-z ]+) \|", text(DOCS / "concepts.md"), re.MULTILINE)[1:]
 
     assert sorted(terms) == terms
     assert 25 < len(terms) <= 40
@@ -234,15 +238,15 @@ def exit_codes() -> list[int]:
 @pytest.mark.parametrize("code", exit_codes())
 def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
     """Every exit code is documented with its meaning and its remedy."""
-    assert re.search(rf"^\| {code} \|", text(REFERENCE / "exit-codes.md"), re.MULTILINE)
-    remedies = text(DOCS / "how-to" / "when-a-run-fails.md")
+    assert re.search(rf"^\| {code} \|", text(DOCS / "troubleshoot.md"), re.MULTILINE)
+    remedies = text(DOCS / "troubleshoot.md")
     assert re.search(rf"^## {code}\b", remedies, re.MULTILINE)
 
 
 @pytest.mark.parametrize("code", sorted(GENERATOR.errors()))
 def test_each_error_code_is_mentioned(code: str) -> None:
     """Every error code is documented."""
-    assert f"| `{code}` |" in text(REFERENCE / "exit-codes.md")
+    assert f"| `{code}` |" in text(DOCS / "troubleshoot.md")
 
 
 def line_types() -> list[str]:
@@ -279,7 +283,7 @@ def test_each_warning_is_mentioned(code: str) -> None:
 @pytest.mark.parametrize("reason", sorted(literals("skip")))
 def test_each_reason_for_exit_code_3_has_a_remedy(reason: str) -> None:
     """Every reason for exit code 3 is documented with its remedy."""
-    assert f"`{reason}`" in text(DOCS / "how-to" / "when-a-run-fails.md")
+    assert f"`{reason}`" in text(DOCS / "troubleshoot.md")
 
 
 @pytest.mark.parametrize("code", sorted(literals("Finding", "_problem")))
@@ -334,7 +338,7 @@ def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
 
 def test_the_documentation_shows_command_lines() -> None:
     """The documentation shows command lines, so the check of them checks something."""
-    assert {"README.md", "docs/how-to/cron.md"} <= {page for page, _ in LINES}
+    assert {"README.md", "docs/how-to/schedule.md"} <= {page for page, _ in LINES}
 
 
 def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
@@ -345,6 +349,22 @@ def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
         "python3 -m venv .venv && .venv/bin/pip install -q '.[demo]' && .venv/bin/kbackup demo",
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/nox -s ci",
     ] == lines[:2]
+
+
+def test_the_documentation_can_be_read() -> None:
+    """README and documentation have at most 34,000 words, as ``wc -w`` counts."""
+    left_out = {DOCS / "reference" / "benchmarks.md", DOCS / "decisions" / "index.md"}
+    pages = {CHECKOUT / "README.md", *DOCS.rglob("*.md")} - left_out
+
+    assert sum(len(text(page).split()) for page in pages) <= WORDS
+
+
+def test_each_decision_is_short() -> None:
+    """A decision has at most 70 words, with its heading."""
+    told = re.split(r"\n\n(?=\*\*\d+\.)", text(DOCS / "decisions" / "index.md").strip())[1:]
+
+    assert len(told) > 20
+    assert [] == [decision for decision in told if len(decision.split()) > 70]
 
 
 @pytest.mark.parametrize("page", [name(path) for path in PAGES[:4]])

@@ -24,7 +24,7 @@ CONFIGURATIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*CONFIGURATIONS, "copy-of-s3-topic.properties"])
+@pytest.mark.parametrize("name", [*CONFIGURATIONS, "copy-of-s3-topic.properties", "dr.properties"])
 def test_a_configuration_has_no_errors(name: str) -> None:
     """Every example configuration is accepted as it is."""
     result = invoke(
@@ -88,7 +88,7 @@ def test_scheduled_commands_are_such_that_kbackup_takes(line: str) -> None:
     assert 0 == result.exit_code, result.output
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/cron.md", "examples/crontab"])
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/schedule.md", "examples/crontab"])
 def test_what_cron_runs_is_found_by_cron(page: str) -> None:
     """A line of a crontab has no user, and the full path of a command that the page installs."""
     lines = (CHECKOUT / page).read_text(encoding="utf-8").splitlines()

@@ -185,7 +185,7 @@ def test_the_patterns_of_the_guide_match_what_they_are_for(
     key: str, place: Place, tmp_path: Path
 ) -> None:
     """A properties file takes a backslash away, so the guide's patterns need two."""
-    guide = (DOCS / "how-to/objects-of-any-name.md").read_text(encoding="utf-8")
+    guide = (DOCS / "how-to/from-other-tools.md").read_text(encoding="utf-8")
     found = []
     for line in re.findall(r"^topic\.regex\.list=.+$", guide, re.MULTILINE):
         file = tmp_path / "generic.properties"
