@@ -97,9 +97,13 @@ def commands() -> Iterator[str]:
 
 
 def documented(command: click.Command) -> list[click.Parameter]:
-    """Return the parameters of *command*, those of other packages' plugins left out."""
+    """Return the parameters of *command*: not hidden ones, nor those of others' plugins."""
     foreign = {found.attribute for found in config.PROPERTIES if not found.is_built_in}
-    return [each for each in command.params if each.name not in foreign]
+    return [
+        each
+        for each in command.params
+        if each.name not in foreign and not getattr(each, "hidden", False)
+    ]
 
 
 def _options(context: click.Context, command: click.Command) -> dict[str, str]:

@@ -11,13 +11,13 @@ set -euo pipefail
 rename=${1:?new name of each topic, such as 'copy_of_\$0'}
 topics=${2:?topics, separated by commas}
 
-kbackup restore topics --topics "$topics"
+kbackup restore list --topics "$topics"
 kbackup restore verify --topics "$topics"
 
 # the plan exits as the restore would: 4 if something forbids it
-kbackup restore plan --topics "$topics" --rename "$rename"
+kbackup restore --dry-run --topics "$topics" --rename "$rename"
 
 # if it fails, run it again: it continues where it stopped
 kbackup restore run --topics "$topics" --rename "$rename"
 
-echo "now set the retention of the restored topics back (kbackup restore settle): they keep everything"
+echo "now set the retention of the restored topics back (kbackup restore configs): they keep everything"

@@ -40,7 +40,7 @@ _THREADS: Final = 16
 _LATER_MS: Final = 3_600_000
 """How much younger than its row an object may be before it must have been stored again."""
 
-_DO: Final = "if it is right, enter it with kbackup restore verify --rebuild"
+_DO: Final = "if it is right, enter it with kbackup sink reindex"
 
 
 @dataclass(frozen=True, slots=True)

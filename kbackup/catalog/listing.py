@@ -413,7 +413,7 @@ def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
     return IncompleteBackupError(
         f"topic {topic} is not in the backup",
         f"there are: {there}" if there else "there is nothing of it under topics.dir",
-        "list them with kbackup restore topics",
+        "list them with kbackup restore list",
         topic=topic,
     )
 

@@ -3,8 +3,9 @@
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -12,6 +13,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from kbackup.cli import options
 from kbackup.cli.options import GroupedCommand
+from kbackup.errors import ConfigurationError
 from kbackup.spark.worker import keep_little
 
 _COMMANDS: Final = {
@@ -32,15 +34,21 @@ class Family(GroupedCommand, click.Group):
         default: The command to run when none is given; the help of the group lists the first of
             its options.
         runs_bare: Whether it runs without a single word; else the help is shown.
+        aliases: What each old name means now; they are in crontabs, and in no help or suggestion.
     """
 
     command_class = GroupedCommand
 
     def __init__(
-        self, *args: Any, default: str | None = None, runs_bare: bool = True, **kwargs: Any
+        self,
+        *args: Any,
+        default: str | None = None,
+        runs_bare: bool = True,
+        aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.default, self.runs_bare = default, runs_bare
+        self.default, self.runs_bare, self.aliases = default, runs_bare, aliases
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the default command in front of options, unless it is the group's help."""
@@ -58,7 +66,7 @@ class Family(GroupedCommand, click.Group):
     def format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, and the options of the default one that are used most."""
         self.format_commands(ctx, formatter)
-        meant = self._meant(ctx)
+        meant = self._default_command(ctx)
         if meant is not None:
             most_used = meant.options()[:_OF_DEFAULT]
             options.write_lines(most_used, formatter, f" of {meant.name}")
@@ -66,29 +74,32 @@ class Family(GroupedCommand, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, and all options of the default one."""
         self.format_commands(ctx, formatter)
-        meant = self._meant(ctx)
+        meant = self._default_command(ctx)
         if meant is not None:
             meant.format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, one line each."""
+        rows = []
+        for word, command in self.commands.items():
+            arguments = [each for each in command.params if isinstance(each, click.Argument)]
+            label = " ".join([word, *(each.make_metavar(ctx) for each in arguments)])
+            note = " (the default)" if word == self.default else ""
+            rows.append((label, f"{options.first_sentence(command.help or '')}{note}"))
+        width = max(len(label) for label, _ in rows)
         with formatter.section(f"Commands of {ctx.info_name}"):
-            for word in self.list_commands(ctx):
-                command = self.get_command(ctx, word)
-                if command is not None and not command.hidden:
-                    note = " (the default)" if word == self.default else ""
-                    arguments = [
-                        each for each in command.params if each.param_type_name != "option"
-                    ]
-                    label = " ".join([word, *(each.make_metavar(ctx) for each in arguments)])
-                    text = options.first_sentence(command.help or "")
-                    formatter.write(f"  {label:<{_WORD_WIDTH}}  {text}{note}\n")
+            for label, text in rows:
+                formatter.write(f"  {label:<{width}}  {text}\n")
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         """Return the commands in the order in which they are declared."""
         return list(self.commands)
 
-    def _meant(self, ctx: click.Context) -> GroupedCommand | None:
+    def elsewhere(self, ctx: click.Context, word: str) -> list[str]:  # noqa: ARG002
+        """Return the commands that *word*, which is none here, names elsewhere."""
+        return []
+
+    def _default_command(self, ctx: click.Context) -> GroupedCommand | None:
         command = None if self.default is None else self.get_command(ctx, self.default)
         return command if isinstance(command, GroupedCommand) else None
 
@@ -96,15 +107,18 @@ class Family(GroupedCommand, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or suggest the one that was probably meant."""
+        args = [*self.aliases.get(args[0], args[:1]), *args[1:]]
         word = args[0]
         if self.get_command(ctx, word) is None and not word.startswith("-"):
-            raise options.UnknownWordError(word, self.list_commands(ctx), ctx)
+            raise options.UnknownWordError(
+                word, self.list_commands(ctx), ctx, self.elsewhere(ctx, word)
+            )
         return super().resolve_command(ctx, args)
 
 
 _OF_DEFAULT: Final = 12
 """How many options of its default command the help of a group lists."""
-_WORD_WIDTH: Final = 14
+_WORD_WIDTH: Final = 8
 
 _TYPED: Final = "kbackup.typed"
 """Where the context keeps the words of the command line."""
@@ -131,6 +145,17 @@ class Root(Family):
         """Run the command that was typed."""
         with _explained(ctx.meta[_TYPED]):
             return super().invoke(ctx)
+
+    def elsewhere(self, ctx: click.Context, word: str) -> list[str]:
+        """Return the commands of the groups that have this name."""
+        groups = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return [
+            f"{ctx.command_path} {name} {each}"
+            for name, group in groups.items()
+            if isinstance(group, Family)
+            for each in group.aliases.get(word, [word])[:1]
+            if each in group.commands
+        ]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         """Return the commands, most important first."""
@@ -170,7 +195,36 @@ def _explained(typed: Sequence[str]) -> Iterator[None]:
     except NoArgsIsHelpError:
         raise  # click shows the help
     except click.UsageError as error:
-        options.refuse(error, typed)
+        options.refuse(error, typed, _misplaced(error, typed))
+
+
+def _misplaced(error: click.UsageError, typed: Sequence[str]) -> ConfigurationError | None:
+    """Return what is wrong where an option stands in front of the command: ``restore -q verify``.
+
+    The default command was put there then, and does not know the options of the one that is meant.
+    """
+    parent = None if error.ctx is None else error.ctx.parent
+    group = None if parent is None else parent.command
+    if parent is None or not isinstance(group, Family) or typed[1][:1] != "-":
+        return None
+    for typed_word in typed[2:]:
+        word = group.aliases.get(typed_word, [typed_word])[0]
+        command = group.commands.get(word)
+        if command is None:
+            continue
+        if isinstance(error, click.NoSuchOption):
+            is_meant = any(error.option_name in each.opts for each in command.params)
+        else:
+            is_meant = f"({typed_word}" in error.message  # of words that are too many
+        if is_meant:
+            break
+    else:
+        return None
+    return ConfigurationError(
+        f"{parent.command_path} {typed[1]} cannot be run as typed",
+        f"the command comes before its options, and {word} stands behind {typed[1]}",
+        f"put `{word}` first: {parent.command_path} {word} {typed[1]} ...",
+    )
 
 
 @click.group(

@@ -4,6 +4,7 @@ import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -25,7 +26,7 @@ _LISTS: Final = ("list", "partitions")
 """Types whose texts are joined by commas if an option is repeated."""
 
 DEEP: Final = (
-    "Open objects too.  topics opens the last one of each partition; verify opens every one, on "
+    "Open objects too.  list opens the last one of each partition; verify opens every one, on "
     "Spark, and checks its checksums and counts."
 )
 """What ``--deep`` means, wherever it is."""
@@ -264,9 +265,9 @@ def _options(
     is_wanted: "Callable[[Property], bool]", *, has_extra: bool = True, has_files: bool = True
 ) -> Callable[[AnyCommand], AnyCommand]:
     def decorate(function: AnyCommand) -> AnyCommand:
-        for found in reversed(_properties()):
-            if is_wanted(found) and found.is_option:
-                function = _option(found)(function)
+        wanted = (found for found in reversed(_properties()) if is_wanted(found))
+        options = [_option(found.name) for found in wanted if found.is_option]
+        vars(function).setdefault("__click_params__", []).extend(options)  # as click's own do
         if has_extra:
             function = option(
                 "-X", "extra", group="Other", multiple=True, metavar="NAME=VALUE",
@@ -283,7 +284,12 @@ def _options(
     return decorate
 
 
-def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
+@cache
+def _option(name: str) -> GroupedOption:
+    """Return the option of a property: one object for all commands, as making it takes time."""
+    from kbackup.config.settings import BY_NAME  # noqa: PLC0415
+
+    found = BY_NAME[name]
     kwargs: dict[str, Any] = {"default": None, "stated": _stated(found)}
     if found.is_count:
         kwargs |= {"count": True}
@@ -294,7 +300,7 @@ def _option(found: "Property") -> Callable[[AnyCommand], AnyCommand]:
         if found.is_repeated or found.type in _LISTS:
             kwargs |= {"multiple": True}
     names = (*found.option_names, found.attribute)
-    return option(*names, group=found.group, help=found.help, **kwargs)
+    return GroupedOption(names, group=found.group, help=found.help, **kwargs)
 
 
 def _metavar(found: "Property") -> str:
@@ -367,17 +373,28 @@ _RANGE: Final = re.compile(r"is not in the range x>=(\d+)")
 class UnknownWordError(click.UsageError):
     """There is no such command."""
 
-    def __init__(self, word: str, known: Iterable[str], ctx: click.Context) -> None:
+    def __init__(
+        self, word: str, known: Iterable[str], ctx: click.Context, meant: Sequence[str] = ()
+    ) -> None:
         super().__init__(f"No such command {word!r}.", ctx)
-        self.word, self.known = word, tuple(known)
+        self.word, self.known, self.meant = word, tuple(known), meant
 
 
-def refuse(error: click.UsageError, typed: Sequence[str]) -> NoReturn:
-    """Report what is wrong with the line that was *typed*, and exit with code 2."""
+def refuse(
+    error: click.UsageError, typed: Sequence[str], problem: ConfigurationError | None = None
+) -> NoReturn:
+    """Report what is wrong with the line that was *typed*, and exit with code 2.
+
+    Args:
+        error: What click says.
+        typed: The words.
+        problem: What is known better than click knows it.
+    """
     from kbackup.cli import running  # noqa: PLC0415  (not needed for --help)
 
     path = _path(typed) if error.ctx is None else error.ctx.command_path
-    running.refuse(path.removeprefix("kbackup "), _output(typed), explained(error, path))
+    words = path.removeprefix("kbackup ")
+    running.refuse(words, _output(typed), problem or explained(error, path))
 
 
 def _path(typed: Sequence[str]) -> str:
@@ -397,7 +414,8 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
         case UnknownWordError():
             near = difflib.get_close_matches(error.word, error.known, 1)
             why = f"{path} knows: {', '.join(error.known)}"
-            do = f"did you mean {path} {near[0]}?" if near else listed
+            meant = error.meant or [f"{path} {word}" for word in near]
+            do = f"did you mean {' or '.join(meant)}?" if meant else listed
             return ConfigurationError(f"{path} has no command {error.word!r}", why, do)
         case click.NoSuchOption():
             near = error.possibilities or []

@@ -411,7 +411,7 @@ def choose(
     With ``json`` and ``quiet``, JSON is printed, for it was asked for, and stderr is quiet.
 
     Args:
-        command: Its words, such as ``sink run`` or ``restore plan``.
+        command: Its words, such as ``sink run`` or ``restore --dry-run``.
         settings: What is printed, and where.
         secrets: Texts that are not to be shown wherever they turn up.
         stdout: In place of the process's; likewise *stderr*.

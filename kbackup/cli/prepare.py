@@ -22,20 +22,24 @@ from kbackup.cli.options import (
     option,
     output_options,
 )
-from kbackup.cli.output import Logs
 from kbackup.cli.running import Session, load, load_output, paths, perform, run
-from kbackup.cli.screens import print_error
-from kbackup.cli.terminal import OutputStream, count, digits
-from kbackup.doctor import Check, doubt
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
-from kbackup.events import Ended
-from kbackup.runs.history import new_run_id
-from kbackup.runs.report import Summary
 
-if TYPE_CHECKING:  # imported when the demo runs: ``--help`` needs no clients
+if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients and no screens
+    from kbackup.cli.terminal import OutputStream
+    from kbackup.doctor import Check
+    from kbackup.events import Ended
     from kbackup.kafka import KafkaSettings
     from kbackup.local import LocalS3
     from kbackup.local.sample import Filled
+    from kbackup.runs.report import Summary
+
+
+def _summary(words: str) -> "Summary":
+    from kbackup.runs.history import new_run_id  # noqa: PLC0415
+    from kbackup.runs.report import Summary  # noqa: PLC0415
+
+    return Summary(new_run_id(datetime.now(UTC)), words)
 
 
 @click.group(
@@ -65,8 +69,10 @@ def check_command(**parameters: Any) -> None:
     connection is made.
     """
 
-    def work(session: Session) -> Ended:
-        summary = Summary(new_run_id(datetime.now(UTC)), "config check")
+    def work(session: Session) -> "Ended":
+        from kbackup.doctor import doubt  # noqa: PLC0415
+
+        summary = _summary("config check")
         checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
         for check in checks or [_no_doubt(parameters)]:
             session.tell(check)
@@ -77,8 +83,10 @@ def check_command(**parameters: Any) -> None:
     perform("config check", load_output("config check", parameters), work)
 
 
-def _no_doubt(parameters: dict[str, Any]) -> Check:
+def _no_doubt(parameters: dict[str, Any]) -> "Check":
     names = ", ".join(map(str, paths(parameters))) or "the variables alone"
+    from kbackup.doctor import Check  # noqa: PLC0415
+
     return Check("configuration", names, "ok", "no problems found")
 
 
@@ -109,11 +117,11 @@ def show_command(is_all: bool, **parameters: Any) -> None:
     exactly as typed.
     """
 
-    def work(session: Session) -> Ended:
+    def work(session: Session) -> "Ended":
         for name, value, origin in session.loaded.shown(all=is_all):
             is_unset = not value and origin == "default"
             session.tell(SettingShown(name, None if is_unset else value, origin))
-        return Summary(new_run_id(datetime.now(UTC)), "config show").finish()
+        return _summary("config show").finish()
 
     run("config", "config show", parameters, work)
 
@@ -165,11 +173,11 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
         found = doubts(error)
         loaded = load_output("doctor", parameters)
 
-    def work(session: Session) -> Ended:
+    def work(session: Session) -> "Ended":
         from kbackup.doctor.examination import examine  # noqa: PLC0415  (imports all clients)
         from kbackup.local.java import find_java  # noqa: PLC0415
 
-        summary = Summary(new_run_id(datetime.now(UTC)), "doctor")
+        summary = _summary("doctor")
         for check in examine(
             session.settings,
             found,
@@ -209,14 +217,14 @@ class PluginShown:
     options: Mapping[str, str]
 
 
-def _list_plugins(session: Session) -> Ended:
+def _list_plugins(session: Session) -> "Ended":
     for seam in (*plugins.SEAMS, *plugins.CHAINED):
         for found in plugins.installed(seam):
             options = _options(seam, found.name)
             session.tell(
                 PluginShown(seam, found.name, found.target, found.package, found.version, options)
             )
-    return Summary(new_run_id(datetime.now(UTC)), "plugins").finish()
+    return _summary("plugins").finish()
 
 
 def _options(seam: str, name: str) -> dict[str, str]:
@@ -334,6 +342,8 @@ def demo_command(*, records: int, keep: bool, quiet: bool, no_progress: bool) ->
     their data.  Apache Kafka is downloaded the first time.  Exits 0 when the copy equals the
     original, 7 when it does not.
     """
+    from kbackup.cli.terminal import OutputStream  # noqa: PLC0415
+
     demo = Demo(
         OutputStream(sys.stdout, is_plain=no_progress),
         OutputStream(sys.stderr, is_plain=no_progress),
@@ -364,14 +374,16 @@ class Demo:
         no_progress: No live display.
     """
 
-    stdout: OutputStream
-    stderr: OutputStream
+    stdout: "OutputStream"
+    stderr: "OutputStream"
     foreground: Foreground
     quiet: bool = False
     no_progress: bool = False
 
     def run(self, records: int, *, keep: bool) -> int:
         """Do all of it; return the exit code."""
+        from kbackup.cli.output import Logs  # noqa: PLC0415
+
         logs = Logs(None if self.quiet else self.stderr.line)
         with logs, self.foreground.stoppable():
             # a client's warnings are of what it tries again; what fails is raised
@@ -382,6 +394,8 @@ class Demo:
 
     def _judged(self, work: Callable[[], int]) -> int:
         """Return the exit code of *work*, having printed why it failed where it has."""
+        from kbackup.cli.screens import print_error  # noqa: PLC0415
+
         try:
             return work()
         except StoppedError as stopped:
@@ -417,6 +431,7 @@ class Demo:
 
     def _round_trip(self, kafka: "KafkaSettings", s3: "LocalS3", records: int) -> int:
         """Fill, back up, look at the backup, restore, compare."""
+        from kbackup.cli.terminal import count  # noqa: PLC0415
         from kbackup.local.sample import (  # noqa: PLC0415
             TOPICS,
             compare_topics,
@@ -431,7 +446,7 @@ class Demo:
         broker = ("-k", kafka.bootstrap_servers)
         store = ("-b", _BUCKET, "--store-url", s3.endpoint_url)
         self._call(s3, "sink", *broker, "-t", ",".join(names), *store)
-        self._call(s3, "restore", "topics", *store)
+        self._call(s3, "restore", "list", *store)
         self._call(s3, "restore", "verify", *store)
         self._call(s3, "restore", *broker, *store, "--rename", _RENAME)
         with self._status("comparing every record"):
@@ -488,6 +503,8 @@ class Demo:
 
 
 def _line(filled: "Filled") -> str:
+    from kbackup.cli.terminal import count, digits  # noqa: PLC0415
+
     topic = filled.topic
     readable = count(filled.readable, "record")
     gone = filled.written - filled.readable

@@ -1,7 +1,4 @@
-"""``kbackup restore``: run, plan, settle, status; and topics, verify, peek, query, thaw.
-
-The last five only look into a backup.
-"""
+"""``kbackup restore``: run, list, cat, query, verify, status, thaw, configs."""
 
 import json
 import os
@@ -26,12 +23,12 @@ from kbackup.cli.options import (
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, counted
-from kbackup.events import Ended, Plain, Warned
-from kbackup.runs.report import Summary
 
 if TYPE_CHECKING:
+    from kbackup.events import Ended, Plain
     from kbackup.inspect.peek import Record
     from kbackup.inspect.topics import PartitionMap, StoredPartition, Told
+    from kbackup.runs.report import Summary
 
 _TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -43,13 +40,19 @@ _TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
     cls=Family,
     default="run",
     runs_bare=False,
+    aliases={
+        "plan": ("run", "--dry-run"),
+        "topics": ("list",),
+        "peek": ("cat",),
+        "settle": ("configs",),
+    },
     examples=(
         "kbackup restore -k broker:9092 -b my-bucket -t orders --rename 'copy_of_$0'",
         "kbackup restore --config dr.properties -t orders --dry-run",
     ),
 )
 def restore_command() -> None:
-    """Write backed-up records to Kafka, and look at a backup."""
+    """Write backed-up records to Kafka, look at a backup, check it."""
 
 
 _COMMON: Final = (
@@ -81,23 +84,12 @@ def run_command(**parameters: Any) -> None:
 
 
 @restore_command.command(
-    "plan",
-    common=_COMMON,
-    examples=("kbackup restore plan -k broker:9092 -b my-bucket --rename 'copy_of_$0'",),
-)
-@config_options("restore")
-def plan_command(**parameters: Any) -> None:
-    """Show what would go where, and what prevents it.  Nothing is written."""
-    run("restore", "restore plan", parameters | {"dry_run": True}, _restore)
-
-
-@restore_command.command(
-    "topics",
+    "list",
     common=looking("--as-of", "--deep", "--map", "--html", "--schemas"),
     examples=(
-        "kbackup restore topics -b my-bucket",
-        "kbackup restore topics orders -b my-bucket --deep",
-        "kbackup restore topics orders -b my-bucket --map --html orders.html",
+        "kbackup restore list -b my-bucket",
+        "kbackup restore list orders -b my-bucket --deep",
+        "kbackup restore list orders -b my-bucket --map --html orders.html",
     ),
 )
 @click.argument("topic", required=False)
@@ -115,8 +107,8 @@ def plan_command(**parameters: Any) -> None:
     "--schemas", "has_schemas", is_flag=True, group="Output",
     help="Show the schemas that records name.  Their ids and subjects in the Schema Registry.",
 )  # fmt: skip
-@config_options("topics")
-def topics_command(
+@config_options("list")
+def list_command(
     topic: str | None,
     deep: bool,
     has_map: bool,
@@ -163,7 +155,7 @@ def topics_command(
             place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
             _write_page(page, place, moment, stored, coverages)
 
-    look("topics", "restore topics", parameters, work)
+    look("list", "restore list", parameters, work)
 
 
 def _write_page(
@@ -186,8 +178,9 @@ def _write_page(
         ) from error
 
 
-def _entered(summary: Summary, told: "Told") -> Plain:
+def _entered(summary: "Summary", told: "Told") -> "Plain":
     """Enter what belongs into the summary, and return what is to be told."""
+    from kbackup.events import Warned  # noqa: PLC0415
     from kbackup.inspect.topics import StoredPartition  # noqa: PLC0415
 
     if isinstance(told, Warned):
@@ -198,7 +191,7 @@ def _entered(summary: Summary, told: "Told") -> Plain:
 
 
 @restore_command.command(
-    "peek",
+    "cat",
     common=(
         "--config",
         "-b",
@@ -215,9 +208,9 @@ def _entered(summary: Summary, told: "Told") -> Plain:
         "-X",
     ),
     examples=(
-        "kbackup restore peek orders:0@4200 -b my-bucket",
-        "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
-        "kbackup restore peek orders -b my-bucket --key c-42 --from-time 2026-11-21",
+        "kbackup restore cat orders:0@4200 -b my-bucket",
+        "kbackup restore cat orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
+        "kbackup restore cat orders -b my-bucket --key c-42 --from-time 2026-11-21",
     ),
 )
 @click.argument("what", metavar="PLACE")
@@ -230,8 +223,8 @@ def _entered(summary: Summary, told: "Told") -> Plain:
     help="How to print a record, as kcat does.  %t %p %o %k %s %K %S %h %T \\n; also -f.",
 )  # fmt: skip
 @option("--key", group="Restore", metavar="TEXT", help="Only records with this key, byte for byte.")
-@config_options("peek")
-def peek_command(
+@config_options("cat")
+def cat_command(
     what: str, count: int, template: str | None, key: str | None, **parameters: Any
 ) -> None:
     """Print records of an object, a partition or an offset.
@@ -265,7 +258,7 @@ def peek_command(
         )
         _print(records, None if settings.json else template or _TEMPLATE)
 
-    look("peek", "restore peek", parameters, work)
+    look("cat", "restore cat", parameters, work)
 
 
 def _print(records: "Iterable[Record]", template: str | None) -> None:
@@ -318,13 +311,13 @@ def query_command(sql: str, form: str, output_file: Path | None, **parameters: A
     Objects that a condition on partition, offset or timestamp rules out are not opened.
     """
 
-    def work(session: Session) -> Ended:
+    def work(session: Session) -> "Ended":
         return _query(session, sql, "json" if session.settings.json else form, output_file)
 
     run("query", "restore query", parameters, work)
 
 
-def _query(session: Session, sql: str, form: str, output_file: Path | None) -> Ended:
+def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "Ended":
     if form == "parquet" and output_file is None and sys.stdout.isatty():
         raise ConfigurationError(
             "Parquet is not for a terminal", do="name a file with --output-file, or use a pipe"
@@ -333,6 +326,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
     from kbackup.inspect.source import Found  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
+    from kbackup.runs.report import Summary  # noqa: PLC0415
 
     summary = Summary(new_run_id(datetime.now(UTC)), "restore query")
     settings = session.settings
@@ -399,21 +393,9 @@ def _write_rows(answer: Any, form: str, place: Path) -> None:
     "--sample", group="Safety", metavar="P%",
     help="With --deep: read a random sample, such as 5%.",
 )  # fmt: skip
-@option(
-    "--rebuild", is_flag=True, group="Safety",
-    help="Rebuild the ledger from the objects first.",
-)  # fmt: skip
-@option(
-    "--accept-missing", multiple=True, group="Safety",
-    metavar="TOPIC:PARTITION:FIRST-LAST",
-    help="Accept that these were removed on purpose.  Objects missing here are never reported "
-        "again.  Repeatable.",
-)  # fmt: skip
-@option(
-    "--accept-before", group="Safety", metavar="DATE",
-    help="Accept the same of what was stored before.  As after a lifecycle rule: missing objects "
-        "stored before this date.",
-)  # fmt: skip
+@option("--rebuild", is_flag=True, hidden=True, group="Safety", help="Now sink reindex.")
+@option("--accept-missing", multiple=True, hidden=True, group="Safety", help="Now sink accept.")
+@option("--accept-before", hidden=True, group="Safety", help="Now sink accept --before.")
 @config_options("verify")
 def verify_command(
     deep: bool,
@@ -436,20 +418,13 @@ def verify_command(
 
         share = Sample.parse(part, sample, at.summary.run)
         acceptance = Acceptance.parse(accept_missing, accept_before)
-        _mend(at, acceptance, rebuild=rebuild)
+        if rebuild:
+            at.tell(at.mending().rebuild())
+        if acceptance:
+            at.tell(at.mending().accept(acceptance))
         _verify(at, share, deep=deep or part is not None or sample is not None)
 
     look("verify", "restore verify", parameters, work)
-
-
-def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
-    from kbackup.verify.run import Mending  # noqa: PLC0415
-
-    mending = Mending(at.store, at.layout, at.reading(), at.summary, at.clock, at.asked)
-    if rebuild:
-        at.tell(mending.rebuild())
-    if acceptance:
-        at.tell(mending.accept(acceptance))
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
@@ -505,7 +480,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 def status_command(max_age: str | None, of_group: str | None, **parameters: Any) -> None:
     """Report how far a restore is, and how past ones ended.  No JVM is started."""
 
-    def work(session: Session) -> Ended:
+    def work(session: Session) -> "Ended":
         from kbackup.runs import status  # noqa: PLC0415
 
         oldest = None if max_age is None else seconds("--max-age", max_age)
@@ -565,7 +540,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
 
 
 @restore_command.command(
-    "settle",
+    "configs",
     common=(
         "--config",
         "-t",
@@ -582,12 +557,12 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
         "-X",
     ),
     examples=(
-        "kbackup restore settle --config dr.properties --rename 'copy_of_$0' --dry-run",
-        "kbackup restore settle -k broker:9092 -b my-bucket -t orders --yes",
+        "kbackup restore configs --config dr.properties --rename 'copy_of_$0' --dry-run",
+        "kbackup restore configs -k broker:9092 -b my-bucket -t orders --yes",
     ),
 )
-@config_options("settle")
-def settle_command(**parameters: Any) -> None:
+@config_options("configs")
+def configs_command(**parameters: Any) -> None:
     """Give restored topics the settings of their originals.
 
     Retention, compaction and all others.  A restore creates topics that keep every record.  Check
@@ -595,14 +570,15 @@ def settle_command(**parameters: Any) -> None:
     deleted.
     """
 
-    def work(session: Session) -> Ended:
+    def work(session: Session) -> "Ended":
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
         from kbackup.runs.context import Environment  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.runs.report import Summary  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         settings, world = session.settings, Environment.of(session.settings, find_jvm)
-        summary = Summary(new_run_id(world.clock.now()), "restore settle")
+        summary = Summary(new_run_id(world.clock.now()), "restore configs")
         cluster, store = world.kafka.cluster(), open_store(world.store)
         try:
             for event in settle(settings, cluster, store, world.clock, summary, _agree()):
@@ -611,10 +587,10 @@ def settle_command(**parameters: Any) -> None:
             summary.fail(error)
         return summary.finish()
 
-    run("settle", "restore settle", parameters, work)
+    run("configs", "restore configs", parameters, work)
 
 
-def _restore(session: Session) -> Ended:
+def _restore(session: Session) -> "Ended":
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
     from kbackup.runs.context import Environment  # noqa: PLC0415
 

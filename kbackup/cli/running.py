@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import kbackup
 from kbackup import config
-from kbackup.cli import options, output
-from kbackup.cli.screens import has_worked
+from kbackup.cli import options
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import ConfigIssue, Loaded, Settings
 from kbackup.config.issues import is_secret
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
-from kbackup.events import Ended, Plain, Started, Tell, Warned
 from kbackup.options import read_switch
-from kbackup.runs.report import Summary
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help`` is quick
+    from kbackup.cli import output
+    from kbackup.events import Ended, Plain, Tell
     from kbackup.naming import Layout
     from kbackup.naming.renaming import Asked
     from kbackup.pipeline.views import ReadOptions
     from kbackup.records import TopicPartition
     from kbackup.runs.context import Stop
     from kbackup.runs.known import BackupState
-    from kbackup.runs.report import HeldUp
+    from kbackup.runs.report import HeldUp, Summary
     from kbackup.spark.java import Jvm
     from kbackup.stores import Store, StoreSettings
+    from kbackup.verify.run import Mending
 
 _log = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ class Session:
 
     settings: Settings
     loaded: Loaded
-    tell: Tell
+    tell: "Tell"
     stop: "Stop"
 
 
-Work = Callable[[Session], Ended]
+Work = Callable[[Session], "Ended"]
 
 
 def run(command: config.Command, words: str, parameters: Mapping[str, Any], work: Work) -> None:
@@ -144,8 +144,11 @@ def paths(parameters: Mapping[str, Any]) -> list[Path]:
 
 def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
     """Do *work*, show its summary and exit with its code."""
+    from kbackup.cli import output  # noqa: PLC0415
+    from kbackup.cli.screens import has_worked  # noqa: PLC0415
+
     shown = output.choose(words, loaded.settings, secrets=secrets(loaded))
-    summary = _work(shown, words, loaded, work)
+    summary = replace(_work(shown, words, loaded, work), command=_command(words))
     if words.endswith(" run") and summary.exit_code in _GOES_ON and has_worked(summary):
         summary = replace(summary, next=shlex.join(["kbackup", *sys.argv[1:]]))
     code = _finish(shown, summary)
@@ -154,23 +157,26 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
     sys.exit(code)
 
 
-_ASKED_TO_STOP: Final = frozenset({"sink run", "restore run", "restore verify", "doctor"})
+_ASKED_TO_STOP: Final = frozenset(
+    {"sink run", "sink repair", "restore run", "restore verify", "doctor"}
+)
 """Commands whose work checks whether it was asked to stop."""
 
 _GOES_ON: Final = frozenset({5, 6, 130, 143})
 """Exit codes after which the same command continues where it stopped."""
 
 
-def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Ended:
+def _work(shown: "output.Output", words: str, loaded: Loaded, work: Work) -> "Ended":
+    from kbackup.events import Started, Warned  # noqa: PLC0415
     from kbackup.runs.context import Stop  # noqa: PLC0415  (help is fast, and runs nothing)
 
     stop = Stop()
 
-    def tell(event: Plain) -> None:
+    def tell(event: "Plain") -> None:
         if isinstance(event, Started):
             event = replace(
-                event, version=kbackup.__version__, config_sha256=fingerprint(loaded),
-                from_environment=loaded.narrowing or None,
+                event, command=_command(words), version=kbackup.__version__,
+                config_sha256=fingerprint(loaded), from_environment=loaded.narrowing or None,
             )  # fmt: skip
         shown.tell(event)
 
@@ -205,9 +211,10 @@ def _sentence(doubt: ConfigIssue) -> str:
     return f"{doubt.text}; {doubt.do}" if doubt.do else doubt.text
 
 
-def failed(words: str, error: KbackupError) -> Ended:
+def failed(words: str, error: KbackupError) -> "Ended":
     """Return the summary of a command that failed or was stopped."""
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
+    from kbackup.runs.report import Summary  # noqa: PLC0415
 
     summary = Summary(new_run_id(datetime.now(UTC)), _command(words))
     summary.fail(error)
@@ -221,6 +228,8 @@ def _command(words: str) -> str:
 
 def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
     """Report what is wrong with the command line or the configuration, before any work begins."""
+    from kbackup.cli import output  # noqa: PLC0415
+
     try:
         told = _load_printing(parameters).settings
     except KbackupError:  # that is the error, or a part of it
@@ -232,7 +241,7 @@ def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> No
     sys.exit(_finish(shown, failed(words, error)))
 
 
-def _finish(shown: output.Output, summary: Ended) -> int:
+def _finish(shown: "output.Output", summary: "Ended") -> int:
     """Show the summary, and return the exit code."""
     try:
         shown.finish(summary)
@@ -347,7 +356,7 @@ class OpenedBackup:
     place: "StoreSettings"
     store: "Store"
     layout: "Layout"
-    summary: Summary
+    summary: "Summary"
     clock: Clock
 
     @classmethod
@@ -355,6 +364,7 @@ class OpenedBackup:
         """Open the backup that *session* is about, for the command *words*."""
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.runs.report import Summary  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         place = wiring.store_settings(session.settings)
@@ -380,6 +390,14 @@ class OpenedBackup:
 
         return wiring.reading(self.session.settings)
 
+    def mending(self) -> "Mending":
+        """Return what writes the backup's ledger anew, or enters into it what was removed."""
+        from kbackup.verify.run import Mending  # noqa: PLC0415
+
+        return Mending(
+            self.store, self.layout, self.reading(), self.summary, self.clock, self.asked
+        )
+
     def known(self, *, if_allowed: bool = False, asked: "Asked | None" = None) -> "BackupState":
         """Return what the backup says about itself.
 
@@ -403,7 +421,7 @@ class OpenedBackup:
 
         return known.held_up(self.store, self.layout, reached, topics, self.asked.partitions)
 
-    def tell(self, events: Iterable[Plain]) -> None:
+    def tell(self, events: "Iterable[Plain]") -> None:
         """Report all *events*."""
         for event in events:
             self.session.tell(event)
@@ -417,7 +435,7 @@ def look(
 ) -> None:
     """Do what `run` does, for *work* that looks into a backup and enters in its summary."""
 
-    def opened(session: Session) -> Ended:
+    def opened(session: Session) -> "Ended":
         at = OpenedBackup.of(session, words)
         work(at)
         return at.summary.finish(session.stop.signal)

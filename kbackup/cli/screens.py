@@ -302,7 +302,7 @@ def verify_count(summary: Ended, findings: Sequence["Finding"]) -> str:
 
 _CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
-RECORDS: Final = frozenset({"restore peek", "restore query"})
+RECORDS: Final = frozenset({"restore cat", "restore query"})
 """Commands that print records or rows, and nothing beside them."""
 
 
@@ -418,7 +418,7 @@ class Screens(OutputPart):
                 self._print(tables.sink_plan_table(rows), tables.sink_plan_count(rows))
                 for line in sink_plan_foot(self._start):
                     self._stdout.paragraph(line)
-            case "restore topics":
+            case "restore list":
                 self._print_topics(partitions)
             case "restore verify":
                 findings = self._of("finding")
@@ -430,7 +430,7 @@ class Screens(OutputPart):
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
                 for one in summary.facts.get("running", ()):
                     self._stdout.paragraph(f"running: {one.run} on {one.host}, since {one.started}")
-            case "sink prune":
+            case "sink abort-uploads":
                 self._stdout.paragraph(pruned(summary))
             case "config show":
                 settings = self._of("setting")

@@ -1,7 +1,8 @@
-"""``kbackup sink``: run, plan, status, ddl, prune."""
+"""``kbackup sink``: run, status, repair, reindex, accept, abort-uploads, ddl."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,13 +17,16 @@ from kbackup.cli.options import (
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
 from kbackup.errors import ConfigurationError
-from kbackup.events import Ended
+
+if TYPE_CHECKING:
+    from kbackup.events import Ended
 
 
 @click.group(
     "sink",
     cls=Family,
     default="run",
+    aliases={"plan": ("run", "--dry-run"), "prune": ("abort-uploads",)},
     examples=(
         "kbackup sink -k broker:9092 -t orders -b my-bucket",
         "kbackup sink --config s3.properties --follow",
@@ -50,25 +54,22 @@ _COMMON: Final = (
         "kbackup sink --config s3.json --follow --rotate-idle-ms 10m",
     ),
 )
+@option("--repair", multiple=True, hidden=True, group="Safety", help="Now sink repair.")
 @config_options("sink")
-def run_command(**parameters: Any) -> None:
+def run_command(repair: tuple[str, ...], **parameters: Any) -> None:
     """Copy Kafka topics to S3.
 
     Starts where the last run stopped and ends at the offsets it sees at the start.
     """
+    if repair:
+        _repair(repair, parameters)
     words = "sink plan" if parameters.get("dry_run") else "sink run"
     run("sink", words, parameters, _sink)
 
 
-@sink_command.command(
-    "plan",
-    common=_COMMON,
-    examples=("kbackup sink plan -k broker:9092 -t orders -b my-bucket",),
-)
-@config_options("sink")
-def plan_command(**parameters: Any) -> None:
-    """Show what a run would read and write.  Nothing is written, and no JVM is started."""
-    run("sink", "sink plan", parameters | {"dry_run": True}, _sink)
+def _repair(places: Sequence[str], parameters: Mapping[str, Any]) -> None:
+    words = "sink plan" if parameters.get("dry_run") else "sink repair"
+    run("sink", words, {**parameters, "repair": places}, _sink)
 
 
 @sink_command.command(
@@ -88,7 +89,7 @@ def plan_command(**parameters: Any) -> None:
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
     """Report how past runs ended and whether one is running.  No JVM is started."""
 
-    def work(session: Session) -> Ended:
+    def work(session: Session) -> "Ended":
         from kbackup import files  # noqa: PLC0415
         from kbackup.runs import status  # noqa: PLC0415
 
@@ -107,6 +108,129 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         return found
 
     run("status", "sink status", parameters, work)
+
+
+@sink_command.command(
+    "repair",
+    common=(
+        "--config",
+        "-t",
+        "-b",
+        "-k",
+        "--dry-run",
+        "--region",
+        "--store-url",
+        "-f",
+        "--schema-registry-url",
+        "--lock-timeout",
+        "--master",
+        *OUTPUT,
+        "-X",
+    ),
+    examples=(
+        "kbackup sink repair orders:3:4200 --config s3.properties",
+        "kbackup sink repair orders:3:4200 orders:5:0 --config s3.properties --dry-run",
+    ),
+)
+@click.argument("places", nargs=-1, required=True, metavar="T:P:OFFSET")
+@config_options("sink")
+def repair_command(places: tuple[str, ...], **parameters: Any) -> None:
+    """Store missing objects again, from the source cluster.
+
+    T:P:OFFSET is the topic, partition and first offset of an object, as restore verify names it;
+    there may be several.  The sink's consumer group stays where it is.
+    """
+    _repair(places, parameters)
+
+
+@sink_command.command(
+    "reindex",
+    common=looking("--topics-regex"),
+    examples=("kbackup sink reindex -b my-bucket", "kbackup sink reindex -b my-bucket -t orders"),
+)
+@config_options("reindex")
+def reindex_command(**parameters: Any) -> None:
+    """Build the ledger anew from the objects.
+
+    What can still be read of the old one is kept.  An object that it names and that is not there
+    counts as missing until kbackup sink accept accepts that.  Kafka is not asked.
+    """
+
+    def work(at: OpenedBackup) -> None:
+        at.tell(at.mending().rebuild())
+
+    look("reindex", "sink reindex", parameters, work)
+
+
+@sink_command.command(
+    "accept",
+    common=looking("--before", "--topics-regex"),
+    examples=(
+        "kbackup sink accept orders:0:4200-4299 -b my-bucket",
+        "kbackup sink accept --before 2026-11-21 -b my-bucket -t orders",
+    ),
+)
+@click.argument("ranges", nargs=-1, metavar="[RANGE]")
+@option(
+    "--before", group="Safety", metavar="TIME",
+    help="Accept all that was stored before this time.  As after a lifecycle rule.",
+)  # fmt: skip
+@config_options("accept")
+def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: Any) -> None:
+    """Accept that missing objects were removed on purpose.
+
+    RANGE is TOPIC:PARTITION:FIRST-LAST, with offsets; there may be several.  Their objects are not
+    reported as missing again.  Kafka is not asked.
+    """
+
+    def work(at: OpenedBackup) -> None:
+        from kbackup.verify.run import Acceptance  # noqa: PLC0415
+
+        acceptance = Acceptance.parse(ranges, before)
+        if not acceptance:
+            raise ConfigurationError(
+                "nothing is named to be accepted",
+                "neither offsets nor a time were given",
+                "write kbackup sink accept orders:0:4200-4299, or --before 2026-11-21",
+            )
+        at.tell(at.mending().accept(acceptance))
+
+    look("accept", "sink accept", parameters, work)
+
+
+@sink_command.command(
+    "abort-uploads",
+    common=looking("--older-than", "--dry-run"),
+    examples=(
+        "kbackup sink abort-uploads -b my-bucket --dry-run",
+        "kbackup sink abort-uploads --config s3.properties --older-than 7d",
+    ),
+)
+@option(
+    "--older-than", default="1d", group="Safety",
+    metavar="TIME", help="Abort uploads older than this.  A run may still be writing younger ones.",
+)  # fmt: skip
+@config_options("abort-uploads")
+def abort_uploads_command(older_than: str, **parameters: Any) -> None:
+    """Abort unfinished uploads that killed runs left.  Listings hide them, but S3 bills them."""
+
+    def work(at: OpenedBackup) -> None:
+        from kbackup.sink.maintenance import prune  # noqa: PLC0415
+
+        older_than_s = seconds("--older-than", older_than)
+        at.tell(
+            prune(
+                at.store,
+                at.layout,
+                at.summary,
+                now=at.clock.now(),
+                older_than_s=older_than_s,
+                is_dry=at.session.settings.dry_run,
+                asked=at.asked,
+            )
+        )
+
+    look("abort-uploads", "sink abort-uploads", parameters, work)
 
 
 @sink_command.command(
@@ -139,42 +263,7 @@ def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
     look("ddl", "sink ddl", parameters, work)
 
 
-@sink_command.command(
-    "prune",
-    common=looking("--older-than", "--dry-run"),
-    examples=(
-        "kbackup sink prune -b my-bucket --dry-run",
-        "kbackup sink prune --config s3.properties --older-than 7d",
-    ),
-)
-@option(
-    "--older-than", default="1d", group="Safety",
-    metavar="TIME", help="Abort uploads older than this.  A run may still be writing younger ones.",
-)  # fmt: skip
-@config_options("prune")
-def prune_command(older_than: str, **parameters: Any) -> None:
-    """Abort unfinished uploads that killed runs left.  Listings hide them, but S3 bills them."""
-
-    def work(at: OpenedBackup) -> None:
-        from kbackup.sink.maintenance import prune  # noqa: PLC0415
-
-        older_than_s = seconds("--older-than", older_than)
-        at.tell(
-            prune(
-                at.store,
-                at.layout,
-                at.summary,
-                now=at.clock.now(),
-                older_than_s=older_than_s,
-                is_dry=at.session.settings.dry_run,
-                asked=at.asked,
-            )
-        )
-
-    look("prune", "sink prune", parameters, work)
-
-
-def _sink(session: Session) -> Ended:
+def _sink(session: Session) -> "Ended":
     from kbackup.runs.context import Environment  # noqa: PLC0415
     from kbackup.sink.maintenance import RepairRun  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)

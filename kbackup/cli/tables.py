@@ -31,7 +31,7 @@ def title(command: str) -> str:
 
 def is_run(command: str) -> bool:
     """Return whether *command* copies records, rather than looks at what is there."""
-    return title(command) in {"sink", "restore"}
+    return title(command) in {"sink", "sink repair", "restore"}
 
 
 def rows_of(summary: Ended) -> list[PartitionRow]:

@@ -58,7 +58,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
     file_delim = text(
         "Separates topic, partition and offset in an object's name.",
         "+",
-        commands=ALL - STATUS | {"prune"},
+        commands=ALL - STATUS | {"abort-uploads"},
         check=check_not_empty,
     )
     filename_offset_zero_pad_width = integer(
@@ -260,19 +260,19 @@ class Safety(Group, title="Safety", commands=RUNS):
         le=2**31 - 1,
     )
     repair = parsed(
-        "Only write these objects again, as restore verify names them; the group stays where it "
-        "is.",
+        "Only write these objects again, as kbackup sink repair does.",
         "TOPIC:PARTITION:OFFSET",
         (),
         read_places,
         commands=SINK,
+        is_option=False,
         is_property=False,
         example="orders:3:4200,orders:5:0",
     )
     dry_run = switch(
         "Plan only: write nothing, commit nothing.",
         False,
-        commands=RUNS | SETTLING | {"thaw", "prune"},
+        commands=RUNS | SETTLING | {"thaw", "abort-uploads"},
         is_property=False,
     )
     yes = switch("Answer yes to every confirmation.", False, commands=SETTLING, is_property=False)

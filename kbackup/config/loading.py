@@ -155,7 +155,7 @@ class ConfigValidator:
         )
 
     def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
-        """Return the routing of a sink, or the renaming of a restore, which `settle` uses too."""
+        """Return the routing of a sink, or the renaming of a restore, which `configs` uses too."""
         if self.sides.isdisjoint(SETTLING | SINK):
             return ()
         renaming = transforms.renaming_of(usable)
@@ -392,15 +392,17 @@ class ConfigValidator:
 Command = Literal[
     "sink",
     "ddl",
+    "reindex",
+    "accept",
+    "abort-uploads",
     "restore",
-    "topics",
-    "verify",
-    "peek",
+    "list",
+    "cat",
     "query",
-    "thaw",
+    "verify",
     "status",
-    "settle",
-    "prune",
+    "thaw",
+    "configs",
     "config",
     "doctor",
 ]

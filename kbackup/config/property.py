@@ -24,21 +24,23 @@ from kbackup.plugins import Declared
 
 SINK: Final = frozenset({"sink"})
 RESTORE: Final = frozenset({"restore"})
-READING: Final = frozenset({"restore", "topics", "verify", "peek", "query", "thaw"})
+READING: Final = frozenset(
+    {"restore", "list", "cat", "query", "verify", "thaw", "reindex", "accept"}
+)
 """The commands that read a backup."""
-KAFKA: Final = frozenset({"sink", "restore", "settle", "doctor"})
+KAFKA: Final = frozenset({"sink", "restore", "configs", "doctor"})
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
-STATUS: Final = frozenset({"status", "settle", "prune"})
+STATUS: Final = frozenset({"status", "configs", "abort-uploads"})
 """The commands that read run records: they open no object, so they do not depend on the layout."""
-SETTLING: Final = RESTORE | {"settle"}
-CHOOSING: Final = SINK | READING - {"peek"} | STATUS
-"""The commands that select topics and partitions by options; a peek is given one place."""
-TIMED: Final = RESTORE | {"peek"}
+SETTLING: Final = RESTORE | {"configs"}
+CHOOSING: Final = SINK | READING - {"cat"} | STATUS
+"""The commands that select topics and partitions by options; a cat is given one place."""
+TIMED: Final = RESTORE | {"cat"}
 """The commands that choose records by time."""
 SPARK: Final = RUNS | {"verify", "query"}
 """The commands that may start Spark."""
-CONVERTING: Final = RUNS | {"peek", "query"}
+CONVERTING: Final = RUNS | {"cat", "query"}
 """The commands that look into records."""
 ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
 
@@ -48,8 +50,8 @@ class Property(Option[Any]):
     """One setting as it appears on the command line, in files and in the documentation.
 
     Attributes:
-        commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
-            "query", "thaw", "status", "settle", "prune", "doctor", "config".
+        commands: The commands that use it: "sink", "restore", "list", "verify", "cat", "query",
+            "thaw", "reindex", "accept", "status", "configs", "abort-uploads", "doctor", "config".
         group: Its heading.
         declared: What its plugins declare; None if it is the tool's own.
         plugins: The seam and the names of the plugins that declare it.

@@ -91,7 +91,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         "partitions",
         None,
         read_partitions,
-        commands=CHOOSING - {"settle"},
+        commands=CHOOSING - {"configs"},
         example="0,3-5",
     )
     auto_offset_reset = words(
@@ -343,7 +343,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
         "moment",
         None,
         read_moment,
-        commands=RESTORE | {"topics"},
+        commands=RESTORE | {"list"},
         is_property=False,
         example="2026-11-21T14:30:00Z",
     )
@@ -409,7 +409,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     )
     topic_settings = words(
         "Settings of created topics: only those that keep every record, or also the original's "
-        "as far as they delete nothing; kbackup restore settle sets the rest.",
+        "as far as they delete nothing; kbackup restore configs sets the rest.",
         ("safe", "original"),
         "safe",
         any_case=True,

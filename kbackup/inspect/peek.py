@@ -1,4 +1,4 @@
-"""``restore peek``: records of an object, or of a partition from an offset on, in kcat's words.
+"""``restore cat``: records of an object, or of a partition from an offset on, in kcat's words.
 
 Source: kcat 1.7, ``format.c``.
 """
@@ -353,13 +353,13 @@ def peek(
         why = f"no record there has {asked}"
         if window.has_times and has_untimed:
             why = "objects of values alone store no timestamps"
-        do = "choose by offset, or see what is there: kbackup restore topics --map"
+        do = "choose by offset, or see what is there: kbackup restore list --map"
         raise IncompleteBackupError(f"{what}: nothing to show", why, do, topic=place.topic)
     if place.key is None:
         raise IncompleteBackupError(
             f"{what} is not in the backup",
             "it holds no record there, and none after it",
-            f"see where it ends: kbackup restore topics {place.topic} --deep",
+            f"see where it ends: kbackup restore list {place.topic} --deep",
             topic=place.topic,
         )
 
@@ -403,7 +403,7 @@ def _chosen(found: Catalog, place: PeekTarget) -> Iterator[tuple[TopicPartition,
                     yield where, [files]
                     return
         raise ObjectNotFoundError(
-            place.key, "no such object", "list them with kbackup restore topics", key=place.key
+            place.key, "no such object", "list them with kbackup restore list", key=place.key
         )
     if not wheres:
         raise not_in_backup(place.topic, found)

@@ -181,7 +181,7 @@ def as_bytes(answer: pa.Table, form: str) -> bytes:
 
     Args:
         answer: The rows.
-        form: ``json`` for an object per line, with bytes as ``restore peek`` shows them and times
+        form: ``json`` for an object per line, with bytes as ``restore cat`` shows them and times
             in RFC 3339; ``parquet``; or CSV, where null is an empty field and an empty text is
             ``""``, so that they stay distinct.
     """

@@ -1,4 +1,4 @@
-"""``restore topics`` and ``restore thaw``: what is in the bucket, and what of it can be read.
+"""``restore list`` and ``restore thaw``: what is in the bucket, and what of it can be read.
 
 A row a partition, from names and the ledger; a map of its offsets and days; its directories and
 schemas; and archived objects, made readable for some days.

@@ -78,7 +78,7 @@ class Inventory:
                 raise IncompleteBackupError(
                     f"topic {name} is not in the backup",
                     f"it has no object under {place}",
-                    "see what is there: kbackup restore topics",
+                    "see what is there: kbackup restore list",
                     topic=name,
                 )
         return names

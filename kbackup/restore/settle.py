@@ -1,4 +1,4 @@
-"""``restore settle``: give restored topics the settings of their originals.
+"""``restore configs``: give restored topics the settings of their originals.
 
 A topic that is created by a restore deletes nothing and takes records of any age: retention and
 compaction of the original would eat old records as they arrive.  `changes` is the way back.

@@ -327,7 +327,7 @@ def _untold(where: TopicPartition, doubtful: Sequence[FileSet], moment_ms: int) 
         f"{form(number, 'it holds its', 'they hold their')} records: "
         f"{some([files.id for files in doubtful], 3)}",
         "go by the records' own time, --to-time, or choose a later time; if nothing was copied or "
-        "stored again, kbackup restore verify --rebuild enters the times that the store gives",
+        "stored again, kbackup sink reindex enters the times that the store gives",
         **where.place,
     )
 

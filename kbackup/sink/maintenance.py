@@ -1,4 +1,4 @@
-"""``sink --repair``: objects that are missing or damaged, written again from Kafka.
+"""``sink repair``: objects that are missing or damaged, written again from Kafka.
 
 The cut of each object is read again, and only that.  Its files close where they did, whatever the
 rules of rotation say now, so the objects get the same names and records.  The group that keeps the
@@ -70,7 +70,7 @@ class RepairRun:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         if self._frame.settings.follow:
             raise ConfigurationError(
-                "--repair cannot be used with --follow",
+                "sink repair cannot be used with --follow",
                 "a repair ends once the objects are written",
                 "stop the sink that follows, repair, and start it again",
             )
@@ -171,7 +171,7 @@ def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
         topics = [name for name in chosen if place.topic in (name, routes.topic(name))]
         if len(topics) > 1:
             raise ConfigurationError(
-                f"--repair {place} names two topics: {' and '.join(topics)}",
+                f"{place} names two topics: {' and '.join(topics)}",
                 "one has this name in Kafka, the other in the bucket",
                 "repair them one after the other, with --topics for the one that is meant",
             )
@@ -183,7 +183,7 @@ def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
             others.append(place.topic)
     if others:
         raise ConfigurationError(
-            "--repair names topics that this sink does not back up: "
+            "repair names topics that this sink does not back up: "
             f"{', '.join(sorted(set(others)))}",
             "this run's lock would not stop the sink that does, which may be writing them now",
             "repair with that sink's configuration",
@@ -197,7 +197,7 @@ _RENAMED: Final = (
 )
 _THINNED: Final = (
     "its first record, after which it is named, was removed by compaction or retention",
-    "what is left of it is stored; accept it with kbackup restore verify --accept-missing",
+    "what is left of it is stored; accept it with kbackup sink accept",
 )
 
 
@@ -362,8 +362,8 @@ def _not_possible(where: TopicPartition, offset: int, why: str) -> IncompleteBac
     return IncompleteBackupError(
         f"{where}: the object that begins at offset {offset} cannot be written again",
         why,
-        "kbackup restore verify names the objects; what is lost for good can be accepted with "
-        "--accept-missing",
+        "kbackup restore verify names the objects; what is lost for good can be accepted: "
+        "kbackup sink accept",
         **where.place,
     )
 

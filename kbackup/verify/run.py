@@ -2,7 +2,7 @@
 
 Names and the ledger say what is missing; with ``--deep`` tasks read the objects, and what they
 report is judged together with the names.  `_CHECKS` lists all that is checked.  Before that,
-``--rebuild`` and ``--accept-missing`` make the ledger fit the bucket: `Mending`.
+``sink reindex`` and ``sink accept`` make the ledger fit the bucket: `Mending`.
 """
 
 import functools
@@ -69,7 +69,7 @@ WITHOUT_LEDGER: Final = "objects_without_ledger"
 NOT_ENTERED: Final = "objects_not_entered"
 """Counts objects among those of kbackup that neither the ledger nor their own metadata speak of."""
 
-REBUILD: Final = "rebuild the ledger from the objects: kbackup restore verify --rebuild"
+REBUILD: Final = "build the ledger anew from the objects: kbackup sink reindex"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def _can_it_be_repaired(backup: _Backup) -> Iterator[Warned]:
     offsets = again(backup.findings)
     if offsets is not None:
         places = offsets.partition(" ")[0]
-        how = f"move damaged objects away, then run kbackup sink --repair {places} with the sink's"
+        how = f"move damaged objects away, then run kbackup sink repair {places} with the sink's"
         yield backup.summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
 
 
@@ -384,7 +384,7 @@ class Acceptance:
 
     @classmethod
     def parse(cls, ranges: Sequence[str], before: str | None) -> Self:
-        """Read ``--accept-missing TOPIC:PARTITION:FIRST-LAST`` and ``--accept-before DATE``.
+        """Read ``TOPIC:PARTITION:FIRST-LAST``, repeated, and a time.
 
         Raises:
             ConfigurationError: If one of them is not of that form.
@@ -394,7 +394,7 @@ class Acceptance:
             match = _RANGE.fullmatch(text.strip())
             if match is None or int(match[3]) > int(match[4]):
                 raise ConfigurationError(
-                    f"--accept-missing {text} is not a range of offsets",
+                    f"{text} is not a range of offsets",
                     do="write orders:0:4200-4299 for offsets 4200 to 4299 of orders, partition 0",
                 )
             where = TopicPartition(match[1], int(match[2]))
@@ -403,7 +403,7 @@ class Acceptance:
             before_ms = None if before is None else moment(before)
         except ValueError as error:
             raise ConfigurationError(
-                f"--accept-before {before} is not a date", str(error), "write it as 2026-11-21"
+                f"{before} is not a date", str(error), "write it as 2026-11-21"
             ) from error
         return cls(found, before_ms)
 
@@ -479,9 +479,10 @@ class Mending:
         for where, span in acceptance.ranges:
             if where.topic not in there:
                 last = span.end_offset - 1
+                named = f"{where.topic}:{where.partition}:{span.start_offset}-{last}"
                 raise ConfigurationError(
-                    f"--accept-missing {where.topic}:{where.partition}:{span.start_offset}-{last}",
-                    f"{where.topic} is not among the topics to verify: {some(there)}",
+                    f"{named} cannot be accepted",
+                    f"{where.topic} is not among the topics of the backup: {some(there)}",
                     "correct its name, or -t",
                 )
         taken: defaultdict[str, list[Entry]] = defaultdict(list)

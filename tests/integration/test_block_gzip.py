@@ -59,5 +59,5 @@ def test_the_connectors_file_writes_its_objects_and_they_come_back(
         (copy.key, copy.value) for copy in cluster.read("copy_of_system-test")
     ]
     assert 100 == kbackup.json("restore", "verify", *config).summary["records"]
-    shown = kbackup("restore", "peek", *config, "system-test:0@42", "-c", "1", "--json")
+    shown = kbackup("restore", "cat", *config, "system-test:0@42", "-c", "1", "--json")
     assert {"counter": 42, "foo": "bar"} == json.loads(json.loads(shown.stdout)["payload"])

@@ -118,7 +118,7 @@ def test_a_converter_of_ones_own_goes_with_each_format_that_holds_what_it_gives(
 
 def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> None:
     """A third party's store is chosen by the scheme of --store-url, and checks its own URLs."""
-    words = ("-m", "kbackup", "restore", "topics", "--json", "--store-url")
+    words = ("-m", "kbackup", "restore", "list", "--json", "--store-url")
     good = run(*words, f"sqlite://{tmp_path}/backup.db", PYTHONPATH=installed)
     bad = run(*words, "sqlite://backup.db", PYTHONPATH=installed)
     unknown = run(*words, "zip:///backup.zip", PYTHONPATH=installed)

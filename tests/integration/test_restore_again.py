@@ -68,7 +68,7 @@ def test_a_topic_comes_back_as_it_was_backed_up_at_a_time(
     cluster.write(topic, records[20:])
     kbackup.json("sink", "-t", topic)
     again = kbackup.json(*restore)
-    shown = kbackup.json("restore", "topics", topic, "--as-of", then)
+    shown = kbackup.json("restore", "list", topic, "--as-of", then)
 
     assert records[:10] == cluster.read(f"copy_of_{topic}")
     assert (10, 0) == (first.summary["records"], again.summary["records"])

@@ -28,9 +28,9 @@ def test_a_restored_topic_is_settled_once_somebody_has_looked(
     kbackup.json("restore", *renamed, "--topic-settings", "original")
     before = cluster.overridden(copy)
 
-    refused = kbackup.json("restore", "settle", *renamed, expect=4)
-    settled = kbackup.json("restore", "settle", *renamed, "--yes")
-    again = kbackup.json("restore", "settle", *renamed, "--yes")
+    refused = kbackup.json("restore", "configs", *renamed, expect=4)
+    settled = kbackup.json("restore", "configs", *renamed, "--yes")
+    again = kbackup.json("restore", "configs", *renamed, "--yes")
 
     assert ("delete", "-1", "600000") == (
         before["cleanup.policy"], before["retention.ms"], before["segment.ms"],

@@ -166,7 +166,7 @@ GRACE_MS: Final = 3_600_000
 FOLD_AT: Final = 64
 """How many parts a reader may have to open before they are folded."""
 
-_REBUILD: Final = "kbackup restore verify --rebuild rebuilds it"
+_REBUILD: Final = "kbackup sink reindex builds it anew"
 
 _THREADS: Final = 16
 _TRIES: Final = 5

@@ -45,7 +45,7 @@ class Terminal(io.StringIO):
 
 @dataclass(frozen=True)
 class Told:
-    """What one command told: file ``restore-plan,refused.jsonl`` is of ``restore plan``."""
+    """What one command told: file ``restore-plan,refused.jsonl`` is of ``restore --dry-run``."""
 
     path: Path
 

@@ -141,7 +141,7 @@ def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
         ),
         pytest.param(
             ["sink", "orders"],
-            "knows: run, plan, status, ddl, prune",
+            "knows: run, status, repair, reindex, accept, abort-uploads, ddl",
             id="no word is taken for a topic",
         ),
         pytest.param(["sink", "--flush-sise", "1"], "did you mean --flush-size?", id="option"),
@@ -164,7 +164,7 @@ MISTYPED = [
     pytest.param(["restore", "verfy"], "restore", id="subcommand"),
     pytest.param(["sink", "--flush-sise", "1"], "sink", id="option"),
     pytest.param(["sink", "run", "orders"], "sink", id="a word too many"),
-    pytest.param(["restore", "topics", "--part", "1/7"], "restore topics", id="of another command"),
+    pytest.param(["restore", "list", "--part", "1/7"], "restore list", id="of another command"),
     pytest.param(["restore", "verify", "--kafka-timeout", "1"], "restore verify", id="no effect"),
     pytest.param(["plugins", "--quite"], "plugins", id="output option"),
 ]
@@ -187,8 +187,8 @@ def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str
     "words",
     [
         *(param.values[0] for param in MISTYPED),
-        ["restore", "peek"],
-        ["restore", "peek", "a", "-c0"],
+        ["restore", "cat"],
+        ["restore", "cat", "a", "-c0"],
     ],
     ids=" ".join,
 )
@@ -383,9 +383,8 @@ def test_every_command_says_what_it_does_and_how_it_ends(words: tuple[str, ...])
     ("command", "words"),
     [
         ("sink", ("sink", "run")),
-        ("sink", ("sink", "plan")),
+        ("sink", ("sink", "repair")),
         ("restore", ("restore", "run")),
-        ("restore", ("restore", "plan")),
         ("doctor", ("doctor",)),
         ("config", ("config", "show")),
     ],
@@ -406,17 +405,17 @@ def test_a_command_has_an_option_for_each_of_its_properties(
 WITHOUT = {
     "sink run": ["--yes", "--behavior-on-error", "--max-record-bytes"],
     "sink status": ["-f", "--behavior-on-error", "--max-record-bytes", "--master", "--yes"],
-    "restore topics": ["--behavior-on-error", "--master", "--kafka-timeout"],
+    "restore list": ["--behavior-on-error", "--master", "--kafka-timeout"],
     "restore verify": ["--behavior-on-error", "--kafka-timeout", "--group"],
-    "restore peek": ["-t", "--topics-regex", "--partitions", "--behavior-on-error", "--master"],
+    "restore cat": ["-t", "--topics-regex", "--partitions", "--behavior-on-error", "--master"],
 }
 """Options that would do nothing."""
 
 WITH = {
     "sink status": ["-t", "--topics-regex", "--partitions", "--max-age"],
-    "restore topics": ["-f", "-t", "--topics-regex", "--partitions"],
+    "restore list": ["-f", "-t", "--topics-regex", "--partitions"],
     "restore verify": ["-f", "--master", "--spark-conf", "--stop-timeout", "--partitions"],
-    "restore peek": ["-f", "--value-converter"],
+    "restore cat": ["-f", "--value-converter"],
 }
 
 
@@ -430,7 +429,7 @@ def test_a_command_has_no_option_that_does_nothing(words: str) -> None:
     assert set(WITH.get(words, ())) <= typed
 
 
-@pytest.mark.parametrize("words", ["sink status", "restore topics", "restore peek orders"])
+@pytest.mark.parametrize("words", ["sink status", "restore list", "restore cat orders"])
 def test_a_file_may_keep_what_a_command_does_not_use(words: str, tmp_path: Path) -> None:
     """One file serves all commands: what only others use is passed over without a word."""
     path = tmp_path / "all.properties"

@@ -79,7 +79,7 @@ def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> Non
     assert "exit 2: the command line or the configuration is wrong\n" == checked.stderr
 
 
-@pytest.mark.parametrize("command", ["config check", "sink", "restore topics"])
+@pytest.mark.parametrize("command", ["config check", "sink", "restore list"])
 def test_a_file_without_a_name_is_refused(command: str) -> None:
     """An empty --config, as of a variable that is not set, is not the current folder."""
     refused = invoke(*command.split(), "--config", "")

@@ -25,8 +25,8 @@ def backup(tmp_path: Path) -> Path:
     "command",
     [
         "--help",
-        "restore topics --store-url STORE",
-        "restore peek t --store-url STORE --config CONFIG",
+        "restore list --store-url STORE",
+        "restore cat t --store-url STORE --config CONFIG",
     ],
 )
 def test_a_command_that_shows_nothing_does_not_succeed(
@@ -55,7 +55,7 @@ def test_a_command_that_shows_nothing_does_not_succeed(
     "command",
     [
         pytest.param("doctor", marks=pytest.mark.nightly),  # its Spark starts without streams too
-        "doctor --no-spark", "restore settle", "restore", "sink -t t",
+        "doctor --no-spark", "restore configs", "restore", "sink -t t",
     ],
 )  # fmt: skip
 def test_what_a_command_found_out_outweighs_who_saw_it(
@@ -77,7 +77,7 @@ def test_what_a_command_found_out_outweighs_who_saw_it(
 def test_a_restore_without_stdin_asks_nobody(backup: Path, tmp_path: Path) -> None:
     """A restore with a closed stdin goes as far as one without a terminal: here, to no Kafka."""
     line = (
-        f"{sys.executable} -m kbackup restore plan --store-url {backup.as_uri()} "
+        f"{sys.executable} -m kbackup restore --dry-run --store-url {backup.as_uri()} "
         "-k 127.0.0.1:1 --kafka-timeout 1s <&-"
     )
     done = subprocess.run(

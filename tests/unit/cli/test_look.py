@@ -17,7 +17,7 @@ def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
     backup = Backup.in_folder(tmp_path)
     headers = [{"key": "trace", "value": b"\xff"}]
     backup.put("orders", 0, batch([7], key=b"\xfe", value=b"\xff\xc3\xa9", headers=headers))
-    words = ["restore", "peek", "orders:0@7", "--store-url", f"file://{tmp_path}"]
+    words = ["restore", "cat", "orders:0@7", "--store-url", f"file://{tmp_path}"]
 
     result = CliRunner().invoke(root, [*words, option, "%k|%s|%h"], prog_name="kbackup")
 
@@ -29,7 +29,7 @@ def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value=b'{"from": "json"}'), views=JSON)
     backup.put("orders", 0, batch([7], value=b"whole"))
-    words = ["restore", "peek", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s"]
+    words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s"]
 
     plain, narrow = (
         CliRunner().invoke(root, [*words, *more], prog_name="kbackup")
@@ -44,7 +44,7 @@ def test_peek_shows_the_records_of_a_key_from_a_time_on(tmp_path: Path) -> None:
     """Options choose by key and time, also bytes that are no text."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, *(batch([at], key=b"\xff", value=b"v%d" % at) for at in range(3)))
-    words = ["restore", "peek", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s "]
+    words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s "]
     words += ["--key", "\udcff", "--from-time", str(TIME + 1)]
 
     found, missed = (
@@ -70,7 +70,7 @@ def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
     """Unicode line separators are printed as the characters they are."""
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value="a\x0bb\x85c\u2028d\re".encode()))
-    words = ["restore", "peek", "orders:0@7", "--store-url", f"file://{tmp_path}"]
+    words = ["restore", "cat", "orders:0@7", "--store-url", f"file://{tmp_path}"]
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("TERM", term)

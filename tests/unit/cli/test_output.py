@@ -143,7 +143,7 @@ def test_names_are_data_and_are_not_masked(show: Any) -> None:
     """A password that is also a topic's name does not spoil the JSON contract."""
     row = StoredPartition(TopicPartition("orders", 0), "", 1, 0, 0, 1, 1, None, None)
 
-    shown = show("restore topics", [row], ended(), json=True, secrets=["orders"])
+    shown = show("restore list", [row], ended(), json=True, secrets=["orders"])
 
     assert "orders" == json.loads(shown.stdout.splitlines()[0])["topic"]
 
@@ -221,7 +221,7 @@ def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
 def test_a_locale_without_unicode_gets_plain_letters() -> None:
     """Tables can be printed where only ASCII can be encoded."""
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    shown = output.choose("restore topics", Settings(), stdout=stdout, stderr=io.StringIO())
+    shown = output.choose("restore list", Settings(), stdout=stdout, stderr=io.StringIO())
     row = StoredPartition(TopicPartition("t\u00f6pic", 0), "", 1, 0, 0, 1_000_000, 1, None, None)
 
     with shown:

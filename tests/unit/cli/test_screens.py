@@ -15,7 +15,7 @@ WIDTHS = (40, 80, 100, 200)
 SPARED = {
     ("restore", 80): ["0", "1999999"],  # the offsets of a topic with one partition
     # when objects were stored
-    ("restore-topics", 80): ["2026", "11", "21", "02", "01", "2025", "03", "02", "02", "00"],
+    ("restore-list", 80): ["2026", "11", "21", "02", "01", "2025", "03", "02", "02", "00"],
 }
 """What a screen of so many columns leaves out of a table rather than take it apart."""
 
@@ -86,8 +86,8 @@ def test_a_plain_terminal_gets_no_escape_sequence(
     ("name", "count"),
     [
         pytest.param("restore-plan,refused", "3 topics, 670 objects, 1.4 GiB", id="restore plan"),
-        pytest.param("restore-topics", "2 partitions, 231 objects, 490 MiB.", id="topics"),
-        pytest.param("restore-topics,empty", "0 partitions, 0 objects, 0 B", id="nothing there"),
+        pytest.param("restore-list", "2 partitions, 231 objects, 490 MiB.", id="topics"),
+        pytest.param("restore-list,empty", "0 partitions, 0 objects, 0 B", id="nothing there"),
         pytest.param(
             "restore-verify,damaged",
             "651 objects read, 1.4 GiB, 0:38: 650 good, 1 missing, 1 corrupt",
@@ -232,7 +232,7 @@ def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     ("name", "last"),
     [
         pytest.param("restore", "skipped", id="restore"),
-        pytest.param("restore-topics", "newest", id="topics"),
+        pytest.param("restore-list", "newest", id="topics"),
     ],
 )
 def test_a_table_of_usual_size_is_a_table_at_80_columns(

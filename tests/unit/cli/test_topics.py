@@ -1,4 +1,4 @@
-"""``restore topics`` as it is typed: map, tree, page and a time in the past."""
+"""``restore list`` as it is typed: map, tree, page and a time in the past."""
 
 import json
 import os
@@ -31,7 +31,7 @@ DAYS = (Days(MapState.STORED, "2026-11-01", "2026-11-20"),)
 
 def topics(folder: Path, *words: str) -> Result:
     """Run the command over a backup in *folder*."""
-    line = ["restore", "topics", "--store-url", f"file://{folder}", *words]
+    line = ["restore", "list", "--store-url", f"file://{folder}", *words]
     return CliRunner().invoke(root, line, prog_name="kbackup")
 
 

@@ -37,16 +37,16 @@ def test_foreign_text_is_escaped(show: Any) -> None:
     evil = "orders\x1b[2J\u202egpj\n"
     row = StoredPartition(TopicPartition(evil, 0), "", 1, 0, 0, 1, 1, None, None)
     error = Issue("failed", evil, evil, evil)
-    summary = ended(command="restore topics", result="failed", exit_code=1, errors=[error])
+    summary = ended(command="restore list", result="failed", exit_code=1, errors=[error])
 
-    shown = show("restore topics", [row], summary, on_terminal=True, environ={"NO_COLOR": "1"})
+    shown = show("restore list", [row], summary, on_terminal=True, environ={"NO_COLOR": "1"})
 
     assert set() == {"\x1b", "\u202e"} & set(shown.stdout + shown.stderr)
 
 
 def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
     """An unknown number is a question mark, not zero."""
-    each = told("restore-topics")
+    each = told("restore-list")
 
     shown = show(each.command, each.events, each.ended()).stdout
 

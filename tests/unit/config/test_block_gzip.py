@@ -42,7 +42,7 @@ def test_a_connectors_file_chooses_the_layout(tmp_path: Path) -> None:
     assert ["block_gzip"] == [spec.format for spec in wiring.views(settings)]
 
 
-@pytest.mark.parametrize("command", ["sink", "restore", "topics", "verify", "peek", "query"])
+@pytest.mark.parametrize("command", ["sink", "restore", "list", "verify", "peek", "query"])
 def test_every_command_reads_the_same_layout_from_it(tmp_path: Path, command: Command) -> None:
     """Without s3.prefix the dates are the first part of each key."""
     settings = loaded(tmp_path, CONNECTOR, command).settings

@@ -103,9 +103,9 @@ def test_a_source_connectors_file_renames(write: Write) -> None:
     [
         pytest.param("sink", {"bootstrap.servers", "topics", "s3.bucket.name"}, id="sink"),
         pytest.param("restore", {"bootstrap.servers", "s3.bucket.name"}, id="restore"),
-        pytest.param("topics", {"s3.bucket.name"}, id="topics"),
+        pytest.param("list", {"s3.bucket.name"}, id="list"),
         pytest.param("verify", {"s3.bucket.name"}, id="verify"),
-        pytest.param("peek", {"s3.bucket.name"}, id="peek"),
+        pytest.param("cat", {"s3.bucket.name"}, id="cat"),
     ],
 )
 def test_what_a_command_needs_is_asked_for_at_once(
@@ -169,7 +169,7 @@ def test_the_store_is_a_bucket_or_a_folder(
     given: dict[str, object], url: str, endpoint: str | None
 ) -> None:
     """A URL selects a folder in place of a bucket, or another server."""
-    settings = load("topics", **given).settings
+    settings = load("list", **given).settings
 
     assert (url, endpoint) == (settings.url, settings.endpoint_url)
 
@@ -313,7 +313,7 @@ def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> Non
         path.write_text(json.dumps(properties))
         issues = config.check([path], {})
         errors = [issue.name for issue in issues if issue.level == "error"]
-        for command in ("sink", "restore", "peek", "config"):
+        for command in ("sink", "restore", "cat", "config"):
             try:
                 config.load(command, options={}, files=[path], environ={})
             except ConfigurationError as error:

@@ -288,7 +288,7 @@ def test_a_sinks_router_names_what_it_stores(write: Write) -> None:
     assert ("copy_of_orders", ()) == (rename("orders", settings.renames), settings.transforms)
 
 
-@pytest.mark.parametrize("command", ["restore", "verify", "topics", "query"])
+@pytest.mark.parametrize("command", ["restore", "verify", "list", "query"])
 def test_who_reads_by_a_sinks_file_asks_for_what_it_has_stored(
     write: Write, command: Command
 ) -> None:

@@ -79,7 +79,7 @@ class Settling:
 
     cluster: FakeTarget = field(default_factory=lambda: there("copy_of_orders", COPY_CONFIG))
     url: str = field(default_factory=lambda: f"memory://{uuid4()}")
-    summary: Summary = field(default_factory=lambda: Summary("r", "restore settle"))
+    summary: Summary = field(default_factory=lambda: Summary("r", "restore configs"))
 
     def __post_init__(self) -> None:
         row = TopicEntry(TOPIC, "orders", "there", "id", 1, ORIGINAL, run="r", time=1)
@@ -89,7 +89,7 @@ class Settling:
     def run(self, agree: Any = None, **options: Any) -> list[Event]:
         """Settle."""
         given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options}
-        settings = config.load("settle", options=given, files=(), environ={}).settings
+        settings = config.load("configs", options=given, files=(), environ={}).settings
         store, cluster = open_store(StoreSettings(self.url)), self.cluster
         clock = HandClock()
         found = settle(settings, cluster, store, clock, self.summary, agree)
@@ -169,7 +169,7 @@ def test_a_run_that_has_something_to_settle_is_not_said_to_have_nothing_new(dry_
 
     settling.run(yes=True, dry_run=dry_run)
 
-    assert "restore settle finished" == headline(settling.summary.finish())
+    assert "restore configs finished" == headline(settling.summary.finish())
     settling.run(yes=True)
     settling.run(yes=True)
-    assert "restore settle finished, nothing new" == headline(settling.summary.finish())
+    assert "restore configs finished, nothing new" == headline(settling.summary.finish())

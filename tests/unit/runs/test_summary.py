@@ -8,7 +8,7 @@ from kbackup.runs.report import Summary
 
 def test_what_is_there_is_counted_as_stored() -> None:
     """A look at a backup sums the bytes of its objects, of each topic and of all."""
-    summary = Summary("r", "restore topics")
+    summary = Summary("r", "restore list")
     for topic, stored in (("orders", 3), ("orders", 4), ("payments", 5)):
         place = TopicPartition(topic, 0)
         summary.partitions.append(StoredPartition(place, "avro", 1, 0, 0, 1, stored, None, None))

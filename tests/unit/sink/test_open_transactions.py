@@ -197,7 +197,7 @@ def test_a_restore_says_what_a_transaction_keeps_from_the_backup(backup: Backup)
     assert {"held_up_offsets": 50} == long["skipped"]
 
 
-@pytest.mark.parametrize("command", ["topics", "verify"])
+@pytest.mark.parametrize("command", ["list", "verify"])
 def test_a_look_at_a_backup_says_what_a_transaction_keeps_from_it(
     backup: Backup, tmp_path: Path, command: str
 ) -> None:

@@ -61,7 +61,7 @@ def store() -> Uploading:
 
 def work(store: Any, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What is told, and the summary."""
-    summary = Summary("r", "sink prune")
+    summary = Summary("r", "sink abort-uploads")
     options = {"older_than_s": 86_400.0} | options
     events = [to_json(one) for one in prune(store, Layout(), summary, now=NOW, **options)]
     for event in events:
