@@ -336,6 +336,73 @@ def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
     assert 0 == result.exit_code, result.output
 
 
+def spans() -> Iterator[tuple[str, str]]:
+    """Yield what stands in backquotes on a page that is not generated from the names."""
+    for page in [CHECKOUT / "README.md", *sorted(DOCS.rglob("*.md"))]:
+        if page.stem not in ("benchmarks", "plugins", "commands", "configuration"):
+            prose = re.sub(r"^ *```.*?^ *```", "", text(page), flags=re.DOTALL | re.MULTILINE)
+            yield from ((name(page), span) for span in re.findall(r"`([^`\n]+)`", prose))
+
+
+SPANS = sorted(set(spans()))
+
+
+def test_each_option_that_is_named_is_one() -> None:
+    """Every option that a page names is one of kbackup's."""
+    options = {
+        option
+        for _, command in GENERATOR.leaves()
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+    named = {
+        (page, option) for page, span in SPANS for option in re.findall(r"^--[a-z][a-z0-9-]*", span)
+    }
+    assert len(named) > 40
+    assert set() == {(page, option) for page, option in named if option not in options}
+
+
+def test_each_file_that_is_named_is_there() -> None:
+    """Every file of the checkout that a page names exists."""
+    files = {
+        (page, span)
+        for page, span in SPANS
+        if re.fullmatch(r"(?:examples|kbackup|tests|docs)/[\w./-]+", span)
+    }
+
+    assert len(files) > 5
+    assert set() == {(page, file) for page, file in files if not (CHECKOUT / file).exists()}
+
+
+def test_each_property_that_is_named_is_known() -> None:
+    """Every property that a page names is one that kbackup takes, or refuses by name."""
+    known = {
+        *(each for found in GENERATOR.PROPERTIES for each in (found.name, *found.aliases)),
+        *(refusal.name for refusal in REFUSALS),
+        *(GENERATOR.BOTH.sub("*", found.name) for found in GENERATOR.PROPERTIES),
+    }
+    firsts = {name.split(".")[0] for name in known if "." in name}
+    named = {
+        (page, span.partition("=")[0])
+        for page, span in SPANS
+        if re.match(r"[a-z0-9_*]+([.][a-z0-9_]+)+(?:=|$)", span)
+        and span.split(".")[0] in firsts
+        and not OF_OTHERS.match(span)
+        and page != "docs/reference/transforms.md"
+    }
+
+    assert len(named) > 40
+    assert set() == {(page, found) for page, found in named if found not in known}
+
+
+OF_OTHERS = re.compile(
+    r"(?:sasl|ssl|spark|connect)[.]|max[.](?:message[.]bytes|retries)$|headers[.]list|"
+    r"format[.]output|store[.]envelope"
+)
+"""Names of librdkafka, Spark, topics, other tools' sinks, and columns."""
+
+
 def test_the_documentation_shows_command_lines() -> None:
     """The documentation shows command lines, so the check of them checks something."""
     assert {"README.md", "docs/how-to/schedule.md"} <= {page for page, _ in LINES}
