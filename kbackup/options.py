@@ -37,6 +37,14 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 _DURATION_MOST_S: Final = 36_500 * 86_400.0
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 
+MSK_IAM: Final = "AWS_MSK_IAM"
+"""Amazon's mechanism, which librdkafka does not have: see `kbackup.kafka.msk`."""
+
+MSK_OPTIONS: Final = (
+    "awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion",
+)  # fmt: skip
+"""Options of ``IAMLoginModule`` that count.  They are passed on beside librdkafka's properties."""
+
 
 def read_boolean(value: object) -> bool:
     """Return true or false.

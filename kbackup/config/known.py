@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from kbackup import plugins
@@ -24,8 +25,8 @@ from kbackup.config.issues import ConfigIssue, Value, error
 from kbackup.config.property import PREFIXES, READING, RUNS, SINK, of_side, variable
 from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
 from kbackup.config.transforms import is_transform
-from kbackup.errors import ConfigurationError
-from kbackup.options import Unsupported, given, other_than, read_milliseconds
+from kbackup.errors import ConfigurationError, with_extra
+from kbackup.options import MSK_IAM, MSK_OPTIONS, Unsupported, given, other_than, read_milliseconds
 
 _BOTH: Final = SINK | READING
 
@@ -307,15 +308,30 @@ REFUSED: Final = {
         "librdkafka reads PKCS#12 and PEM",
         "keytool -importkeystore -deststoretype pkcs12, then ssl.keystore.location",
     ),
-    "sasl.client.callback.handler.class": ("a Java class cannot be loaded", "remove it"),
-    "sasl.login.callback.handler.class": ("a Java class cannot be loaded", "remove it"),
+    "sasl.client.callback.handler.class": (
+        "a Java class cannot be loaded, and only Amazon's IAMClientCallbackHandler is not needed",
+        "remove it",
+    ),
+    "sasl.login.callback.handler.class": (
+        "a Java class cannot be loaded",
+        "remove it; for Amazon MSK set sasl.mechanism=AWS_MSK_IAM",
+    ),
     "sasl.login.class": ("a Java class cannot be loaded", "remove it"),
     "security.providers": ("a Java class cannot be loaded", "remove it"),
 }
 """What librdkafka spells so differently that the operator must act."""
-_HARMLESS: Final = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM",)}
+_HARMLESS: Final = {
+    "ssl.keystore.type": ("PKCS12", "PEM"),
+    "ssl.truststore.type": ("PEM",),
+    "sasl.client.callback.handler.class": (
+        "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    ),
+}
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+_MSK_WITHOUT_EFFECT: Final = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
+_MSK_SIGNER: Final = "aws_msk_iam_sasl_signer"
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", MSK_IAM)
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _JAAS_OPTION: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))")
@@ -357,6 +373,9 @@ def translate(given: Mapping[str, Value]) -> ClientProperties:
         else:
             if java in WITHOUT_EFFECT:
                 found.without_effect.append(name)
+            if value.text.upper() == MSK_IAM and find_spec(_MSK_SIGNER) is None:
+                why, do = f"{_MSK_SIGNER} is not installed", with_extra("msk")
+                found.issues.append(error("kafka_client", name, value, why, do))
     return found
 
 
@@ -413,19 +432,22 @@ def _one_of(words: tuple[str, ...], text: str) -> str:
 
 
 def _jaas(text: str) -> Iterator[tuple[str, str]]:
-    """Extract user and password from a ``sasl.jaas.config`` for PLAIN or SCRAM."""
+    """Extract what a ``sasl.jaas.config`` says for PLAIN, SCRAM or ``AWS_MSK_IAM``."""
     module = _LOGIN_MODULE.match(text)
     simple = module[1].rpartition(".")[2] if module is not None else ""
-    if simple not in ("PlainLoginModule", "ScramLoginModule"):
+    if simple not in ("PlainLoginModule", "ScramLoginModule", "IAMLoginModule"):
         raise ConfigurationError(
             "sasl.jaas.config",
-            "only PlainLoginModule and ScramLoginModule are supported",
+            "only PlainLoginModule, ScramLoginModule and IAMLoginModule are supported",
             "use librdkafka's properties, such as sasl.kerberos.principal and sasl.kerberos.keytab",
         )
     options = {
         match[1]: match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2])
         for match in _JAAS_OPTION.finditer(text)
     }
+    if simple == "IAMLoginModule":
+        yield from _msk_options(options)
+        return
     if not {"username", "password"} <= options.keys():
         raise ConfigurationError(
             "sasl.jaas.config",
@@ -434,3 +456,17 @@ def _jaas(text: str) -> Iterator[tuple[str, str]]:
         )
     yield "sasl.username", options["username"]
     yield "sasl.password", options["password"]
+
+
+def _msk_options(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of ``IAMLoginModule`` that count."""
+    for name, text in options.items():
+        if name in MSK_OPTIONS:
+            yield name, text
+        elif name not in _MSK_WITHOUT_EFFECT:
+            raise ConfigurationError(
+                "sasl.jaas.config",
+                f"IAMLoginModule's {name} is not supported",
+                "remove it; keys belong in a profile or in AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY",
+            )

@@ -136,7 +136,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         example="SASL_SSL",
     )
     sasl_mechanism = optional_text(
-        "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.",
+        "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.",
         aliases=("sasl.mechanisms", "kafka.sasl.mechanism", "kafka.sasl.mechanisms"),
         example="SCRAM-SHA-512",
     )

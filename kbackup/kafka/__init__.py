@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol
 import pyarrow as pa
 
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError
+from kbackup.options import MSK_IAM
 from kbackup.records import Span, TopicPartition
 
 PATIENCE_S: Final = 30.0
@@ -580,9 +581,26 @@ class KafkaSettings:
     def __repr__(self) -> str:
         return f"KafkaSettings({self.bootstrap_servers!r})"
 
-    def properties(self, ours: Mapping[str, Any], operators: Mapping[str, str]) -> dict[str, Any]:
-        """Return a client's properties: for every client, then *ours*, then the *operators*'."""
-        return {**_CLIENT, **ours, **operators, "bootstrap.servers": self.bootstrap_servers}
+    def properties(
+        self, ours: Mapping[str, Any], operators: Mapping[str, str], *, connects: bool = True
+    ) -> dict[str, Any]:
+        """Return a client's properties: for every client, then *ours*, then the *operators*'.
+
+        Args:
+            ours: kbackup's for this client.
+            operators: They take precedence.
+            connects: The client is to sign in; without it nobody is asked for credentials.
+
+        Raises:
+            ConfigurationError: If nothing names the region of an MSK cluster.
+            KafkaError: If there are no credentials for it.
+        """
+        found = {**_CLIENT, **ours, **operators, "bootstrap.servers": self.bootstrap_servers}
+        if found.get("sasl.mechanisms") != MSK_IAM:
+            return found
+        from kbackup.kafka import msk  # noqa: PLC0415  (imports an extra)
+
+        return msk.signed(found) if connects else msk.without_tokens(found)
 
     def way(self) -> Way:
         """Return how records pass here, on this machine.

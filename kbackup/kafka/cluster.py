@@ -575,7 +575,7 @@ def check_properties(settings: KafkaSettings) -> None:
     )
     for prefix, client, operators in kinds:
         try:
-            made = client(settings.properties({"log_level": 0}, operators))
+            made = client(settings.properties({"log_level": 0}, operators, connects=False))
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0] if error.args else error
             given = ", ".join(sorted(operators)) or "bootstrap.servers alone"

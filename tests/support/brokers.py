@@ -30,7 +30,14 @@ class SecureKafka(LocalKafka):
         authority: PEM file of the certificate's authority.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, session_ms: int = 0) -> None:
+        """Start it.
+
+        Args:
+            folder: For its certificate.
+            session_ms: How long a client's sign-in for tokens counts, at most as long as its
+                token; 0: as long as its connection.
+        """
         plain, scram, oauth, self._controller = free_ports(4)
         self.plain, self.scram, self.oauth = (f"127.0.0.1:{port}" for port in (plain, scram, oauth))
         self.authority = folder / "authority.pem"
@@ -52,6 +59,7 @@ class SecureKafka(LocalKafka):
                 "listener.name.oauth.oauthbearer.sasl.jaas.config":
                     f"{module}.oauthbearer.OAuthBearerLoginModule required "
                     'unsecuredLoginStringClaim_sub="broker";',
+                "listener.name.oauth.oauthbearer.connections.max.reauth.ms": str(session_ms),
             }
         )  # fmt: skip
 

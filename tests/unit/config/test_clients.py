@@ -1,11 +1,15 @@
 """Java client properties to librdkafka's."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from kbackup.config import known
 from kbackup.config.issues import Origin, Value
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -50,6 +54,25 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
             {"sasl.username": "u", "sasl.password": "p"},
             id="SCRAM without quotes",
         ),
+        pytest.param(
+            "sasl.jaas.config",
+            f'{IAM} required awsProfileName="a b" awsRoleArn="arn:aws:iam::1:role/r" '
+            "awsRoleSessionName=s awsStsRegion=eu-west-1 awsDebugCreds=true;",
+            {
+                "awsProfileName": "a b",
+                "awsRoleArn": "arn:aws:iam::1:role/r",
+                "awsRoleSessionName": "s",
+                "awsStsRegion": "eu-west-1",
+            },
+            id="MSK IAM",
+        ),
+        pytest.param("sasl.jaas.config", f"{IAM} required;", {}, id="MSK IAM without options"),
+        pytest.param(
+            "sasl.client.callback.handler.class",
+            "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+            {},
+            id="what MSK IAM comes with",
+        ),
     ],
 )
 def test_a_java_property_is_said_in_librdkafkas_words(
@@ -67,7 +90,10 @@ def test_a_java_property_is_said_in_librdkafkas_words(
     [
         pytest.param("ssl.truststore.location", "/t.jks", "ssl.ca.location", id="trust store"),
         pytest.param("ssl.keystore.type", "JKS", "pkcs12", id="key store"),
-        pytest.param("sasl.mechanism", "AWS_MSK_IAM", "correct", id="mechanism of a plugin"),
+        pytest.param("sasl.mechanism", "AWS_IAM", "correct", id="no mechanism"),
+        pytest.param(
+            "sasl.jaas.config", f"{IAM} required awsRoleAccessKeyId=AKIA;", "profile", id="a key"
+        ),
         pytest.param("security.protocol", "TLS", "correct", id="no protocol"),
         pytest.param("sasl.login.callback.handler.class", "x.Y", "remove", id="Java class"),
         pytest.param("sasl.jaas.config", "com.sun.Krb5LoginModule required;", "keytab", id="krb5"),
@@ -136,3 +162,24 @@ def test_what_has_no_effect_is_named() -> None:
 def test_only_kafkas_properties_go_to_its_clients(name: str, expected: bool) -> None:
     """kbackup's own properties are not passed to the client."""
     assert expected == known.is_client_property(name)
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_extra_for_msk_is_looked_for(
+    is_installed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whether AWS's signer is installed is said by every check, and nobody is asked for a token."""
+    if is_installed:
+        (tmp_path / "aws_msk_iam_sasl_signer.py").write_text("raise RuntimeError")
+    path = [str(tmp_path), *(folder for folder in sys.path if "site-packages" not in folder)]
+    monkeypatch.setattr(sys, "path", path)
+    for name in [name for name in sys.modules if name.startswith("aws_msk_iam_sasl_signer")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    found = known.translate({"sasl.mechanism": Value("AWS_MSK_IAM", Origin("option"))})
+
+    assert ({"sasl.mechanisms": "AWS_MSK_IAM"}, is_installed) == (
+        found.properties["admin"],
+        not found.issues,
+    )
+    assert is_installed or "[msk]" in found.issues[0].do
