@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 @pytest.mark.parametrize(
     ("way", "life_s", "run_s"),
     [
-        pytest.param("native", 3, 10, marks=pytest.mark.one_process, id="in one process"),
+        pytest.param("native", 8, 18, marks=pytest.mark.one_process, id="in one process"),
         pytest.param("native", 20, 60, marks=pytest.mark.nightly, id="on Spark"),
         pytest.param("python", 20, 60, marks=pytest.mark.nightly, id="on Spark, in Python"),
     ],
@@ -57,7 +57,7 @@ def test_tokens_are_renewed_while_a_sink_and_a_restore_work(
         KBACKUP_BOOTSTRAP_SERVERS=broker.oauth, PYTHONPATH=str(SIGNER), AWS_REGION="eu-west-1",
         KBACKUP_KAFKA_CLIENT=way, MSK_SIGNER_SECONDS=str(life_s), MSK_SIGNER_LOG=str(log),
     )  # fmt: skip
-    common = ("--config", str(config), "-t", topic, "--follow")
+    common = ("--config", str(config), "-t", topic, "--follow", "--kafka-timeout", "30s")
     sink_words = ("--flush-size", "25", "--rotate-idle-ms", "300")
     back_words = ("--rename", "copy_of_$0", "--s3-poll-interval-ms", "200")
 
