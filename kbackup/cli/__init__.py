@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "doctor": ("prepare", "Check in advance what a run needs."),
     "demo": ("prepare", "Start Kafka and S3, back up a sample, restore and compare it."),
     "plugins": ("prepare", "List the installed plugins of each seam."),
+    "explain": ("explain", "Say what an exit code or an error's code means, and what to do."),
 }
 """The module of each command, which names it ``sink_command``, and its line of help."""
 

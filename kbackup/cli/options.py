@@ -211,6 +211,8 @@ def write_lines(
     options: Sequence[GroupedOption], formatter: click.HelpFormatter, of: str = ""
 ) -> None:
     """Write *options*, one line each, under a heading that says which command they are of."""
+    if not options:
+        return
     with formatter.section(f"Options{of}, with [defaults]"):
         for each in options:
             formatter.write(f"{each.line}\n")

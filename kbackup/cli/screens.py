@@ -81,7 +81,7 @@ LOCKED: Final = 8
 
 
 def render_error(error: Issue, width: int | None = None) -> str:
-    """Return an error in its three parts: what failed and where, why, what to do.
+    """Return an error in its parts: what failed and where, why, what to do, where more is said.
 
     Args:
         error: A part of it that is empty is left out.
@@ -91,6 +91,7 @@ def render_error(error: Issue, width: int | None = None) -> str:
     for lead, text in (("  why: ", error.why), ("  do:  ", error.do)):
         if text:
             parts.append(hang(lead, text, width))
+    parts.append(f"  more: kbackup explain {error.code}")
     return "\n".join(parts)
 
 

@@ -42,6 +42,7 @@ error: restore would write to the topic it was backed up from (orders, cluster \
   why: the sink run of 02:00 reads orders in the same cluster; each restored record would be \
 backed up again
   do:  --rename 'copy_of_$0'   or, if you really mean it, --allow-same-topic
+  more: kbackup explain feedback_loop
 """,
     ) == (shown.stdout, shown.stderr)
 

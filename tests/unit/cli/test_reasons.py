@@ -8,13 +8,13 @@ from kbackup.naming import check_topic
 from tests.support.ended import ended
 
 
-def test_an_error_has_three_parts() -> None:
-    """What failed, why, and what to do, each on its line."""
+def test_an_error_has_its_parts() -> None:
+    """What failed, why, what to do, and where more is said, each on its line."""
     error = KbackupError("orders was not read", "the broker said no", "ask again").issue()
 
     assert (
-        "error: orders was not read\n  why: the broker said no\n  do:  ask again"
-        == render_error(error)
+        "error: orders was not read\n  why: the broker said no\n  do:  ask again\n"
+        "  more: kbackup explain failed" == render_error(error)
     )
 
 
@@ -42,7 +42,7 @@ def test_an_error_has_three_parts() -> None:
 )
 def test_what_an_error_says(error: KbackupError, text: str) -> None:
     """An error names its place and has no empty parts."""
-    assert text == render_error(error.issue())
+    assert f"{text}\n  more: kbackup explain {error.code}" == render_error(error.issue())
 
 
 def test_names_made_of_dots_survive_a_sentence() -> None:
@@ -60,7 +60,8 @@ def test_a_narrow_error_hangs_below_itself() -> None:
     assert """\
 error: the topic orders
        was not read
-  why: no answer for 10 s""" == render_error(error, 25)
+  why: no answer for 10 s
+  more: kbackup explain failed""" == render_error(error, 25)
 
 
 @pytest.mark.parametrize(
