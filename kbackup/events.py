@@ -524,7 +524,7 @@ class Ended:
         errors: What failed.
         warnings: What else there is to know.
         facts: What only this command says.
-        next: The command that goes on where this one stopped.
+        next: The command that goes on where this one stopped, or that remains to be run.
     """
 
     HEAD: ClassVar = {"type": "summary", "v": 1}

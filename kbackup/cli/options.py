@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
+from click.core import ParameterSource
 
 import kbackup
 from kbackup import native_build
@@ -334,6 +335,31 @@ def _stated(found: "Property") -> str:
         unit = next(unit for unit, ms in units.items() if found.default % ms == 0)
         return f"{found.default // units[unit]}{unit}"
     return shown_value(found.default)
+
+
+def typed(command: click.Command) -> list[str]:
+    """Return the options of the command that runs, as they were typed, that *command* takes too.
+
+    Those of the output are left out, and what agrees to everything.
+    """
+    context, taken = click.get_current_context(), {each.name for each in command.params}
+    words: list[str] = []
+    for each in context.command.params:
+        if not isinstance(each, GroupedOption) or each.name is None or each.name not in taken:
+            continue
+        is_typed = context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+        if is_typed and each.group != "Output" and each.name != "yes":
+            words += _words(each, context.params[each.name])
+    return words
+
+
+def _words(of: GroupedOption, value: Any) -> list[str]:
+    long = [name for name in of.opts if name.startswith("--")]
+    name = (long or of.opts)[0]
+    if of.is_flag:
+        return [name] if value else of.secondary_opts[:1]
+    each = value if isinstance(value, tuple) else (value,)
+    return [word for one in each for word in (name, str(one))]
 
 
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:

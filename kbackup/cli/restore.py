@@ -2,8 +2,10 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from kbackup.cli.options import (
     max_age_option,
     option,
     seconds,
+    typed,
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, counted
@@ -591,11 +594,17 @@ def configs_command(**parameters: Any) -> None:
 
 
 def _restore(session: Session) -> "Ended":
+    from kbackup.cli import screens  # noqa: PLC0415  (imports rich)
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
     from kbackup.runs.context import Environment  # noqa: PLC0415
 
     world = Environment.of(session.settings, find_jvm)
-    return RestoreRun(session.settings, session.tell, session.stop, world, _agree())()
+    ended = RestoreRun(session.settings, session.tell, session.stop, world, _agree())()
+    is_done = ended.exit_code in (0, 3) and not session.settings.dry_run
+    if is_done and screens.keeping_all(ended):
+        words = ["kbackup", "restore", "configs", *typed(configs_command)]
+        return replace(ended, next=shlex.join(words))
+    return ended
 
 
 def _agree() -> Callable[[str], bool] | None:

@@ -466,9 +466,12 @@ class Screens(OutputPart):
 
     def _print_next(self, summary: Ended) -> None:
         if summary.next:
-            is_verify = self._command == "restore verify"
-            repair = "to write them again while the cluster still has the records:"
-            self._stdout.paragraph(repair if is_verify else "to continue:")
+            purpose = "to continue:"
+            if self._command == "restore verify":
+                purpose = "to write them again while the cluster still has the records:"
+            elif keeping_all(summary) and summary.exit_code in (0, 3):
+                purpose = "once they are right, give them their originals' settings:"
+            self._stdout.paragraph(purpose)
             self._stdout.text("\n".join(fold_command(escape(summary.next), self._stdout.width)))
 
 
@@ -547,17 +550,22 @@ def restored(summary: Ended) -> list[str]:
         return []
     is_wrong = any(error.code == "audit" for error in summary.errors)
     audit = None if is_wrong else _AUDITS.get(summary.facts.get("audit", ""))
-    planned: Sequence[TopicPlanned] = summary.facts.get("plan", ())
-    created = [
-        topic.target
-        for topic in planned
-        if isinstance(topic.own, RestoreTopic) and topic.own.retention_ms == "-1"
-    ]
+    created = keeping_all(summary)
     window = summary.facts.get("window")
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
     only = [f"restored only: {window}"] if window else []
     return [*only, *([audit] if audit else []), *([remind] if created else [])]
+
+
+def keeping_all(summary: Ended) -> list[str]:
+    """Return the topics that a restore has created, so that they delete nothing."""
+    planned: Sequence[TopicPlanned] = summary.facts.get("plan", ())
+    return [
+        topic.target
+        for topic in planned
+        if isinstance(topic.own, RestoreTopic) and topic.own.retention_ms == "-1"
+    ]
 
 
 def emptiness(summary: Ended) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from kbackup.cli.options import typed
+from kbackup.cli.restore import configs_command, run_command
 from kbackup.cli.screens import restored, told_once
 from kbackup.errors import Issue
 from kbackup.events import PartitionCounts, RestoreTopic, Started, TopicPlanned
@@ -56,6 +58,22 @@ def test_a_restore_says_what_is_to_be_known_of_the_target(
 ) -> None:
     """A restore's screen shows its audit, and which topics will grow without limit."""
     assert lines == restored(ended(command="restore", records=1, **facts))
+
+
+def test_the_command_that_remains_has_what_was_typed_for_it() -> None:
+    """What was typed for a restore is typed again for its topics, but for output and agreement."""
+    words = [
+        "--config", "dr.properties", "-t", "a,b", "-t", "c d", "--yes", "--no-create-topics",
+        "--rename", "copy_of_$0", "--json", "-X", "s3.region=x",
+    ]  # fmt: skip
+
+    with run_command.make_context("run", words):
+        found = typed(configs_command)
+
+    assert [
+        "--config", "dr.properties", "-X", "s3.region=x", "--topics", "a,b", "--topics", "c d",
+        "--rename", "copy_of_$0",
+    ] == found  # fmt: skip
 
 
 @pytest.mark.parametrize("words", ["sink-plan", "restore-plan,refused"])
