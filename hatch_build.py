@@ -1,10 +1,12 @@
 """Compiles kbackup's C libraries while a wheel is built; without a compiler the wheel has none.
 
-The wheel of this machine's own compiler is for this machine, that of zig for any Linux with the
-same processor.  zig comes as a wheel itself, and is asked for where there is no compiler only.
+The wheel with them is for this machine's system and processor, and says so: ``linux_x86_64``.  What
+``manylinux`` promises was never tried.  zig comes as a wheel itself, and is asked for where there
+is no compiler only.  With ``KBACKUP_PURE=1`` nothing is compiled, and the wheel is for any machine.
 """
 
 import importlib.util
+import os
 import platform
 import subprocess
 import sys
@@ -29,7 +31,8 @@ class NativeLibrary(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """Return what the build needs besides hatchling."""
-        return ["ziglang>=0.15"] if native.compiler() is None and _zig_builds_here() else []
+        needs_zig = not _is_pure() and native.compiler() is None and _zig_builds_here()
+        return ["ziglang>=0.15"] if needs_zig else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and say where the libraries belong."""
@@ -39,7 +42,7 @@ class NativeLibrary(BuildHookInterface):
             said = Path(self._scratch.name, native.COMMIT.name)
             said.write_text(f"{commit}\n")
             build_data["force_include"][str(said)] = str(native.COMMIT.relative_to(self.root))
-        for one in native.ALL:
+        for one in () if _is_pure() else native.ALL:
             built = one.library if is_editable else Path(self._scratch.name) / one.library.name
             tag = self._compile(one, built)
             if tag is None:
@@ -55,14 +58,9 @@ class NativeLibrary(BuildHookInterface):
 
     def _compile(self, one: Any, built: Path) -> str | None:
         """Return the platform that the library is for, None where nothing compiles it."""
-        own = native.compiler()
-        if own is not None:
-            command, tag = own, sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        elif _zig_builds_here():
-            machine = platform.machine()
-            command, tag = native.zig(machine), f"manylinux_{native.GLIBC}_{machine}"
-        else:
-            command = []
+        command = native.compiler() or []
+        if not command and _zig_builds_here():
+            command = native.zig(platform.machine())
         why = "there is no C compiler"
         if command:
             caches = {"ZIG_GLOBAL_CACHE_DIR": self._scratch.name}
@@ -73,7 +71,7 @@ class NativeLibrary(BuildHookInterface):
             except (OSError, subprocess.SubprocessError) as error:
                 why = str(error)
             else:
-                return tag.replace(".", "_")
+                return sysconfig.get_platform().replace("-", "_").replace(".", "_")
         self.app.display_warning(
             f"kbackup is built without its C libraries, and moves records in Python, at half the "
             f"speed: {why}"
@@ -83,3 +81,7 @@ class NativeLibrary(BuildHookInterface):
 
 def _zig_builds_here() -> bool:
     return sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
+
+
+def _is_pure() -> bool:
+    return os.environ.get("KBACKUP_PURE", "") not in ("", "0")
