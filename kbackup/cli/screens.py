@@ -133,11 +133,16 @@ def skip_sentence(skipped: Mapping[str, int]) -> str:
     return ", ".join(sentences)
 
 
+_TOLD: Final = frozenset({"sink reindex", "sink accept"})
+"""Commands that have told what they did topic by topic, in no row of a table."""
+
+
 def headline(summary: Ended) -> str:
     """Return how a run ended, in one line: ``sink finished, 3 records skipped``."""
     name = title(summary.command)
     if summary.result == "ok":
-        return f"{name} finished" + (", nothing new" if is_idle(summary) else "")
+        is_told = name in _TOLD or not is_idle(summary)
+        return f"{name} finished" + ("" if is_told else ", nothing new")
     if summary.result == "skipped":
         sentence = skip_sentence(summary.skipped)
         return f"{name} finished, {sentence}" if sentence else f"{name} finished with gaps"

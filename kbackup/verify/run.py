@@ -451,12 +451,15 @@ class Mending:
             only_new: Leave topics alone that have a ledger.
 
         Raises:
+            IncompleteBackupError: If there is no topic that was asked for.
             StoreError: If the store does not answer.
         """
         said = known.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
         there = {*found.topics(), *said.names}
         topics = [name for name in self.asked.topics(there) if name in there]
+        if not topics:
+            raise nothing_there(self.layout.topics_dir or "the bucket")
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
         for topic in topics:
@@ -470,6 +473,7 @@ class Mending:
 
         Raises:
             ConfigurationError: If a topic is named that is not there, or not asked for.
+            IncompleteBackupError: If there is no topic that was asked for.
             StoreError: If the store does not answer.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it

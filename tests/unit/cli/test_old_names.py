@@ -80,6 +80,22 @@ def test_what_was_removed_on_purpose_is_accepted(way: str, folder: Path) -> None
     assert "sink accept" == accepted.lines[-1]["command"]
 
 
+@pytest.mark.parametrize("way", ["sink reindex", "sink accept --before 2100-01-01"])
+def test_a_place_without_a_backup_is_no_success(way: str, tmp_path: Path) -> None:
+    """Who mistypes the bucket does not believe that its ledger was built."""
+    refused = run(tmp_path, way)
+
+    assert (7, "incomplete") == (refused.code, refused.lines[-1]["errors"][0]["code"])
+
+
+def test_what_was_done_is_not_called_nothing_new(folder: Path) -> None:
+    """A ledger that was built anew is the news."""
+    shown = invoke("sink", "reindex", "--store-url", f"file://{folder}")
+
+    assert (0, "sink reindex finished\n") == (shown.code, shown.stdout)
+    assert "orders: the ledger was rebuilt from its objects" in shown.stderr
+
+
 def test_an_acceptance_of_nothing_is_an_error(folder: Path) -> None:
     """Who names neither offsets nor a time is told what to name."""
     refused = run(folder, "sink accept")
