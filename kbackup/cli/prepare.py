@@ -74,6 +74,8 @@ def check_command(**parameters: Any) -> None:
 
         summary = _summary("config check")
         checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
+        if all(check.level != "fail" for check in checks):
+            checks += _missing_extras(parameters)
         for check in checks or [_no_doubt(parameters)]:
             session.tell(check)
             if check.level == "fail":
@@ -81,6 +83,23 @@ def check_command(**parameters: Any) -> None:
         return summary.finish()
 
     perform("config check", load_output("config check", parameters), work)
+
+
+def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
+    """Return a failure if schemas are to be backed up and the registry's client is not installed.
+
+    What converters and Kafka's clients need, they have said themselves.
+    """
+    from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
+    from kbackup.doctor import failed  # noqa: PLC0415
+
+    loaded = config.load("config", options={}, files=paths(parameters), environ=os.environ)
+    try:
+        if loaded.settings.schema_registry_url:
+            registry.check_installed()
+    except ConfigurationError as error:
+        return [failed("configuration", "schema.registry.url", error)]
+    return []
 
 
 def _no_doubt(parameters: dict[str, Any]) -> "Check":

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from kbackup.cli.output import schema
+from kbackup.connect import registry
 from tests.support.invoked import invoke
 
 INTEROP = Path(__file__).parents[3] / ".." / "shared" / "interop" / "configs"
@@ -241,3 +242,18 @@ def test_a_misspelt_switch_of_the_archive_is_said_before_the_run() -> None:
 
     assert 2 == shown.code
     assert "set KBACKUP_ARCHIVE to 1 or 0" in shown.stderr
+
+
+def test_a_registry_whose_client_is_not_installed_is_found(
+    sink: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schemas are backed up by the extra `registry`: without it the check fails, not the run."""
+    sink.write_text(f"{SINK}schema.registry.url=http://registry:8081\n")
+    before = invoke("config", "check", "--config", str(sink))
+    monkeypatch.setattr(registry, "NEEDED", ("no_such_library",))
+
+    checked = invoke("config", "check", "--config", str(sink), COLUMNS="400")
+
+    assert (0, 2) == (before.code, checked.code)
+    assert "no_such_library" in checked.stdout
+    assert "[registry]" in checked.stdout
