@@ -233,9 +233,10 @@ def _major(version: str) -> int:
 def _launcher(runtime: Path) -> Path:
     """Return a home whose ``java`` starts *runtime*'s without the module it lacks."""
     text = _LAUNCHER.format(option=_OPTIONAL_MODULE, java=shlex.quote(str(runtime / "bin/java")))
-    home = cache_directory() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    home = cache_path() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     program = home / "bin" / "java"
-    if not program.exists():
+    if not program.exists():  # else the cache may be read-only, as in a container
+        cache_directory()
         replace_file(program, text.encode(), mode=0o755)
     return home
 

@@ -4,8 +4,10 @@ import configparser
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from backup_samples import Backup, batch
 from click.testing import CliRunner
 
@@ -157,3 +159,66 @@ def test_what_is_no_backup_is_said_to_be_none(words: list[str], said: str) -> No
         result.stderr.startswith(said),
         len(result.stderr.splitlines()),
     )
+
+
+CLUSTER = sorted((EXAMPLES / "kubernetes").glob("*.yaml"))
+
+
+def documents() -> list[dict[str, Any]]:
+    """What the Kubernetes examples declare."""
+    return [one for path in CLUSTER for one in yaml.safe_load_all(path.read_text("utf-8"))]
+
+
+def pods() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """The job and the pod of each workload, by name."""
+    found = {}
+    for one in documents():
+        if one["kind"] in ("CronJob", "Deployment"):
+            job = one["spec"]
+            job = job["jobTemplate"]["spec"] if one["kind"] == "CronJob" else job
+            found[one["metadata"]["name"]] = job, job["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["kbackup-sink", "kbackup-verify", "kbackup-follow"])
+def test_what_kubernetes_runs_is_such_that_kbackup_takes_it(name: str) -> None:
+    """Each container has a command that kbackup accepts, on a file that the ConfigMap holds."""
+    _, pod = pods()[name]
+    (container,) = pod["containers"]
+    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "config")
+    held = {f"{mount['mountPath']}/{file}" for one in documents() for file in one.get("data", ())}
+
+    result = CliRunner().invoke(root, [*container["args"], "--help"], prog_name="kbackup")
+
+    assert 0 == result.exit_code, result.output
+    assert {word for word in container["args"] if word.startswith("/")} <= held
+    assert (True, True) == (
+        pod["securityContext"]["runAsNonRoot"],
+        container["securityContext"]["readOnlyRootFilesystem"],
+    )
+
+
+def test_kubernetes_tries_again_what_can_end_differently() -> None:
+    """A job is tried again after faults of Kafka, S3 and Spark, not after what stays as it is."""
+    rules = {
+        name: job["podFailurePolicy"]["rules"] for name, (job, _) in pods().items()
+        if "podFailurePolicy" in job
+    }  # fmt: skip
+    final = {
+        name: set(rule["onExitCodes"]["values"])
+        for name, given in rules.items()
+        for rule in given
+        if rule["action"] == "FailJob"
+    }
+
+    assert {"kbackup-sink": {2, 3, 4, 7, 8}, "kbackup-verify": {2, 4, 7}} == final
+
+
+def test_the_configuration_in_kubernetes_has_no_errors(tmp_path: Path) -> None:
+    """What the ConfigMap holds is accepted as it is."""
+    ((name, text),) = (pair for one in documents() for pair in one.get("data", {}).items())
+    (tmp_path / name).write_text(text)
+
+    result = invoke("config", "check", "--config", str(tmp_path / name), "--json")
+
+    assert 0 == result.code, result.stdout

@@ -1,6 +1,7 @@
 """Which Java is used, and what is said about those that are not."""
 
 import logging
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -175,6 +176,17 @@ def test_a_launcher_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("JAVA_HOME", str(first.home))
 
     assert first == find_java()
+
+
+def test_a_launcher_is_found_in_a_cache_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image is built once and read-only afterwards: what is there is not written again."""
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "slim", "25", is_slim=True)))
+    first = find_java()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert first.home == module._launcher(tmp_path / "slim")
 
 
 def test_without_any_java_the_error_says_what_to_do(
