@@ -310,13 +310,20 @@ def _was_there(
     """Whether a set had been stored before a time; None where nobody knows."""
     where, ledger = files.where, known.ledger(files.where)
     entry = ledger.objects.get(files.id)
-    if entry is not None and entry.was_stored(moment_ms) is not None:
+    main = files.main or files.files[0]
+    is_that_one = entry is not None and entry.bytes in (None, main.size)  # a dead run may grow it
+    if entry is not None and is_that_one and entry.was_stored(moment_ms) is not None:
         return files.id in then.ledger(where).objects
-    if all(file.modified * 1000 < moment_ms for file in files.files):
+    if all(_stored_by(file) * 1000 <= moment_ms for file in files.files):
         return True
     reached = ledger.reached()
     is_behind = entry is None and reached is not None and files.start_offset >= reached
     return False if is_behind and not known.all_damage() else None
+
+
+def _stored_by(file: BackupFile) -> float:
+    """Return the seconds by which a file was surely there: S3 cuts off what is less than one."""
+    return file.modified + (1 if file.modified.is_integer() else 0.001)
 
 
 def _untold(where: TopicPartition, doubtful: Sequence[FileSet], moment_ms: int) -> RefusedError:

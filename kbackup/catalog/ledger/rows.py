@@ -117,7 +117,9 @@ class Entry:
 
     def instead_of(self, before: "Entry") -> "Entry":
         """Return the row of an object with the times that an earlier row about it knows."""
-        held = before.held_since if before.records == self.records else None
+        said, now = (before.records, before.bytes), (self.records, self.bytes)
+        is_as_long = said[0] == now[0] if None not in (said[0], now[0]) else said[1] == now[1]
+        held = before.held_since if is_as_long else None
         return replace(
             self, first_stored=before.first_stored or self.first_stored,
             held_since=held or self.held_since,

@@ -135,6 +135,28 @@ def test_an_object_that_has_grown_since_is_not_guessed_at(some: Restoring) -> No
         some.plan(as_of=NOON)
 
 
+def test_an_object_that_a_dead_run_has_grown_is_not_guessed_at(some: Restoring) -> None:
+    """The row tells of the object that was stored, and another one is there now."""
+    rows = some.backup.entries["orders"]
+    rows[1] = replace(rows[1], bytes=(rows[1].bytes or 0) - 1)
+
+    with pytest.raises(RefusedError, match="the ledger does not say since when it holds its"):
+        some.plan(as_of=NOON)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(9, 1), (10, 5)])
+def test_another_tools_object_that_has_grown_holds_its_rows_since_then(
+    size: int, expected: int
+) -> None:
+    """Of an object whose records nobody counted, its size tells whether it is the same."""
+    before = Entry("object", 0, 0, None, "k", "value", bytes=9, first_stored=1, held_since=1)
+    now = replace(before, bytes=size, first_stored=5, held_since=5)
+
+    assert (1, expected) == (
+        (found := now.instead_of(before)).first_stored, found.held_since,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "topic", [pytest.param("orders", id="no ledger"), pytest.param("others", id="another's ledger")]
 )
