@@ -98,7 +98,7 @@ def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
         if loaded.settings.schema_registry_url:
             registry.check_installed()
     except ConfigurationError as error:
-        return [failed("configuration", "schema.registry.url", error)]
+        return [failed("configuration", "Schema Registry", error)]
     return []
 
 

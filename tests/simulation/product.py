@@ -20,6 +20,7 @@ from kbackup.config import Command, Settings, load
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
+    IncompleteBackupError,
     KafkaError,
     KbackupError,
     LockedError,
@@ -92,6 +93,7 @@ __all__ = [
     "FileSet",
     "Holding",
     "HoldingRead",
+    "IncompleteBackupError",
     "KafkaError",
     "KbackupError",
     "Layout",
