@@ -43,6 +43,25 @@ class SystemClock:
         return time.monotonic()
 
 
+@dataclass(frozen=True, slots=True)
+class StoppedClock:
+    """A `Clock` that stands still: the time of a question about what a bucket holds."""
+
+    moment: datetime
+
+    def now(self) -> datetime:
+        """Return the moment."""
+        return self.moment
+
+    def ms(self) -> int:
+        """Return it in ms since the epoch."""
+        return int(self.moment.timestamp() * 1000)
+
+    def steady_s(self) -> float:
+        """Return it in seconds since the epoch."""
+        return self.moment.timestamp()
+
+
 def moment_of(ms: int) -> datetime | None:
     """Return *ms* since the epoch as a moment in UTC; None where no calendar has it."""
     try:

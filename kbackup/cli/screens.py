@@ -116,6 +116,25 @@ def _place(error: Issue) -> str:
     return f" ({', '.join(missing)})" if missing else ""
 
 
+def status_foot(facts: Mapping[str, Any]) -> list[str]:
+    """Return what ``status`` says behind its tables, a line each."""
+    running = [
+        f"running: {one.run} on {one.host}, since {one.started}" for one in facts.get("running", ())
+    ]
+    return [_captures(facts["captures"]), *running] if "captures" in facts else running
+
+
+def _captures(found: Any) -> str:
+    """Return what is kept of where consumer groups stood; None: nothing is."""
+    if found is None:
+        return "consumer groups: not captured yet"
+    maybe = "" if found.is_complete else ", maybe not all groups"
+    return (
+        f"consumer groups: captured since {rfc3339(found.since)}, last {rfc3339(found.newest)}, "
+        f"{count(found.groups, 'group')}{maybe}"
+    )
+
+
 def skip_sentence(skipped: Mapping[str, int]) -> str:
     """Return what was skipped or missing as a sentence; empty where nothing was.
 
@@ -434,8 +453,8 @@ class Screens(OutputPart):
                 self._print(listing, count(len(partitions), "partition"))
                 runs = summary.facts.get("runs", ())
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
-                for one in summary.facts.get("running", ()):
-                    self._stdout.paragraph(f"running: {one.run} on {one.host}, since {one.started}")
+                for line in status_foot(summary.facts):
+                    self._stdout.paragraph(line)
             case "sink abort-uploads":
                 self._stdout.paragraph(pruned(summary))
             case "config show":

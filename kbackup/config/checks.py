@@ -220,7 +220,7 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 NARROWING: Final = (
     "topics", "topics.regex", "topics.exclude", "partitions",
     "from.time", "to.time", "as.of", "from.offset", "to.offset",
-    "rename", "rename.prefix", "rename.regex",
+    "rename", "rename.prefix", "rename.regex", "groups",
 )  # fmt: skip
 """Options that select the records of a command, or where they go."""
 

@@ -110,6 +110,16 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         example="nightly-backup",
         check=check_group,
     )
+    groups = parsed(
+        "Capture where these consumer groups stand in the topics: all groups that have offsets "
+        "there, those whose whole name matches, or none.",
+        "regular expression",
+        None,
+        read_pattern,
+        commands=SINK,
+        example="billing.*",
+        is_literal=True,
+    )
     name = optional_text(
         "The connector's name, which determines its consumer group.",
         commands=ALL,

@@ -6,6 +6,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -26,11 +27,12 @@ from kbackup.doctor.host import (
     spark_checks,
 )
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
-from kbackup.kafka import Cluster, Permissions, Topic
+from kbackup.kafka import Cluster, GroupList, Permissions, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
+from kbackup.sink.captures import NO_GROUPS
 from kbackup.stores import Bucket, BucketFacts, Store, open_store
 
 _PAST: Final = 100
@@ -252,6 +254,10 @@ def kafka_checks(
                 yield dead_letters(letters, cluster, asked)
             name = "group"
             yield _group(cluster, group)
+            if settings.groups != NO_GROUPS:
+                name = "consumer groups"
+                with closing(wiring.kafka_settings(settings).consumer_groups()) as clients:
+                    yield consumer_groups(clients.listed())
             name = "retention"
             yield from retention_checks(_logs(settings, cluster, topics, group), backups, now)
     except KbackupError as error:
@@ -318,6 +324,15 @@ def _permissions(settings: Settings, names: Sequence[str], group: str) -> Check:
         text = f"DESCRIBE_CONFIGS is denied on {some(unset)}: retention cannot be watched"
         return Check("kafka", "permissions", "warn", text, "allow DESCRIBE_CONFIGS on topics")
     return Check("kafka", "permissions", "ok", f"may read {some(names)} and use group {group}")
+
+
+def consumer_groups(listed: GroupList) -> Check:
+    """Return whether a sink can capture where all consumer groups stand."""
+    name, found = "consumer groups", counted(len(listed.groups), "group")
+    if listed.is_complete:
+        return Check("kafka", name, "ok", f"{found} in the cluster, all of them to be seen")
+    text = f"{found} to be seen, maybe not all: DESCRIBE is denied on the cluster"
+    return Check("kafka", name, "warn", text, "allow DESCRIBE on the cluster, or set groups=none")
 
 
 def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Check:

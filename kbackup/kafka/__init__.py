@@ -6,7 +6,7 @@ plain data and crosses processes; it opens clients where they are used.  `KafkaS
 for a real cluster.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
@@ -32,6 +32,71 @@ class Position:
 
     offset: int
     metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group, as the cluster lists it.
+
+    Attributes:
+        name: Its id.
+        protocol_type: ``consumer``, or what its members call it; empty where the cluster does not
+            say, such as for a group that only keeps offsets.
+        state: In Kafka's capital letters, such as ``EMPTY`` or ``STABLE``.
+    """
+
+    name: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """The groups of a cluster.
+
+    Attributes:
+        groups: Those that this principal may see.
+        is_complete: Whether these are known to be all: it has DESCRIBE on the cluster.
+    """
+
+    groups: tuple[Group, ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """Where a group stands in a partition.
+
+    Attributes:
+        offset: The next offset that it reads.
+        metadata: What its consumers keep beside that, byte for byte; Kafka itself keeps none as
+            empty.
+    """
+
+    offset: int
+    metadata: bytes
+
+
+class Groups(Protocol):
+    """The consumer groups of a cluster, and where they stand.  Nothing here changes them."""
+
+    def listed(self) -> GroupList:
+        """Return the groups of all protocol types.
+
+        Raises:
+            KafkaError: If a broker does not answer; likewise `offsets`.
+        """
+        ...
+
+    def offsets(
+        self, groups: Sequence[str]
+    ) -> Iterator[tuple[str, Mapping[TopicPartition, GroupOffset] | None]]:
+        """Yield each group, and where it stands; None where this principal may not know."""
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
 
 
 FENCES: Final = 64
@@ -321,6 +386,16 @@ class Cluster(Protocol):
         """
         ...
 
+    def wait_for(self, ends: Mapping[TopicPartition, int], wait_s: float = SETTLE_S) -> None:
+        """Wait until transactions that were open before these offsets have ended.
+
+        Args:
+            ends: An offset of each partition; consumers of committed records then read up to it,
+                unless one stays open.
+            wait_s: Seconds, at most.
+        """
+        ...
+
     def committed(
         self, group: str, wheres: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Position]:
@@ -507,6 +582,14 @@ class Connection(Protocol):
         """Ask what this principal may do."""
         ...
 
+    def consumer_groups(self) -> Groups:
+        """Ask where consumer groups stand; close it.
+
+        Raises:
+            KafkaError: If no client can be made.
+        """
+        ...
+
 
 class Outage:
     """Remembers that no broker answers, so that a task waits for that once, not once per partition.
@@ -658,3 +741,9 @@ class KafkaSettings:
         from kbackup.kafka import cluster  # noqa: PLC0415
 
         return cluster.KafkaPermissions(self)
+
+    def consumer_groups(self) -> Groups:
+        """Ask where consumer groups stand: `Connection.consumer_groups`."""
+        from kbackup.kafka import groups  # noqa: PLC0415
+
+        return groups.KafkaGroups(self)

@@ -252,6 +252,17 @@ class KafkaCluster:
                 return settled
             time.sleep(_LOOK_S)
 
+    def wait_for(self, ends: Mapping[TopicPartition, int], wait_s: float = SETTLE_S) -> None:
+        """Wait for transactions that are open before *ends*: `Cluster.wait_for`."""
+        deadline = time.monotonic() + wait_s
+        left = list(ends)
+        while True:
+            stable = self._offsets(left, OffsetSpec.latest(), committed_only=True)
+            left = [where for where, offset in stable.items() if offset < ends[where]]
+            if not left or time.monotonic() > deadline:
+                return
+            time.sleep(_LOOK_S)
+
     def _offsets(
         self, wheres: Sequence[TopicPartition], spec: Any, *, committed_only: bool
     ) -> dict[TopicPartition, int]:

@@ -444,3 +444,13 @@ def _absent(spans: Sequence[Span] | None) -> dict[str, Any]:
     if spans is None:
         return {}
     return {"absent": [[span.start_offset, span.end_offset] for span in spans]}
+
+
+def is_own(where: TopicPartition, offset: int, text: str) -> bool:
+    """Whether a sink or a restore, of any version, has committed *offset* with this text."""
+    if SinkPosition.read(text) is not None:
+        return True
+    try:
+        return RestorePosition.read(where, Position(offset, text)) is not None
+    except NewerVersionError:
+        return True

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
+from kbackup.catalog import groups
 from kbackup.catalog.schemas import SchemaIndex
+from kbackup.clock import StoppedClock, moment_of
 from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
@@ -55,6 +57,25 @@ class RunningNow:
     host: str | None
     pid: int | None
     started: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturesKept:
+    """What is kept of where consumer groups stood.
+
+    Attributes:
+        since: When the first capture that is kept was taken.
+        newest: When the newest one was.
+        topics: How many topics have any.
+        groups: How many groups their newest ones hold.
+        is_complete: Whether those are known to hold all groups that there were.
+    """
+
+    since: datetime | None
+    newest: datetime | None
+    topics: int
+    groups: int
+    is_complete: bool
 
 
 SINK: Final = Words(
@@ -108,6 +129,8 @@ def status(
       seconds, records, objects, bytes_stored and errors;
     * ``last_success``, ``age_s``, ``max_age_s``: up to when the backup is complete; null if
       that is not known;
+    * ``captures``: of sinks, since when there are captures of consumer groups, when the newest was
+      taken, of how many topics and groups, and whether of all groups; null if there are none;
     * ``running``: run, host, pid and started of each run that recently refreshed its lock,
       by this host's clock;
     * ``topics_dir`` and ``names``.
@@ -167,6 +190,7 @@ def status(
         schemas_of = {use.topic for use in index.unknown.union(index.missing)}
         for code, text in index.lacking(asked.topics(schemas_of)):
             summary.warn(code, text)
+        summary.facts["captures"] = _captures(store, layout, summary, now, asked)
     _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
     summary.facts |= {
         "topics_dir": layout.topics_dir,
@@ -189,6 +213,25 @@ def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
     for row in rows:
         if row.where.topic in chosen and asked.has(row.where.partition):
             yield row
+
+
+def _captures(
+    store: Store, layout: Layout, summary: Summary, now: datetime, asked: Asked
+) -> CapturesKept | None:
+    """Return what is kept of the groups of the selected topics, None if nothing is."""
+    found = groups.read(store, layout, StoppedClock(now))
+    for damage in found.damage:
+        summary.warn(damage.code, str(damage))
+    mine = [found.newest[name] for name in asked.topics(found.newest) if name in found.newest]
+    if not mine:
+        return None
+    return CapturesKept(
+        moment_of(min(one.since for one in mine)),
+        moment_of(max(one.topic.taken for one in mine)),
+        len(mine),
+        len({row.group for one in mine for row in one.offsets}),
+        all(one.topic.is_complete for one in mine),
+    )
 
 
 def _believed(

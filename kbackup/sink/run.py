@@ -24,6 +24,7 @@ from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
 from kbackup.sink.accounting import News, SinkProgress
+from kbackup.sink.captures import LOOK_S, GroupCaptures
 from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
@@ -135,11 +136,14 @@ class SinkRun:
     def _back_up(self, cluster: Cluster, store: Store) -> None:
         settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
         opening = self._open(store)
+        captures = GroupCaptures(self._frame, store, self._account)
+        captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
         looked = world.clock.now().timestamp()
         plan = make_plan(
             settings, cluster, store, world.clock, likely=world.run_tasks.begin,
             claim=self._claim, backup=self._frame.backup,
         )  # fmt: skip
+        captures.know(plan.known.sinks)
         opening.report(plan, cluster)
         opening.enter(plan, cluster)
         if (topic := error_policy(settings).topic) is not None:
@@ -151,9 +155,11 @@ class SinkRun:
         with Periodic("folding the ledger", self._ledger.fold):
             if settings.follow:
                 self._newcomers = Newcomers(self._frame, store, opening, plan, looked, self._claim)
-                self._follow(plan, store, self._newcomers)
+                with Periodic("capturing consumer groups", captures.turn, LOOK_S):
+                    self._follow(plan, store, self._newcomers)
             else:
                 self._once(plan, cluster, store, opening)
+        captures.keep(is_last=not self._frame.stop.is_set())
         self._fold()
         routes = wiring.routes(settings)
         with self._account.lock:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from backup_samples import Backup
 
+from kbackup.catalog.groups import GROUPS
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
@@ -13,7 +14,7 @@ from kbackup.clock import SystemClock
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "storage-format.md").read_text()
 
 
-@pytest.mark.parametrize("form", [OBJECTS, TOPICS], ids=["objects", "topics"])
+@pytest.mark.parametrize("form", [OBJECTS, TOPICS, GROUPS], ids=["objects", "topics", "groups"])
 def test_each_column_is_on_the_page(form: Form) -> None:
     """Every column of the ledger's files is documented."""
     for name in form.schema.names:

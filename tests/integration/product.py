@@ -1,6 +1,8 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
 from kbackup import config, converters
+from kbackup.catalog.groups import TopicCapture
+from kbackup.catalog.groups import read as read_groups
 from kbackup.cli import main, root
 from kbackup.cli.running import find_jvm
 from kbackup.clock import SystemClock
@@ -86,6 +88,7 @@ __all__ = [
     "StoreSettings",
     "SystemClock",
     "TakenOverError",
+    "TopicCapture",
     "TopicPartition",
     "Type",
     "Writer",
@@ -102,6 +105,7 @@ __all__ = [
     "ivy_jar",
     "main",
     "partitions_of",
+    "read_groups",
     "root",
     "session",
     "start_kafka",

@@ -1,7 +1,8 @@
 """The clients of a cluster in memory, each request of which may fail by a script."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,9 @@ from tests.simulation.product import (
     NO_ENDS,
     NO_OTHERS,
     SCHEMA,
+    Group,
+    GroupList,
+    GroupOffset,
     KafkaError,
     KbackupError,
     LogStartMovedError,
@@ -53,6 +57,9 @@ class SimConnection:
 
     def permissions(self) -> "SimPermissions":
         return SimPermissions()
+
+    def consumer_groups(self) -> "SimGroups":
+        return SimGroups(self)
 
     def writer(
         self,
@@ -167,6 +174,9 @@ class SimCluster:
     ) -> dict[TopicPartition, Span]:
         return self.spans(wheres)
 
+    def wait_for(self, ends: Mapping[TopicPartition, int], wait_s: float = 0) -> None:
+        self.spans(list(ends))
+
     def committed(
         self, group: str, wheres: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Position]:
@@ -239,6 +249,38 @@ class SimCluster:
                 logs += [Log() for _ in range(len(logs), count)]
 
         self._to.call("kafka create partitions", act)
+
+
+class SimGroups:
+    """Where all groups stand, kbackup's own among them."""
+
+    def __init__(self, connection: SimConnection) -> None:
+        self._to = connection
+
+    def listed(self) -> GroupList:
+        found: GroupList = self._to.call(
+            "kafka list groups",
+            lambda: GroupList(
+                tuple(Group(name, "consumer", "EMPTY") for name in sorted(self._to.kafka.groups)),
+                is_complete=True,
+            ),
+        )
+        return found
+
+    def offsets(
+        self, groups: Sequence[str]
+    ) -> Iterator[tuple[str, dict[TopicPartition, GroupOffset] | None]]:
+        for name in groups:
+            yield name, self._to.call("kafka group offsets", partial(self._of, name))
+
+    def _of(self, name: str) -> dict[TopicPartition, GroupOffset]:
+        return {
+            where: GroupOffset(position.offset, position.metadata.encode())
+            for where, position in self._to.kafka.groups.get(name, {}).items()
+        }
+
+    def close(self) -> None:
+        pass
 
 
 class SimPermissions:

@@ -44,7 +44,7 @@ LETTERS = "letters"
 """The topic of dead letters."""
 
 REQUESTS_MAX = {
-    "sink": 220,  # three streams of the ledger, of 64 files each at most, and a listing each
+    "sink": 290,  # three streams of the ledger and the captures, of 64 files each at most
     "follow": 400,
     "status": 400,
     "restore": 1500,

@@ -1,12 +1,12 @@
 """What every cluster in memory says of its topics: a `Connection`, and the `Cluster` behind it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import NewTopic, Position, Topic
+from kbackup.kafka import Group, GroupList, GroupOffset, NewTopic, Position, Topic
 from kbackup.records import Span, TopicPartition
 from tests.support.creating import each_created
 
@@ -26,6 +26,14 @@ class FakeCluster:
     is_away: bool = False  # no broker answers
     cluster_id: str = "cluster-1"
     brokers: int = 1
+
+    # consumer groups of others, and where they stand; None where nobody may know
+    consumers: dict[str, dict[TopicPartition, GroupOffset] | None] = field(default_factory=dict)
+    sees_all_groups: bool = True
+    # an error of the next look at consumer groups
+    no_groups: KafkaError | None = None
+    # what is asked about offsets and ends, in order
+    asked: list[str] = field(default_factory=list)
 
     def span(self, where: TopicPartition) -> Span:
         """What a partition holds."""
@@ -49,6 +57,27 @@ class FakeCluster:
     def permissions(self) -> Self:
         """Itself: what this principal may do."""
         return self
+
+    def consumer_groups(self) -> Self:
+        """Itself: where consumer groups stand."""
+        return self
+
+    def listed(self) -> GroupList:
+        """The consumer groups there are."""
+        if self.no_groups is not None:
+            raise self.no_groups
+        found = tuple(Group(name, "consumer", "EMPTY") for name in self.consumers)
+        return GroupList(found, self.sees_all_groups)
+
+    def offsets(
+        self, groups: Sequence[str]
+    ) -> Iterator[tuple[str, dict[TopicPartition, GroupOffset] | None]]:
+        """Where they stand."""
+        self.asked.append("offsets")
+        return iter([(name, self.consumers[name]) for name in groups])
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """All operations, but for those that are forbidden."""
@@ -118,8 +147,12 @@ class FakeCluster:
         """What the logs hold: no transaction stays open."""
         return self.spans(wheres)
 
+    def wait_for(self, ends: Mapping[TopicPartition, int], *_: Any) -> None:
+        """No transaction that is open ends."""
+
     def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs end."""
+        self.asked.append("ends")
         return {where: self.span(where).end_offset for where in wheres}
 
     def committed(

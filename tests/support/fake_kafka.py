@@ -84,6 +84,7 @@ class FakeKafka(FakeCluster):
 
     def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs end, behind open transactions."""
+        self.asked.append("ends")
         return {where: self.logs[where].end_offset + self.behind.get(where, 0) for where in wheres}
 
     def set_positions(self, _group: str, positions: Mapping[TopicPartition, Position]) -> None:

@@ -352,7 +352,7 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
     names = ("kind", "topic", "cluster_id", "topic_id", "group")
     about = pc.binary_join_element_wise(*(pc.fill_null(rows[name], "") for name in names), " ")
     by_name = rows.append_column("_about", about)
-    found = _best(by_name, about, _LATER).sort_by("_about")
+    found = latest(by_name, about).sort_by("_about")
     most = _best(by_name, about, ["partitions"]).sort_by("_about")["partitions"]
     at = found.schema.get_field_index("partitions")
     has_id = pc.not_equal(found["topic_id"], "")
@@ -362,6 +362,11 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
 
 _LATER: Final = ["counter", "_time", "run"]
 """What follows another row comes before it; of rows of earlier versions, what is newer."""
+
+
+def latest(rows: pa.Table, about: pa.ChunkedArray) -> pa.Table:
+    """Return of the rows *about* each thing the latest."""
+    return _best(rows, about, _LATER)
 
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:

@@ -408,10 +408,10 @@ def _watermark(wall_ms: int, newest_ms: int) -> int:
     return min(wall_ms, newest_ms) - GRACE_MS
 
 
-def folder(layout: Layout) -> str:
-    """Return the ledger's folder; ends with ``/``."""
+def folder(layout: Layout, name: str = "ledger") -> str:
+    """Return the folder of the ledger, or of another kind of streams; ends with ``/``."""
     digest = hashlib.sha256(layout.topics_dir.encode()).hexdigest()[:8]
-    return f"{layout.records_prefix()}ledger/{digest}/"
+    return f"{layout.records_prefix()}{name}/{digest}/"
 
 
 def topics_stream(store: Store, layout: Layout, clock: Clock) -> Stream:

@@ -9,6 +9,7 @@ import pytest
 
 from kbackup.doctor import examination
 from kbackup.doctor.examination import LogState
+from kbackup.kafka import Group, GroupList
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.stores.memory import MemoryStore
@@ -118,6 +119,25 @@ def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
     found = examination.dead_letters("letters", cluster, allowed)
 
     assert ("ok", True) == (found.level, "creates it" in found.text)
+
+
+@pytest.mark.parametrize(
+    ("is_complete", "level", "text"),
+    [
+        (True, "ok", "2 groups in the cluster, all of them to be seen"),
+        (False, "warn", "2 groups to be seen, maybe not all: DESCRIBE is denied on the cluster"),
+    ],
+)
+def test_consumer_groups_that_may_be_hidden_are_found_before_a_run(
+    is_complete: bool, level: str, text: str
+) -> None:
+    """A principal that may not see all consumer groups, and so not capture them, is told so."""
+    groups = tuple(Group(name, "consumer", "EMPTY") for name in ("audit", "billing"))
+
+    found = examination.consumer_groups(GroupList(groups, is_complete))
+
+    assert (level, text) == (found.level, found.text)
+    assert (level != "ok") == bool(found.do)
 
 
 def test_topics_at_risk_have_a_line_each() -> None:

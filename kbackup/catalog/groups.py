@@ -1,0 +1,265 @@
+"""Captures: where consumer groups stood, under ``_kbackup/groups/``.
+
+A sink asks for the committed offsets of all groups before it asks for high watermarks, and for
+those before it reads records.  Once the backup has reached the high watermarks, the capture is
+stored: all that an application had written when it committed an offset is in the backup then.
+
+Captures are a stream as those of the ledger are, and stay few: of a topic, those of the newest two
+hours, and of older ones the last of each hour, day, then week.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog.ledger.rows import Form, latest
+from kbackup.catalog.ledger.stream import Stream, folder
+from kbackup.clock import Clock
+from kbackup.errors import Issue
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.stores import Store
+
+TOPIC: Final = "topic"
+OFFSET: Final = "offset"
+UNSETTLED: Final = "unsettled"
+
+TRANSACTION: Final = "transaction"
+TAIL: Final = "tail"
+REFUSED: Final = "refused"
+FAILED: Final = "failed"
+BEHIND: Final = "behind"
+
+_HOUR: Final = 3_600_000
+_DAY: Final = 24 * _HOUR
+_STEPS: Final = ((31 * _DAY, 7 * _DAY), (2 * _DAY, _DAY), (2 * _HOUR, _HOUR))
+"""Of captures that are older than the first, in ms, the last in each of the second is kept.
+
+Each is a part of the one before it, so what is left out now would be left out later anyway.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    """One row of a capture.
+
+    Attributes:
+        kind: ``topic``: the capture is of this topic.  ``offset``: where a group stood in a
+            partition.  ``unsettled``: not all that was there then is in the backup.
+        taken: When offsets began to be asked for, in ms since the epoch, which tells captures
+            apart.
+        topic: The topic, as it is called in the bucket.
+        cluster_id: Of the cluster; empty where it is not known.
+        topic_id: Of the topic, likewise.
+        is_complete: Of a topic: whether these are known to be all groups that there were.
+        group: The group.
+        protocol_type: ``consumer``, or what else its members speak; empty where nobody knows.
+        state: The group's, such as ``EMPTY`` or ``STABLE``.
+        partition: The partition.
+        offset: The next offset that the group reads.
+        metadata: What its consumers keep beside that, byte for byte.
+        high_watermark: Where the partition's log ended, asked for after the offset.
+        beyond: How many offsets before *offset* the backup had not reached; null for none.
+        why: Of an unsettled partition: an open ``transaction``, a ``tail`` that waits for a file
+            to be full, ``refused``: the sink does not back it up, ``failed``: an error stops it,
+            or ``behind``: Kafka has not shown it yet, as after a change of leaders.
+        run: The run that captured it.
+        time: When the row was written, in ms since the epoch, by that host's clock: for people.
+        counter: Above those of all rows that its writer could see.
+    """
+
+    kind: str
+    taken: int
+    topic: str
+    cluster_id: str = ""
+    topic_id: str = ""
+    is_complete: bool | None = None
+    group: str | None = None
+    protocol_type: str | None = None
+    state: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    metadata: bytes | None = None
+    high_watermark: int | None = None
+    beyond: int | None = None
+    why: str | None = None
+    run: str | None = None
+    time: int = 0
+    counter: int | None = None
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition of a row that is about one."""
+        assert self.partition is not None  # noqa: S101
+        return TopicPartition(self.topic, self.partition)
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """Of a topic's captures in one step of time the latest counts, whoever took it."""
+    if not len(rows):
+        return rows
+    text = [rows["topic"], *(_text(rows[name]) for name in ("taken", "counter", "run"))]
+    capture = pc.binary_join_element_wise(*text, "\n")
+    kept = pa.array(_kept(pc.unique(capture).to_pylist()), pa.string())
+    is_kept = pc.is_in(capture, kept)
+    rows, capture = rows.filter(is_kept), capture.filter(is_kept)
+    about = [rows["kind"], *(_text(rows[name]) for name in ("group", "partition"))]
+    return latest(rows, pc.binary_join_element_wise(capture, *about, "\n"))
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(column.cast(pa.string()), "")
+
+
+def _kept(captures: Iterable[str]) -> Iterator[str]:
+    """Yield the captures that count, of all those of all topics."""
+    of_topic: defaultdict[str, list[tuple[int, int, str, str]]] = defaultdict(list)
+    for text in captures:
+        topic, taken, counter, run = text.split("\n", 3)
+        of_topic[topic].append((int(taken), int(counter or -1), run, text))
+    for found in of_topic.values():
+        newest = max(found)[0]
+        steps = {}
+        for one in sorted(found):
+            width = _width(one[0], newest)
+            steps[width, one[0] // width] = one[-1]
+        yield from steps.values()
+
+
+def _width(taken: int, newest: int) -> int:
+    """Return the step of time in which a capture stands for the others, in ms."""
+    # all captures of a step agree, so it does not matter in how many folds they came together
+    for age, width in _STEPS:
+        if (taken // width + 1) * width <= newest - age:
+            return width
+    return 1
+
+
+GROUPS: Final = Form(
+    pa.schema(
+        [
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("taken", pa.int64(), nullable=False),
+            pa.field("topic", pa.string(), nullable=False),
+            pa.field("cluster_id", pa.string()),
+            pa.field("topic_id", pa.string()),
+            pa.field("is_complete", pa.bool_()),
+            pa.field("group", pa.string()),
+            pa.field("protocol_type", pa.string()),
+            pa.field("state", pa.string()),
+            pa.field("partition", pa.int32()),
+            pa.field("offset", pa.int64()),
+            pa.field("metadata", pa.binary()),
+            pa.field("high_watermark", pa.int64()),
+            pa.field("beyond", pa.int64()),
+            pa.field("why", pa.string()),
+            pa.field("run", pa.string()),
+            pa.field("time", pa.int64(), nullable=False),
+            pa.field("counter", pa.int64()),
+        ]
+    ),
+    _merged,
+)
+"""The stream of captures: rows of `GroupEntry`, in the order of its attributes."""
+
+
+def group_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
+    """Return the stream of captures of a ``topics.dir``."""
+    return Stream(store, folder(layout, "groups"), GROUPS, clock)
+
+
+def group_table(entries: Sequence[GroupEntry]) -> pa.Table:
+    """Return rows as columns."""
+    return pa.Table.from_pylist(
+        [{f.name: getattr(one, f.name) for f in fields(GroupEntry)} for one in entries],
+        GROUPS.schema,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCapture:
+    """Where groups stood in one topic.
+
+    Attributes:
+        topic: The row that is about the topic, with the time that it was captured.
+        since: When the first capture of the topic that is kept was taken, in ms since the epoch.
+        offsets: Where groups stood, in the order of group and partition.
+        unsettled: Why not all that was in a partition then is in the backup.
+    """
+
+    topic: GroupEntry
+    since: int
+    offsets: tuple[GroupEntry, ...] = ()
+    unsettled: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Captures:
+    """What is known of where groups stood.
+
+    Attributes:
+        newest: By topic, its newest capture.
+        damage: Files that cannot be read.
+    """
+
+    newest: Mapping[str, TopicCapture] = field(default_factory=dict)
+    damage: Sequence[Issue] = ()
+
+
+def read(store: Store, layout: Layout, clock: Clock, until_ms: int | None = None) -> Captures:
+    """Return the newest capture of each topic.
+
+    Sinks that back up different topics into one ``topics.dir`` each have captures of their own.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        clock: The time.
+        until_ms: Only those that were taken no later than then, in ms since the epoch; None: all.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    contents = group_stream(store, layout, clock).read()
+    damage = [replace(one, do="restore uses the other captures") for one in contents.damage]
+    rows = contents.rows
+    if until_ms is not None:
+        rows = rows.filter(pc.less_equal(rows["taken"], until_ms))
+    heads: dict[str, GroupEntry] = {}
+    since: dict[str, int] = {}
+    for one in _entries(rows.filter(pc.equal(rows["kind"], TOPIC))):
+        heads[one.topic] = max(heads.get(one.topic, one), one, key=_order)
+        since[one.topic] = min(since.get(one.topic, one.taken), one.taken)
+    taken = pa.array(sorted({one.taken for one in heads.values()}), pa.int64())
+    offsets: defaultdict[str, list[GroupEntry]] = defaultdict(list)
+    unsettled: defaultdict[str, dict[TopicPartition, str]] = defaultdict(dict)
+    for one in _entries(rows.filter(pc.is_in(rows["taken"], taken))):
+        if one.topic not in heads or _order(one) != _order(heads[one.topic]):
+            continue
+        if one.kind == OFFSET:
+            offsets[one.topic].append(one)
+        elif one.kind == UNSETTLED:
+            unsettled[one.topic][one.where] = one.why or ""
+    newest = {
+        name: TopicCapture(
+            head,
+            since[name],
+            tuple(sorted(offsets[name], key=lambda row: (row.group or "", row.partition or 0))),
+            unsettled[name],
+        )
+        for name, head in heads.items()
+    }
+    return Captures(newest, damage)
+
+
+def _order(row: GroupEntry) -> tuple[int, int, str]:
+    return row.taken, -1 if row.counter is None else row.counter, row.run or ""
+
+
+def _entries(rows: pa.Table) -> Iterator[GroupEntry]:
+    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        yield GroupEntry(*values)

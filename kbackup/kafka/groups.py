@@ -1,0 +1,359 @@
+"""What consumer groups there are, and where they stand, as Kafka has it: `kbackup.kafka.Groups`.
+
+The client for Python copies a position's metadata up to the next zero byte, which lies behind the
+text or in the middle of it.  So positions are asked for by the functions of the librdkafka that
+this client has loaded, which say how long the metadata are.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from threading import Event, Thread
+from typing import Any, Final
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, cimpl
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from kbackup.errors import KafkaError
+from kbackup.kafka import Group, GroupList, GroupOffset, KafkaSettings
+from kbackup.kafka.client import CLIENT_LOG, Complaints, calls, kafka_error, patiently
+from kbackup.records import TopicPartition
+
+_THREADS: Final = 16
+"""Groups that are asked for side by side: a request has room for one."""
+
+_SPARE_S: Final = 5.0
+_POLL_MS: Final = 100
+_PRODUCER: Final = 0
+_ANY: Final = 0  # RD_KAFKA_ADMIN_OP_ANY
+_TEXT_BYTES: Final = 512
+
+_DENIED: Final = frozenset(
+    {
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+_GONE: Final = frozenset({Code.GROUP_ID_NOT_FOUND, Code.INVALID_GROUP_ID})
+"""Answers about a group that was deleted since it was listed, or that keeps no offsets."""
+
+
+class _Partition(ctypes.Structure):
+    """``rd_kafka_topic_partition_t``, a part of librdkafka's stable interface."""
+
+    _fields_ = (
+        ("topic", ctypes.c_char_p),
+        ("partition", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
+        ("metadata", ctypes.c_void_p),
+        ("metadata_size", ctypes.c_size_t),
+        ("opaque", ctypes.c_void_p),
+        ("err", ctypes.c_int),
+        ("_private", ctypes.c_void_p),
+    )
+
+
+class _Partitions(ctypes.Structure):
+    """``rd_kafka_topic_partition_list_t``, likewise."""
+
+    _fields_ = (
+        ("cnt", ctypes.c_int),
+        ("size", ctypes.c_int),
+        ("elems", ctypes.POINTER(_Partition)),
+    )
+
+
+class _GroupInfo(ctypes.Structure):
+    """``struct rd_kafka_group_info``, which begins with a ``struct rd_kafka_metadata_broker``."""
+
+    _fields_ = (
+        ("broker", ctypes.c_int32),
+        ("host", ctypes.c_char_p),
+        ("port", ctypes.c_int),
+        ("group", ctypes.c_char_p),
+        ("err", ctypes.c_int),
+        ("state", ctypes.c_char_p),
+        ("protocol_type", ctypes.c_char_p),
+        ("protocol", ctypes.c_char_p),
+        ("members", ctypes.c_void_p),
+        ("member_cnt", ctypes.c_int),
+    )
+
+
+class _GroupList(ctypes.Structure):
+    """``struct rd_kafka_group_list``."""
+
+    _fields_ = (("groups", ctypes.POINTER(_GroupInfo)), ("group_cnt", ctypes.c_int))
+
+
+_P, _I, _S, _Z = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
+_REFRESH: Final = ctypes.CFUNCTYPE(None, _P, _S, _P)
+"""What librdkafka calls when it needs a token."""
+
+_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "conf_new": (_P,),
+    "conf_set": (_I, _P, _S, _S, _S, _Z),
+    "conf_set_log_cb": (None, _P, _P),
+    "conf_destroy": (None, _P),
+    "new": (_P, _I, _P, _S, _Z),
+    "destroy": (None, _P),
+    "poll": (_I, _P, _I),
+    "conf_set_oauthbearer_token_refresh_cb": (None, _P, _REFRESH),
+    "oauthbearer_set_token": (_I, _P, _S, ctypes.c_int64, _S, _P, _Z, _S, _Z),
+    "oauthbearer_set_token_failure": (_I, _P, _S),
+    "list_groups": (_I, _P, _S, _P, _I),
+    "group_list_destroy": (None, _P),
+    "queue_new": (_P, _P),
+    "queue_destroy": (None, _P),
+    "queue_poll": (_P, _P, _I),
+    "AdminOptions_new": (_P, _P, _I),
+    "AdminOptions_set_request_timeout": (_I, _P, _I, _S, _Z),
+    "AdminOptions_destroy": (None, _P),
+    "ListConsumerGroupOffsets_new": (_P, _S, _P),
+    "ListConsumerGroupOffsets_destroy": (None, _P),
+    "ListConsumerGroupOffsets": (None, _P, ctypes.POINTER(_P), _Z, _P, _P),
+    "event_error": (_I, _P),
+    "event_ListConsumerGroupOffsets_result": (_P, _P),
+    "ListConsumerGroupOffsets_result_groups": (ctypes.POINTER(_P), _P, ctypes.POINTER(_Z)),
+    "group_result_error": (_P, _P),
+    "group_result_partitions": (ctypes.POINTER(_Partitions), _P),
+    "error_code": (_I, _P),
+    "event_destroy": (None, _P),
+}
+"""Result and arguments of each function, by its name without ``rd_kafka_``."""
+
+
+@cache
+def _librdkafka() -> dict[str, Any]:
+    """Return the functions of the library that the client for Python has loaded.
+
+    Raises:
+        KafkaError: If it lacks one.
+    """
+    library = ctypes.CDLL(cimpl.__file__)  # what a library depends on is looked into, too
+    found = {}
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        try:
+            function = library[f"rd_kafka_{name}"]
+        except AttributeError as error:
+            why = f"this librdkafka has no rd_kafka_{name}"
+            raise KafkaError("asking for the offsets of groups", why) from error
+        function.restype, function.argtypes = result, arguments
+        found[name] = function
+    return found
+
+
+class KafkaGroups:
+    """Consumer groups of a cluster, seen by an administrator's client.
+
+    Raises:
+        KafkaError: From the constructor, if a client cannot be made.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._timeout_s = settings.timeout_s
+        self._complaints = Complaints()
+        properties = settings.properties({}, settings.admin)
+        self._admin = calls(
+            "connecting to Kafka",
+            self._complaints,
+            lambda: AdminClient({**properties, "error_cb": self._complaints}, logger=CLIENT_LOG),
+        )
+        self._call = _librdkafka()
+        self._refresh: Any = None  # librdkafka does not keep it alive
+        self._client = self._made(properties)
+        self._closed = Event()
+        self._poller = Thread(target=self._poll, daemon=True)
+        self._poller.start()
+
+    def _made(self, properties: Mapping[str, Any]) -> Any:
+        """Return a client of librdkafka's own."""
+        call, why = self._call, ctypes.create_string_buffer(_TEXT_BYTES)
+        what = "making a client that reads the offsets of groups"
+        conf = call["conf_new"]()
+        for name, value in properties.items():
+            if name == "oauth_cb":
+                self._refresh = _REFRESH(partial(_sign_in, call, value))
+                call["conf_set_oauthbearer_token_refresh_cb"](conf, self._refresh)
+                continue
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if call["conf_set"](conf, name.encode(), text.encode(), why, len(why)):
+                call["conf_destroy"](conf)
+                raise KafkaError(what, why.value.decode(errors="replace"))
+        call["conf_set_log_cb"](conf, None)  # the other client says the same
+        client = call["new"](_PRODUCER, conf, why, len(why))
+        if not client:
+            call["conf_destroy"](conf)
+            raise KafkaError(what, why.value.decode(errors="replace"))
+        return client
+
+    def _poll(self) -> None:
+        """Let the client ask for tokens, as long as it is open."""
+        while not self._closed.is_set():
+            self._call["poll"](self._client, _POLL_MS)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._poller.join()
+            self._call["destroy"](self._client)
+
+    def listed(self) -> GroupList:
+        """Return the groups that this principal may see: `Groups.listed`.
+
+        The list of consumer groups leaves out those of other protocols, and the older list, which
+        has all of them, does not say of what protocol groups of the newer kind are.
+        """
+        try:
+            return self._listed()
+        except KafkaError as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and cause.args[0].code() in _DENIED:
+                return GroupList((), is_complete=False)
+            raise
+
+    def _listed(self) -> GroupList:
+        what, timeout_s = "listing consumer groups", self._timeout_s
+
+        def consumers() -> Any:
+            found = self._admin.list_consumer_groups(request_timeout=timeout_s)
+            answer = found.result(timeout=timeout_s + _SPARE_S)
+            for error in answer.errors or ():  # of a broker
+                raise error if isinstance(error, KafkaException) else KafkaException(error)
+            return answer.valid or ()
+
+        every = self._asked(what, lambda: patiently(self._of_every_kind, timeout_s))
+        known = {
+            each.group_id: Group(
+                each.group_id,
+                "" if each.is_simple_consumer_group else "consumer",
+                each.state.name,
+            )
+            for each in self._asked(what, lambda: patiently(consumers, timeout_s))
+        }
+        for each in every:
+            known.setdefault(each.name, each)
+        return GroupList(tuple(known[name] for name in sorted(known)), self._sees_all())
+
+    def _of_every_kind(self) -> list[Group]:
+        """Ask all brokers for their groups; the client for Python takes leave of this question."""
+        call, timeout_ms = self._call, int(self._timeout_s * 1000)
+        answer = ctypes.POINTER(_GroupList)()
+        try:
+            _check(call["list_groups"](self._client, None, ctypes.byref(answer), timeout_ms))
+            return [
+                Group(
+                    each.group.decode(),
+                    (each.protocol_type or b"").decode(),
+                    (each.state or b"").decode().upper(),
+                )
+                for each in answer.contents.groups[: answer.contents.group_cnt]
+            ]
+        finally:
+            if answer:
+                call["group_list_destroy"](answer)
+
+    def _sees_all(self) -> bool:
+        """Whether the cluster lists all groups: without the permission it leaves some out."""
+        described = self._asked(
+            "asking for permissions on the cluster",
+            lambda: self._admin.describe_cluster(
+                include_authorized_operations=True, request_timeout=self._timeout_s
+            ).result(timeout=self._timeout_s + _SPARE_S),
+        )
+        return AclOperation.DESCRIBE in (described.authorized_operations or ())
+
+    def offsets(
+        self, groups: Sequence[str]
+    ) -> Iterator[tuple[str, dict[TopicPartition, GroupOffset] | None]]:
+        """Yield where groups stand: `Groups.offsets`."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            yield from zip(groups, pool.map(self._of, groups), strict=True)
+
+    def _of(self, group: str) -> dict[TopicPartition, GroupOffset] | None:
+        try:
+            return patiently(lambda: self._offsets(group), self._timeout_s)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in _GONE:
+                return {}
+            if code in _DENIED:
+                return None
+            raise kafka_error(f"offsets of group {group}", error, self._complaints) from error
+
+    def _offsets(self, group: str) -> dict[TopicPartition, GroupOffset]:
+        call = self._call
+        with self._answer(group) as event:
+            _check(call["event_error"](event))
+            result = call["event_ListConsumerGroupOffsets_result"](event)
+            count = ctypes.c_size_t()
+            (of_group,) = call["ListConsumerGroupOffsets_result_groups"](result, count)[:1]
+            if (error := call["group_result_error"](of_group)) is not None:
+                _check(call["error_code"](error))
+            found = {}
+            partitions = call["group_result_partitions"](of_group)
+            for at in partitions.contents.elems[: partitions.contents.cnt] if partitions else ():
+                _check(at.err)
+                if at.offset >= 0:
+                    where = TopicPartition(at.topic.decode(), at.partition)
+                    text = ctypes.string_at(at.metadata, at.metadata_size) if at.metadata else b""
+                    found[where] = GroupOffset(at.offset, text)
+            return found
+
+    @contextmanager
+    def _answer(self, group: str) -> Iterator[Any]:
+        """Ask for all offsets of a group, and yield librdkafka's answer."""
+        call, client, why = self._call, self._client, ctypes.create_string_buffer(_TEXT_BYTES)
+        queue = call["queue_new"](client)
+        options = call["AdminOptions_new"](client, _ANY)
+        request = ctypes.c_void_p(call["ListConsumerGroupOffsets_new"](group.encode(), None))
+        event = None
+        try:
+            # not only stable ones: what a transaction that is open has committed does not count,
+            # and what counted before it does
+            timeout_ms = max(1, int(self._timeout_s * 1000))
+            call["AdminOptions_set_request_timeout"](options, timeout_ms, why, len(why))
+            call["ListConsumerGroupOffsets"](client, ctypes.byref(request), 1, options, queue)
+            while not event:  # it comes: the request has a time limit
+                event = call["queue_poll"](queue, _POLL_MS)
+            yield event
+        finally:
+            if event:
+                call["event_destroy"](event)
+            call["ListConsumerGroupOffsets_destroy"](request)
+            call["AdminOptions_destroy"](options)
+            call["queue_destroy"](queue)
+
+    def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except KafkaException as error:
+            raise kafka_error(what, error, self._complaints) from error
+        except TimeoutError as error:
+            raise KafkaError(what, "no answer", "check the brokers") from error
+
+
+def _sign_in(
+    call: Mapping[str, Any], make: Callable[[str], Any], client: int, config: bytes, _opaque: object
+) -> None:
+    """Give a client the token that a client for Python would get: of its ``oauth_cb``."""
+    why = ctypes.create_string_buffer(_TEXT_BYTES)
+    try:
+        token, expires_s, *_ = make((config or b"").decode())
+    except Exception as error:  # noqa: BLE001  (it would be lost in C)
+        call["oauthbearer_set_token_failure"](client, str(error).encode())
+        return
+    if call["oauthbearer_set_token"](
+        client, token.encode(), int(expires_s * 1000), b"", None, 0, why, len(why)
+    ):
+        call["oauthbearer_set_token_failure"](client, why.value)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise KafkaException(Code(code))

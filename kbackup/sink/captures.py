@@ -1,0 +1,310 @@
+"""Capture where consumer groups stand: offsets first, then high watermarks, then records.
+
+So whatever an application had written by the time it committed an offset lies before a high
+watermark, and a capture that is stored once the backup has reached those misses nothing of it.
+Last stable offsets would not do: a committed offset can be seen before the marker of the
+transaction that it was committed with.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from kbackup.catalog import groups
+from kbackup.catalog.groups import GroupEntry
+from kbackup.catalog.ledger.rows import TopicEntry
+from kbackup.catalog.ledger.stream import FOLD_AT
+from kbackup.errors import KbackupError
+from kbackup.events import Warned
+from kbackup.kafka import SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
+from kbackup.naming.renaming import Asked, matching
+from kbackup.records import TopicPartition
+from kbackup.runs import wiring
+from kbackup.runs.context import RunContext
+from kbackup.runs.position import is_own
+from kbackup.runs.report import OfSink, Row
+from kbackup.sink.accounting import SinkProgress
+from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
+
+NO_GROUPS: Final = "none"
+"""The value of ``groups`` that captures none."""
+
+CAPTURE_S: Final = 60.0
+"""Seconds between two captures of a run that follows."""
+
+LOOK_S: Final = 5.0
+"""How often it looks whether the backup has reached what a capture waits for."""
+
+DROPPED: Final = "missing_captures"
+"""Counts the captures that could not be made."""
+
+LEFT_OUT: Final = "incomplete_captures"
+"""Counts, where groups were asked for by name, that some may not be seen."""
+
+INCOMPLETE: Final = "groups_incomplete"
+NOT_CAPTURED: Final = "groups_not_captured"
+
+Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the cluster has said; it counts once the backup has reached *ends*.
+
+    Attributes:
+        at_ms: When offsets began to be asked for, in ms since the epoch.
+        steady_s: The same by a clock that nobody sets.
+        groups: What the cluster says of them.
+        is_complete: Whether they are known to be all.
+        offsets: Where each group stands, in Kafka's names; without those of kbackup's own groups.
+        topics: The topics that the sink was asked for.
+        ends: The high watermarks of their partitions, asked for after the offsets.
+    """
+
+    at_ms: int
+    steady_s: float
+    groups: Mapping[str, Group]
+    is_complete: bool
+    offsets: Standing
+    topics: Mapping[str, Topic]
+    ends: Mapping[TopicPartition, int]
+
+    def has_offsets(self) -> bool:
+        """Whether any group stands anywhere in the sink's topics."""
+        return any(where in self.ends for each in self.offsets.values() for where in each)
+
+
+class GroupCaptures:
+    """Takes captures for a run, and stores them once the backup has come so far.
+
+    Args:
+        frame: The run's.
+        store: Where the backup is.
+        account: Says how far each partition is.
+    """
+
+    def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
+        self._frame, self._settings, self._account = frame, frame.settings, account
+        self._kafka: Connection = frame.world.kafka
+        self._stream = groups.group_stream(store, frame.layout, frame.world.clock)
+        self._routes = wiring.routes(frame.settings)
+        self._own: frozenset[str] = frozenset()
+        self._taken: _Taken | None = None
+        self._begun: float | None = None
+        self._stored = 0
+        self._told: set[str] = set()
+
+    def know(self, sinks: Collection[TopicEntry]) -> None:
+        """Learn which groups are those of sinks of this backup."""
+        self._own = frozenset(one.group for one in sinks if one.group is not None)
+
+    def take(self, cluster: Cluster, *, waits: bool) -> None:
+        """Ask the cluster where groups stand, then where its logs end.
+
+        What fails drops the capture, and is in the summary.
+
+        Args:
+            cluster: The cluster.
+            waits: Wait for transactions that are open now, for as long as `SETTLE_S`.
+        """
+        if self._settings.groups == NO_GROUPS:
+            return
+        clock = self._frame.world.clock
+        self._begun = clock.steady_s()
+        self._taken = None
+        try:
+            self._taken = self._ask(cluster, clock.ms())
+            if waits and self._taken.has_offsets():
+                cluster.wait_for(self._taken.ends)
+        except KbackupError as error:
+            self._taken = None
+            self._drop(error)
+
+    def _ask(self, cluster: Cluster, now_ms: int) -> _Taken:
+        asked, steady_s = self._settings.asked, self._frame.world.clock.steady_s()
+        topics = cluster.topics(asked.topics(cluster.topic_names()))
+        with closing(self._kafka.consumer_groups()) as clients:
+            listed = clients.listed()
+            known = {each.name: each for each in listed.groups}
+            standing = dict(clients.offsets(self._wanted(known)))
+        offsets = {
+            name: positions
+            for name, positions in standing.items()
+            if positions and not any(is_own(at, *each) for at, each in _texts(positions))
+        }
+        ends = cluster.ends(list(_partitions(topics, asked)))  # only now
+        denied = any(positions is None for positions in standing.values())
+        is_complete = listed.is_complete and not denied
+        self._note_lack(is_complete=is_complete)
+        return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
+
+    def _wanted(self, names: Collection[str]) -> list[str]:
+        pattern = self._settings.groups
+        others = sorted({*names} - {self._frame.group})
+        return others if pattern is None else matching(others, pattern, "groups")
+
+    def _note_lack(self, *, is_complete: bool) -> None:
+        """Say that there may be groups that cannot be seen."""
+        if is_complete:
+            self._take_back(INCOMPLETE, LEFT_OUT)
+            return
+        text = (
+            "maybe not all consumer groups are captured: this principal lacks DESCRIBE on the "
+            "cluster, or on a group"
+        )
+        self._remark(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
+
+    def _drop(self, error: KbackupError) -> None:
+        self._remark(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
+
+    def _remark(self, code: str, text: str, skipped: str | None) -> None:
+        """Put a warning that holds for now into the summary, and tell it once."""
+        warned, summary = Warned(code, text, {}, run=self._frame.run), self._frame.summary
+        with self._account.lock:  # the summary is written meanwhile
+            summary.remarks[code, None] = warned
+            if skipped is not None:
+                summary.skipped[skipped] = 1
+        if code not in self._told:
+            self._told.add(code)
+            self._frame.tell(warned)
+
+    def _take_back(self, code: str, skipped: str) -> None:
+        """Leave a warning that holds no longer out of the summary."""
+        with self._account.lock:
+            self._frame.summary.remarks.pop((code, None), None)
+            self._frame.summary.skipped.pop(skipped, None)
+
+    def turn(self) -> None:
+        """Take a capture if it is time, or store the one that was taken; for a run that follows."""
+        if self._settings.groups == NO_GROUPS:
+            return
+        now = self._frame.world.clock.steady_s()
+        if self._taken is not None:
+            self.keep(is_last=False)
+        elif self._begun is None or now - self._begun >= CAPTURE_S:
+            try:
+                cluster = self._kafka.cluster()
+            except KbackupError as error:
+                self._begun = now
+                self._drop(error)
+            else:
+                self.take(cluster, waits=False)
+
+    def keep(self, *, is_last: bool) -> None:
+        """Store what was taken if the backup has reached all of it; what fails is in the summary.
+
+        Args:
+            is_last: The run has ended by itself: store it in any case, with the partitions in
+                which it has not come so far.
+        """
+        taken = self._taken
+        if taken is None:
+            return
+        rows = {row.report.where: row for row in self._account.rows()}
+        clock = self._frame.world.clock
+        has_waited = is_last or clock.steady_s() - taken.steady_s >= SETTLE_S
+        found = {
+            where: _lack(rows[where], end, has_waited=has_waited, is_last=is_last)
+            for where, end in taken.ends.items()
+            if where in rows
+        }
+        if groups.BEHIND in found.values() and not is_last:
+            return
+        self._taken = None
+        if not (entries := list(self._entries(taken, rows, found))):
+            return
+        try:
+            self._stream.append(groups.group_table(entries))
+            self._stored += 1
+            if is_last or self._stored % FOLD_AT == 0:
+                self._stream.fold()
+        except KbackupError as error:
+            self._drop(error)
+            return
+        self._take_back(NOT_CAPTURED, DROPPED)
+
+    def _entries(
+        self,
+        taken: _Taken,
+        rows: Mapping[TopicPartition, Row[OfSink]],
+        lacks: Mapping[TopicPartition, str],
+    ) -> Iterator[GroupEntry]:
+        """Yield the rows of a capture, by the names that topics have in the bucket."""
+        run, now = self._frame.run, self._frame.world.clock.ms()
+        cluster_id = self._frame.summary.facts.get("cluster_id", "")
+        heads = {
+            name: GroupEntry(
+                groups.TOPIC, taken.at_ms, self._routes.topic(name), cluster_id,
+                taken.topics[name].topic_id, taken.is_complete, run=run, time=now,
+            )
+            for name in sorted({where.topic for where in lacks})
+        }  # fmt: skip
+        yield from heads.values()
+        for where, why in sorted(lacks.items()):
+            if why:
+                yield _of(
+                    heads[where.topic], groups.UNSETTLED, where,
+                    high_watermark=taken.ends[where], why=why,
+                )  # fmt: skip
+        for name, positions in sorted(taken.offsets.items()):
+            if name in self._own:
+                continue
+            group = taken.groups[name]
+            for where, at in sorted(positions.items()):
+                if where not in lacks:
+                    continue
+                report = rows[where].report
+                beyond = 0 if report.start is None else at.offset - report.reached
+                yield _of(
+                    heads[where.topic], groups.OFFSET, where, name, group.protocol_type,
+                    group.state, at, taken.ends[where], beyond if beyond > 0 else None,
+                )  # fmt: skip
+
+
+def _of(
+    head: GroupEntry, kind: str, where: TopicPartition, group: str | None = None,
+    protocol_type: str | None = None, state: str | None = None, at: GroupOffset | None = None,
+    high_watermark: int | None = None, beyond: int | None = None, why: str | None = None,
+) -> GroupEntry:  # fmt: skip
+    """Return a row about a partition, of the capture that *head* begins."""
+    return GroupEntry(
+        kind, head.taken, head.topic, head.cluster_id, head.topic_id, None, group, protocol_type,
+        state, where.partition, None if at is None else at.offset,
+        None if at is None else at.metadata, high_watermark, beyond, why, head.run, head.time,
+    )  # fmt: skip
+
+
+def _lack(row: Row[OfSink], end: int, *, has_waited: bool, is_last: bool) -> str:
+    """Return why the backup of a partition ends before *end*, if it does: empty if it does not.
+
+    `BEHIND`, as long as the run goes on: it may come there yet.
+    """
+    report = row.report
+    if report.start is None:
+        return groups.REFUSED
+    if report.reached >= end:
+        return ""
+    if not has_waited:
+        return groups.BEHIND
+    held_up = report.held_up
+    if held_up is not None and held_up.offset < end and report.reached >= held_up.offset:
+        return groups.TRANSACTION
+    if row.state == "failed":
+        return groups.FAILED
+    return groups.TAIL if is_last and row.state == "tail left open" else groups.BEHIND
+
+
+def _partitions(topics: Mapping[str, Topic], asked: Asked) -> Iterator[TopicPartition]:
+    for name, topic in sorted(topics.items()):
+        yield from (TopicPartition(name, at) for at in range(topic.partitions) if asked.has(at))
+
+
+def _texts(
+    positions: Mapping[TopicPartition, GroupOffset],
+) -> Iterator[tuple[TopicPartition, tuple[int, str]]]:
+    for where, at in positions.items():
+        yield where, (at.offset, at.metadata.decode(errors="replace"))
