@@ -115,6 +115,17 @@ def test_kbackups_own_groups_are_left_out(kafka: FakeKafka, store: StoreSettings
     assert {"billing"} == offsets(store).keys()
 
 
+def test_a_group_whose_metadata_look_like_kbackups_is_captured(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """An application that commits JSON with a version of its own is not taken for kbackup."""
+    kafka.consumers["billing"] = {ORDERS: GroupOffset(4, b'{"v": 99}')}
+    kafka.consumers["later"] = {ORDERS: GroupOffset(4, b'{"v":99,"backup":"id","source":[]}')}
+    back_up(kafka, store)
+
+    assert {"billing"} == offsets(store).keys()
+
+
 def test_groups_of_other_topics_are_left_out(kafka: FakeKafka, store: StoreSettings) -> None:
     """Only offsets in the sink's topics are captured."""
     kafka.create("payments", 3)
