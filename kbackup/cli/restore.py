@@ -88,11 +88,12 @@ def run_command(**parameters: Any) -> None:
 
 @restore_command.command(
     "list",
-    common=looking("--as-of", "--deep", "--map", "--html", "--schemas"),
+    common=looking("--as-of", "--deep", "--map", "--html", "--schemas", "--consumer-groups"),
     examples=(
         "kbackup restore list -b my-bucket",
         "kbackup restore list orders -b my-bucket --deep",
         "kbackup restore list orders -b my-bucket --map --html orders.html",
+        "kbackup restore list orders -b my-bucket --consumer-groups",
     ),
 )
 @click.argument("topic", required=False)
@@ -110,6 +111,10 @@ def run_command(**parameters: Any) -> None:
     "--schemas", "has_schemas", is_flag=True, group="Output",
     help="Show the schemas that records name.  Their ids and subjects in the Schema Registry.",
 )  # fmt: skip
+@option(
+    "--consumer-groups", "has_groups", is_flag=True, group="Output",
+    help="Show where consumer groups stood.  As the sink has captured it, by --as-of if given.",
+)  # fmt: skip
 @config_options("list")
 def list_command(
     topic: str | None,
@@ -117,6 +122,7 @@ def list_command(
     has_map: bool,
     page: Path | None,
     has_schemas: bool,
+    has_groups: bool,
     **parameters: Any,
 ) -> None:
     """Show what is in the bucket: partitions, offsets, sizes.  No JVM is started."""
@@ -124,6 +130,7 @@ def list_command(
         parameters["topics"] = topic
 
     def work(at: OpenedBackup) -> None:
+        from kbackup.catalog import groups  # noqa: PLC0415
         from kbackup.inspect.topics import PartitionMap, StoredPartition, topics  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
 
@@ -139,6 +146,7 @@ def list_command(
             has_map=has_map or page is not None,
             has_directories=at.session.settings.json,
             has_schemas=has_schemas,
+            captures=(groups.read(at.store, at.layout, at.clock, as_of_ms) if has_groups else None),
             as_of_ms=as_of_ms,
             known=known,
             asked=at.asked,

@@ -474,6 +474,9 @@ class Screens(OutputPart):
         if found := self._of("schema"):
             self._stdout.text("")
             tables.named_schemas_table(found).draw(self._stdout)
+        if found := self._of("group"):
+            self._stdout.text("")
+            tables.groups_table(found).draw(self._stdout)
 
     def _print(self, listing: Listing, counted: str) -> None:
         """Print a table and its count; no table where it has no rows."""

@@ -20,7 +20,7 @@ from kbackup.records import TopicPartition
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.inspect.peek import NamedSchema
-    from kbackup.inspect.topics import PartitionMap, StoredPartition
+    from kbackup.inspect.topics import GroupStood, PartitionMap, StoredPartition
     from kbackup.restore.schemas import SchemasPlanned
 
 
@@ -415,6 +415,23 @@ def named_schemas_table(schemas: Sequence["NamedSchema"]) -> Listing:
         Column("subjects", lambda row: ", ".join(row.subjects) or UNKNOWN),
     ]
     return Listing(columns, schemas)
+
+
+def groups_table(groups: Sequence["GroupStood"]) -> Listing:
+    """Return where consumer groups stood, a row a group and partition."""
+
+    def note(row: "GroupStood") -> str:
+        beyond = "" if row.beyond is None else f"{digits(row.beyond)} beyond the backup"
+        return ", ".join(filter(None, [beyond, row.unsettled]))
+
+    columns = [
+        Column("group", lambda row: row.group),
+        *_PLACE,
+        *_numbers(offset="offset", lag="unread"),
+        Column("captured", lambda row: _moment(row.taken)),
+        Column("note", note),
+    ]
+    return Listing(columns, groups)
 
 
 def runs_table(runs: Sequence[Any]) -> Listing:

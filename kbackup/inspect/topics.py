@@ -1,7 +1,7 @@
 """``restore list`` and ``restore thaw``: what is in the bucket, and what of it can be read.
 
-A row a partition, from names and the ledger; a map of its offsets and days; its directories and
-schemas; and archived objects, made readable for some days.
+A row a partition, from names and the ledger; a map of its offsets and days; its directories,
+schemas and consumer groups; and archived objects, made readable for some days.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from kbackup import clock
 from kbackup.catalog import listing
 from kbackup.catalog.covered import disputed
+from kbackup.catalog.groups import Captures, TopicCapture
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
@@ -29,7 +30,7 @@ from kbackup.errors import ConfigurationError, counted, form
 from kbackup.events import INLINE, Warned
 from kbackup.formats import FormatOptions
 from kbackup.inspect import Days, MapState, Stretch, day, merged
-from kbackup.inspect.peek import NamedSchema, named_schemas
+from kbackup.inspect.peek import NamedSchema, named_schemas, shown_bytes
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
@@ -260,7 +261,45 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
         )
 
 
-Told = Warned | StoredPartition | PartitionMap | Folder | NamedSchema
+@dataclass(frozen=True, slots=True)
+class GroupStood:
+    """Where a consumer group stood in a partition when a sink captured it.
+
+    Attributes:
+        where: The partition.
+        group: The group.
+        offset: The next offset that it was to read.
+        metadata: What its consumers keep beside that, as `shown_bytes` has it.
+        high_watermark: Where the partition's log ended.
+        beyond: How many offsets before *offset* the backup had not reached; null for none.
+        unsettled: Why not all that was in the partition then is in the backup; null if it is.
+        protocol_type: ``consumer``, or what else its members speak; empty if nobody knows.
+        state: The group's, such as ``EMPTY`` or ``STABLE``.
+        taken: When it was captured.
+        is_complete: Whether all groups of the topic are known to be captured.
+    """
+
+    HEAD: ClassVar = {"type": "group"}
+
+    where: TopicPartition = field(metadata=INLINE)
+    group: str
+    offset: int
+    metadata: Any
+    high_watermark: int | None
+    beyond: int | None
+    unsettled: str | None
+    protocol_type: str | None
+    state: str | None
+    taken: datetime | None
+    is_complete: bool
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets the group had not read."""
+        return None if self.high_watermark is None else max(0, self.high_watermark - self.offset)
+
+
+Told = Warned | StoredPartition | PartitionMap | Folder | NamedSchema | GroupStood
 """What is reported of a backup."""
 
 
@@ -275,6 +314,7 @@ def topics(
     has_map: bool = False,
     has_directories: bool = False,
     has_schemas: bool = False,
+    captures: Captures | None = None,
     as_of_ms: int | None = None,
     known: BackupState = NOTHING,
 ) -> Iterator[Told]:
@@ -293,12 +333,13 @@ def topics(
         has_map: Say which offsets and days of each partition are there.
         has_directories: Say in which directories the objects of each topic are.
         has_schemas: Say which registry schemas the records of each topic name.
+        captures: Say where consumer groups stood, by these; None: do not.
         as_of_ms: Only what had been stored before: `kbackup.runs.known.as_of`; None for all.
         known: What the backup says about itself.
 
     Yields:
         Warnings, then the partitions, by topic and number, each with its coverage where that is
-        asked for; then the directories, by topic and name, and the schemas.
+        asked for; then the directories, by topic and name, the schemas, and the groups.
 
     Raises:
         CorruptObjectError: If a schema cannot be read.
@@ -340,6 +381,33 @@ def topics(
         yield from folders(topic, sets, layout.directory_delim)
     if has_schemas:
         yield from named_schemas(store, layout, chosen)
+    if captures is not None:
+        yield from _groups(captures, chosen, asked)
+
+
+def _groups(captures: Captures, topics: Iterable[str], asked: Asked) -> Iterator[Told]:
+    """Say where consumer groups stood in *topics*, and where that is not or not fully known."""
+    for damage in captures.damage:
+        yield Warned(damage.code, damage.text, place={"key": damage.what})
+    for topic in topics:
+        if (found := captures.newest.get(topic)) is None:
+            text = f"{topic}: no sink has captured where consumer groups stood"
+            yield Warned("groups_not_captured", text, place={"topic": topic})
+            continue
+        if not found.topic.is_complete:
+            text = f"{topic}: maybe not all consumer groups are captured"
+            yield Warned("groups_incomplete", text, place={"topic": topic})
+        yield from _stood(found, asked)
+
+
+def _stood(found: TopicCapture, asked: Asked) -> Iterator[GroupStood]:
+    for row in found.offsets:
+        if row.group is not None and row.offset is not None and asked.has(row.where.partition):
+            yield GroupStood(
+                row.where, row.group, row.offset, shown_bytes(row.metadata), row.high_watermark,
+                row.beyond, found.unsettled.get(row.where), row.protocol_type, row.state,
+                clock.moment_of(row.taken), bool(found.topic.is_complete),
+            )  # fmt: skip
 
 
 def _foreign(found: Catalog) -> Iterator[Warned]:

@@ -13,6 +13,7 @@ from backup_samples import Backup
 from confluent_kafka import Consumer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -21,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.integration.product import LocalKafka, LocalS3
-from tests.support.cluster import Record, TestCluster
+from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup, Result
 
 pytestmark = pytest.mark.integration
@@ -311,6 +312,49 @@ def deny(guarded: LocalKafka) -> Callable[[ResourceType, str, AclOperation], Non
             future.result(10)
 
     return add
+
+
+@pytest.fixture
+def hide(
+    guarded: LocalKafka, deny: Callable[[ResourceType, str, AclOperation], None]
+) -> Iterator[Callable[[str], None]]:
+    """Return a function that hides a consumer group, in a cluster whose list says nothing of it."""
+    deny(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE)
+    yield lambda group: deny(ResourceType.GROUP, group, AclOperation.DESCRIBE)
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
+    everything = AclBindingFilter(
+        ResourceType.BROKER, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
+        AclPermissionType.ANY,
+    )  # fmt: skip
+    for future in admin.delete_acls([everything]).values():
+        future.result(10)
+
+
+@pytest.mark.in_process
+def test_consumer_groups_that_are_hidden_are_not_taken_for_absent(
+    kbackup: Kbackup, guarded: LocalKafka, hide: Callable[[str], None]
+) -> None:
+    """Where the cluster shortens its list of groups, doctor, sink and list say so."""
+    cluster = TestCluster(guarded.bootstrap_servers)
+    orders = cluster.create(f"orders-{uuid4()}")
+    cluster.write(orders, varied(3))
+    hidden, seen = f"hidden-{uuid4()}", f"seen-{uuid4()}"
+    for group in (hidden, seen):
+        cluster.commit(group, orders, 2)
+    hide(hidden)
+
+    words = ("-k", guarded.bootstrap_servers, "-t", orders)
+    asked = kbackup(*QUICK, *words, "--json")
+    run = kbackup("sink", *words, "--json")
+    by_name = kbackup("sink", *words, "--json", "--groups", "hidden.*|seen.*")
+    listed = kbackup("restore", "list", orders, "--consumer-groups", "--json")
+
+    assert "warn" == check(asked, "consumer groups")["level"], asked.stdout
+    assert (0, 3) == (run.code, by_name.code), by_name.stdout
+    assert {"incomplete_captures": 1} == by_name.summary["skipped"]
+    assert [(seen, 2, False)] == [
+        (line["group"], line["offset"], line["is_complete"]) for line in listed.of("group")
+    ]
 
 
 @pytest.mark.in_process

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import pytest
 from backup_samples import Backup
 from click.testing import CliRunner, Result
 
+from kbackup.catalog.groups import GroupEntry, group_stream, group_table
 from kbackup.cli import root
 from kbackup.cli.output import schema
 from kbackup.cli.tables import page
+from kbackup.clock import SystemClock
 from kbackup.inspect import Days, MapState, Stretch
 from kbackup.inspect.topics import PartitionMap, StoredPartition
 from kbackup.records import TopicPartition
@@ -48,6 +51,25 @@ def folder(tmp_path: Path) -> Path:
     backup.put("orders", 0, range(5), range(5, 9))
     backup.put_in("year=2026/month=11", "orders", 1, [0, 1])
     return tmp_path / "backup"
+
+
+def test_groups_are_shown_where_they_stood(tmp_path: Path) -> None:
+    """Each captured group has a line for each partition, with what the backup lacks there."""
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, range(5))
+    head = GroupEntry("topic", 1_800_000_000_000, "orders", is_complete=True)
+    row = replace(
+        head, kind="offset", group="billing", partition=0, offset=4711, high_watermark=4720,
+        metadata=b"", beyond=12,
+    )  # fmt: skip
+    why = replace(head, kind="unsettled", partition=0, why="transaction")
+    group_stream(backup.store, backup.layout, SystemClock()).append(group_table([head, row, why]))
+    result = topics(tmp_path, "orders", "--consumer-groups")
+
+    assert (0, "") == (result.exit_code, result.stderr)
+    words = ["billing orders 0 4 711 9 2027-01-15", "12 beyond the backup, transaction"]
+    shown = " ".join(result.stdout.split())
+    assert [True, True] == [each in shown for each in words]
 
 
 def test_the_map_draws_each_partition(folder: Path) -> None:
