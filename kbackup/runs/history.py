@@ -11,6 +11,7 @@ the clock of the host that ran; there is no colon in them, for file systems that
 """
 
 import hashlib
+import json
 import logging
 import re
 import secrets
@@ -27,7 +28,7 @@ import orjson
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import GOOD, NO_TOPIC, Ended, PartitionRow, to_json
+from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, to_json
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
@@ -302,7 +303,7 @@ def write_run(store: Store, layout: Layout, summary: Ended) -> None:
     Raises:
         StoreError: If it cannot be stored.
     """
-    record = {**to_json(summary), "topics_dir": layout.topics_dir}
+    record = _as_text({**to_json(summary), "topics_dir": layout.topics_dir})
     name = f"{_runs_prefix(layout)}{summary.run.replace(':', '')}-{_named(summary.command)}"
     key = f"{name}.json"
     if put_json(store, key, record, if_absent=True):
@@ -368,10 +369,20 @@ def write_success(
         for where, each in sorted(held_up.items())
     ]
     more = {"topics_dir": layout.topics_dir, "held_up": rows}
-    put_json(store, _success_key(layout, said.selection), {**said.said, **more})
+    put_json(store, _success_key(layout, said.selection), _as_text({**said.said, **more}))
 
 
 _SUCCESS: Final = ("names", "only_partitions", "last_success")
+
+
+def _as_text(record: Event) -> Event:
+    """Return a record as UTF-8 can have it.
+
+    An error may quote what is no text, such as a file's name: Python has half of a surrogate pair
+    for each such byte, which no reader of JSON takes.
+    """
+    text = json.dumps(record, ensure_ascii=False).encode(errors="replace")
+    return dict(json.loads(text))
 
 
 def kept_successes(store: Store, layout: Layout) -> dict[Selection, RunRecord]:

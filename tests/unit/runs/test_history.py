@@ -50,6 +50,16 @@ def test_a_run_id_tells_the_start_in_utc() -> None:
     assert re.fullmatch(r"2026-11-21T02:00:00Z-[0-9a-f]{4}", run) is not None
 
 
+def test_what_is_no_text_keeps_no_record_from_being_left(store: MemoryStore) -> None:
+    """An error may quote a file's name that is not UTF-8: the record has `?` in its place."""
+    failed = ended(exit_code=1, errors=[{"code": "failed", "what": "/backup/\udcff is gone"}])
+
+    history.write_run(store, LAYOUT, failed)
+    history.write_success(store, LAYOUT, failed)
+
+    assert ["/backup/? is gone"] == [one.trouble for one in history.runs(store, LAYOUT)]
+
+
 @settings(deadline=None)
 @given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.timezones()))
 def test_the_start_can_be_read_from_a_run_id(now: datetime) -> None:
