@@ -32,6 +32,7 @@ from kbackup.config.known import REFUSALS
 from kbackup.config.property import ALL
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
+from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS
 from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS
 
 PROPERTIES: Final = [found for found in config.PROPERTIES if found.is_built_in]
@@ -378,6 +379,18 @@ def permissions() -> Iterator[str]:
         yield f"| `kbackup {need.command}` | {' | '.join(cells)} |"
 
 
+def metrics() -> Iterator[str]:
+    """Yield every metric and label."""
+    yield "| label | meaning |\n|---|---|"
+    for name, meaning in (LABELS | OWN_LABELS).items():
+        yield f"| `{name}` | {meaning}{', on every metric' if name in LABELS else ''} |"
+    yield "\n| metric | labels of its own | meaning |\n|---|---|---|"
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.own)
+        yield f"| `{metric.name}` | {labels} | {metric.help} |"
+    yield ""
+
+
 def _first_line(text: str) -> str:
     return " ".join(text.strip().split("\n\n", 1)[0].split())
 
@@ -398,6 +411,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "transforms": transforms,
     "predicates": predicates,
     "permissions": permissions,
+    "metrics": metrics,
 }
 
 

@@ -308,6 +308,8 @@ class PartitionRow:
         state: What is to be done, or what has become of it.
         filtered: Records that a transform left out; None before a task has ended its work on it.
         held_up: The open transaction that holds it up, None where there is none.
+        complete_until: All that was written to it before then is backed up; of sinks only, None
+            where the run does not know.
         target: The topic that is written to; of restores only.
         planned_objects: File sets to be read; of restores only.
         duplicates: Records that several objects hold; of restores that have ended.
@@ -331,6 +333,7 @@ class PartitionRow:
     state: str
     filtered: int | None = field(default=None, metadata=IF_KNOWN)
     held_up: Plain | None = field(default=None, metadata=IF_KNOWN)
+    complete_until: datetime | None = field(default=None, metadata=IF_KNOWN)
     target: str | None = field(default=None, metadata=IF_KNOWN)
     planned_objects: int | None = field(default=None, metadata=IF_KNOWN)
     duplicates: int | None = field(default=None, metadata=IF_KNOWN)

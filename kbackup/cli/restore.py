@@ -21,10 +21,9 @@ from kbackup.cli.options import (
     looking,
     max_age_option,
     option,
-    seconds,
     typed,
 )
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, report_status, run
 from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, counted
 
 if TYPE_CHECKING:
@@ -476,7 +475,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 
 @restore_command.command(
     "status",
-    common=looking("--max-age", "--of-group"),
+    common=looking("--max-age", "--of-group", "--metrics-file", "--metrics-listen"),
     examples=(
         "kbackup restore status -b my-bucket",
         "kbackup restore status --config standby.properties --max-age 10m --quiet",
@@ -492,14 +491,9 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
     """Report how far a restore is, and how past ones ended.  No JVM is started."""
 
     def work(session: Session) -> "Ended":
-        from kbackup.runs import status  # noqa: PLC0415
+        from kbackup.runs.status import RESTORE  # noqa: PLC0415
 
-        oldest = None if max_age is None else seconds("--max-age", max_age)
-        at = OpenedBackup.of(session, "restore status")
-        return status.status(
-            at.store, at.layout, max_age_s=oldest, now=at.clock.now(), of=status.RESTORE,
-            group=of_group, asked=at.asked,
-        )  # fmt: skip
+        return report_status(session, RESTORE, max_age, of_group)
 
     run("status", "restore status", parameters, work)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what shows a result is imported when there is one: ``--help
     from kbackup.runs.context import Stop
     from kbackup.runs.known import BackupState
     from kbackup.runs.report import HeldUp, Summary
+    from kbackup.runs.status import Words
     from kbackup.spark.java import Jvm
     from kbackup.stores import Store, StoreSettings
     from kbackup.verify.run import Mending
@@ -425,6 +426,36 @@ class OpenedBackup:
         """Report all *events*."""
         for event in events:
             self.session.tell(event)
+
+
+def report_status(
+    session: Session, of: "Words", max_age: str | None, group: str | None = None
+) -> "Ended":
+    """Report how past runs ended, and write or serve that as metrics where they are asked for.
+
+    Args:
+        session: The command's.
+        of: Whose runs.
+        max_age: The oldest that the last success may be, a duration; None for any age.
+        group: Only runs that keep their positions in it.
+    """
+    from kbackup.runs.metrics import Exporter, Watched  # noqa: PLC0415
+
+    oldest = None if max_age is None else options.seconds("--max-age", max_age)
+    at, settings = OpenedBackup.of(session, f"{of.command} status"), session.settings
+    watched = Watched(settings.url, at.store, at.layout, at.clock, at.asked, of, group)
+    if settings.metrics_file is None and settings.metrics_listen is None:
+        return watched.status(max_age_s=oldest)
+    exporter = Exporter(watched)
+    try:
+        found = exporter.look(oldest)
+    finally:
+        if settings.metrics_file is not None:
+            exporter.write(Path(settings.metrics_file))
+    if settings.metrics_listen is not None:
+        with exporter.serving(settings.metrics_listen):
+            session.stop.event.wait()
+    return found
 
 
 def look(

@@ -1,7 +1,6 @@
 """``kbackup sink``: run, status, repair, reindex, accept, abort-uploads, ddl."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,7 +14,14 @@ from kbackup.cli.options import (
     option,
     seconds,
 )
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, run
+from kbackup.cli.running import (
+    OpenedBackup,
+    Session,
+    find_jvm,
+    look,
+    report_status,
+    run,
+)
 from kbackup.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -74,39 +80,25 @@ def _repair(places: Sequence[str], parameters: Mapping[str, Any]) -> None:
 
 @sink_command.command(
     "status",
-    common=looking("--max-age", "--prometheus"),
+    common=looking("--max-age", "--metrics-file", "--metrics-listen"),
     examples=(
         "kbackup sink status -b my-bucket",
         "kbackup sink status --config s3.properties --max-age 1h --quiet",
     ),
 )
 @max_age_option
-@option(
-    "--prometheus", group="Output", metavar="FILE",
-    help="Write metrics to this file.  For node-exporter's textfile collector.",
-)  # fmt: skip
+@option("--prometheus", group="Output", metavar="FILE", hidden=True)
 @config_options("status")
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
     """Report how past runs ended and whether one is running.  No JVM is started."""
 
     def work(session: Session) -> "Ended":
-        from kbackup import files  # noqa: PLC0415
-        from kbackup.runs import status  # noqa: PLC0415
+        from kbackup.runs.status import SINK  # noqa: PLC0415
 
-        oldest = None if max_age is None else seconds("--max-age", max_age)
-        at = OpenedBackup.of(session, "sink status")
-        found = status.status(
-            at.store, at.layout, max_age_s=oldest, now=at.clock.now(), asked=at.asked
-        )
-        if prometheus is not None:
-            try:
-                files.replace_file(Path(prometheus), status.prometheus(found).encode())
-            except (OSError, ValueError) as error:
-                raise ConfigurationError(
-                    f"--prometheus {prometheus} cannot be written", str(error)
-                ) from error
-        return found
+        return report_status(session, SINK, max_age)
 
+    if prometheus is not None:  # as --metrics-file was called
+        parameters["metrics_file"] = prometheus
     run("status", "sink status", parameters, work)
 
 

@@ -329,6 +329,19 @@ def read_servers(value: Any) -> str | None:
     return text
 
 
+def read_listen(value: Any) -> str | None:
+    """Read where to listen, as ``HOST:PORT``; a port alone is one of this host."""
+    text: str | None = _optional(value)
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    is_port = re.fullmatch(r"\d{1,5}", port, re.ASCII) and 0 < int(port) <= PORT_MAX
+    is_host = re.fullmatch(r"[^\s:/\[\]@=]*|\[[0-9A-Fa-f:.]+\]", host)
+    if not is_port or not is_host:
+        raise ValueError("expected a port, or HOST:PORT")
+    return f"{host or '127.0.0.1'}:{port}"
+
+
 def read_registry_urls(value: object) -> tuple[str, ...]:
     """Read the URLs of one Schema Registry."""
     urls = read_names(value)

@@ -26,6 +26,7 @@ from kbackup.config.property import (
     optional_text,
     parsed,
     read_expressions,
+    read_listen,
     read_moment,
     read_pairs,
     read_partitions,
@@ -40,6 +41,9 @@ from kbackup.config.property import (
     words,
 )
 from kbackup.options import Suspicion
+
+MEASURED: Final = RUNS | {"status"}
+"""The commands that have metrics."""
 
 GENERIC: Final = "GENERIC"
 """The mode that reads objects of any name."""
@@ -467,6 +471,23 @@ class OutputSettings(Group, title="Output", commands=ALL):
         commands=ALL - {"config"},
         is_property=False,
         example="/var/lib/kbackup/orders.json",
+    )
+    metrics_file = optional_text(
+        "Write metrics for Prometheus to this file.  The node exporter's textfile collector reads "
+        "it.  A run writes it once a minute and at its end.",
+        commands=MEASURED,
+        is_property=False,
+        example="/var/lib/node_exporter/kbackup.prom",
+    )
+    metrics_listen = parsed(
+        "Serve metrics for Prometheus over HTTP.  A run does so as long as it lasts, status until "
+        "it is stopped.  Without a host, only this one can reach it: 127.0.0.1.",
+        "[HOST:]PORT",
+        None,
+        read_listen,
+        commands=MEASURED,
+        is_property=False,
+        example="9464",
     )
     quiet = switch("Print errors and reasons only.", False, short=("-q",), is_property=False)
     verbose = integer(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack
 
 from kbackup.catalog import identity
 from kbackup.catalog.identity import BackupIdentity
@@ -30,6 +30,9 @@ from kbackup.spark.engine import TaskOptions
 from kbackup.spark.java import EngineSettings, FindJvm
 from kbackup.spark.jvm import Starting
 from kbackup.stores import Store, StoreSettings, open_store
+
+if TYPE_CHECKING:
+    from kbackup.runs.metrics import RunMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -318,15 +321,33 @@ class RunContext:
         Raises:
             KbackupError: If the run was asked for wrongly, or another one has its lock.
         """
+        metrics = self._metrics(command)
         try:
-            self._through(command, beside or nullcontext())
+            self._through(command, beside or nullcontext(), metrics or nullcontext())
         except KbackupError as error:
             if error.exit_code in _USAGE:
                 raise
             self.summary.fail(error)
+        if metrics is not None:
+            metrics.end()
         return command.finish()
 
-    def _through(self, command: RunCommand, beside: AbstractContextManager[object]) -> None:
+    def _metrics(self, command: RunCommand) -> "RunMetrics | None":
+        """Return the metrics of the run, where any are asked for."""
+        settings = self.settings
+        is_asked = settings.metrics_file is not None or settings.metrics_listen is not None
+        if settings.dry_run or not is_asked:
+            return None
+        from kbackup.runs.metrics import RunMetrics  # noqa: PLC0415  (imports Prometheus' client)
+
+        return RunMetrics(self, command)
+
+    def _through(
+        self,
+        command: RunCommand,
+        beside: AbstractContextManager[object],
+        metrics: AbstractContextManager[object],
+    ) -> None:
         cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
         self._identify(command, cluster, store)
         if self.settings.dry_run:
@@ -336,7 +357,7 @@ class RunContext:
             self.settings, self.backup, store, self.layout, self.summary.command, command.locks,
             self.run, self.stop.event.wait,
         )  # fmt: skip
-        with beside, lock as held:
+        with beside, lock as held, metrics:
             try:
                 has_begun = command.work(cluster, store, held)
             finally:

@@ -42,7 +42,9 @@ CLOCKS: Final = timedelta(minutes=5)
 Selection = tuple[tuple[str, ...], frozenset[int] | None]
 """What a run was asked for: the names or the pattern, and which partitions, None for all."""
 
-_PAST: Final = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
+_PAST: Final = (
+    "result", "exit_code", "seconds", "records", "objects", "bytes_read", "bytes_stored", "errors",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class PastRun:
         result: What became of it.
         exit_code: Of its process.
         seconds: How long it took.
-        records: What it copied; likewise *objects* and *bytes_stored*.
+        records: What it copied; likewise *objects*, *bytes_read* and *bytes_stored*.
         errors: What failed, as plain JSON values.
     """
 
@@ -66,6 +68,7 @@ class PastRun:
     seconds: float | None
     records: int | None
     objects: int | None
+    bytes_read: int | None
     bytes_stored: int | None
     errors: Sequence[Mapping[str, Any]] | None
 
@@ -172,16 +175,9 @@ class RunRecord:
         later may not be in it; of a run that follows, the time up to which it has stored all; of a
         run that was not good, what an earlier one said.  A run that matched no topic is not good.
         """
-        given = self.said.get("last_success")
         if "last_success" not in self.said:
             return self.started if self.is_good else None
-        try:
-            time = None if not isinstance(given, str) else datetime.fromisoformat(given)
-        except ValueError:
-            return None
-        if time is None or time.tzinfo is not None:
-            return time
-        return time.replace(tzinfo=UTC)
+        return _moment(self.said["last_success"])
 
     @property
     def held_up(self) -> dict[TopicPartition, HeldUp]:
@@ -208,6 +204,15 @@ class RunRecord:
         return PastRun(self.run, self.started, **{name: self.said.get(name) for name in _PAST})
 
 
+def _moment(said: object) -> datetime | None:
+    """Return a time that a record says, which is UTC without a zone; None where it is none."""
+    try:
+        time = datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        return None
+    return time if time is None or time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
 _UNSAID: Final[Mapping[str, Any]] = {
     "start": None, "first": None, "last": None, "records": 0, "objects": 0, "bytes_read": 0,
     "end": None, "committed": None, "lag": None, "state": "unknown",
@@ -218,6 +223,7 @@ def _row(said: Mapping[str, Any]) -> PartitionRow:
     """Return a row of a run record; what this version does not know of is left out."""
     given = {each.name: said[each.name] for each in fields(PartitionRow) if each.name in said}
     given["where"] = TopicPartition(said["topic"], said["partition"])
+    given["complete_until"] = _moment(said.get("complete_until"))
     with suppress(KeyError, TypeError, ValueError):
         if given.get("held_up") is not None:
             given["held_up"] = HeldUp.from_dict(given["held_up"])
@@ -244,7 +250,7 @@ _COUNT: Final[_Kinds] = (int, NoneType)
 _RECORD: Final[Mapping[str, _Kinds]] = {
     "run": (str,), "command": (str,), "topics_dir": (str,), "exit_code": (int,),
     "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
-    "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
+    "bytes_read": _COUNT, "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
     "topic_settings": (dict,), "cluster_id": _TEXT, "last_success": _TEXT,
     "only_partitions": (list, NoneType),
 }  # fmt: skip

@@ -3,11 +3,10 @@
 Everything comes from run records and lock objects; Kafka is not contacted, and nothing is written.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from kbackup.catalog import groups
@@ -108,6 +107,8 @@ def status(
     asked: Asked = ALL,
     of: Words = SINK,
     group: str | None = None,
+    own: RunRecord | None = None,
+    has_schemas: bool = True,
 ) -> Ended:
     """Return the state of the backup in this ``topics.dir``, in the shape of a summary.
 
@@ -133,6 +134,7 @@ def status(
       taken, of how many topics and groups, and whether of all groups; null if there are none;
     * ``running``: run, host, pid and started of each run that recently refreshed its lock,
       by this host's clock;
+    * ``group``: the consumer group of the newest run;
     * ``topics_dir`` and ``names``.
 
     Args:
@@ -147,6 +149,8 @@ def status(
             bucket when it began.
         group: Only runs that keep their positions in this consumer group, of which with a partition
             map each partition has its own; None for all.
+        own: A run that counts as the newest one, in place of the record that it has left.
+        has_schemas: Warn of schemas that are not in the bucket: a listing for each topic.
 
     Raises:
         ConfigurationError: If there are restores of several groups and none was named: each of
@@ -159,10 +163,14 @@ def status(
     words = set(asked.names) or {*filter(None, [asked.pattern])}
     groups = set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
-    for record in islice(history.runs(store, layout, of.command, now=now), _LOOKED):
-        if not words <= record.covered or (
-            group is not None and not record.keeps_positions_in(group)
-        ):
+    left = (
+        record
+        for record in history.runs(store, layout, of.command, now=now)
+        if own is None or record.run != own.run
+    )
+    for record in islice(chain([own] if own else [], left), _LOOKED):
+        is_of_group = group is None or record.keeps_positions_in(group)
+        if record is not own and not (words <= record.covered and is_of_group):
             continue
         groups.add(str(record.group))
         newest = newest or record
@@ -185,7 +193,7 @@ def status(
     if group is not None and newest is not None:
         group = newest.group  # a lock names that of the restore
     summary.partitions = [*(rows or ())]
-    if of.keeps_success:
+    if of.keeps_success and has_schemas:
         index = SchemaIndex.read(store, layout, sorted(asked.names) or None)
         schemas_of = {use.topic for use in index.unknown.union(index.missing)}
         for code, text in index.lacking(asked.topics(schemas_of)):
@@ -193,6 +201,7 @@ def status(
         summary.facts["captures"] = _captures(store, layout, summary, now, asked)
     _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
     summary.facts |= {
+        "group": None if newest is None else newest.group,
         "topics_dir": layout.topics_dir,
         "names": sorted(words) or None,
         "runs": past,
@@ -280,81 +289,8 @@ def _running(
             )
 
 
-def prometheus(status: Ended, **labels: str) -> str:
-    """Return what `status` found, for the textfile collector of Prometheus' node exporter.
-
-    ========================================== ====================================================
-    kbackup_last_success_timestamp_seconds     start of the newest good run; 0 if there is none
-    kbackup_last_run_timestamp_seconds         start of the newest run; 0 if there is none
-    kbackup_last_run_exit_code                 its exit code; left out if there is none
-    kbackup_last_run_duration_seconds          how long it took; left out if there is none
-    kbackup_last_run_records                   records it backed up; left out if there is none
-    kbackup_running                            sinks that run now
-    kbackup_committed_offset                   a partition: the next offset to back up
-    kbackup_lag_records                        a partition: offsets behind it in Kafka, as of then
-    ========================================== ====================================================
-
-    All are gauges.  There is no counter of records, since no run knows what earlier ones did;
-    ``delta(kbackup_committed_offset[1d])`` comes near.
-
-    Args:
-        status: The result of `status`.
-        labels: Put on each sample, to tell apart several backups on one host, such as *bucket*.
-    """
-    samples = _Samples({**labels, "topics_dir": status.facts["topics_dir"]})
-    last: PastRun | None = next(iter(status.facts["runs"]), None)
-    samples.add("last_success_timestamp_seconds", _seconds(status.facts["last_success"]))
-    samples.add("last_run_timestamp_seconds", _seconds(None if last is None else last.started))
-    if last is not None:
-        samples.add("last_run_exit_code", last.exit_code)
-        samples.add("last_run_duration_seconds", last.seconds)
-        samples.add("last_run_records", last.records)
-    samples.add("running", len(status.facts["running"]))
-    times = Counter(row.where for row in status.partitions)
-    for metric, column in (("committed_offset", "committed"), ("lag_records", "lag")):
-        for row in status.partitions:
-            assert isinstance(row, PartitionRow)  # noqa: S101  (`status` has no others)
-            place = {"topic": row.where.topic, "partition": str(row.where.partition)}
-            if times[row.where] > 1:  # restored to several topics
-                place["target"] = str(row.target)
-            samples.add(metric, row.committed if column == "committed" else row.lag, **place)
-    return samples.text()
-
-
-class _Samples:
-    """Samples in the text format of Prometheus, grouped by metric."""
-
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._labels = labels
-        self._lines: list[str] = []
-        self._seen: set[str] = set()
-
-    def add(self, metric: str, value: float | None, **labels: str) -> None:
-        """Add a sample; None adds nothing."""
-        if value is None:
-            return
-        name = f"kbackup_{metric}"
-        if name not in self._seen:
-            self._seen.add(name)
-            self._lines.append(f"# TYPE {name} gauge")
-        pairs = (f'{key}="{_escaped(text)}"' for key, text in {**self._labels, **labels}.items())
-        self._lines.append(f"{name}{{{','.join(pairs)}}} {value}")
-
-    def text(self) -> str:
-        """Return all lines, each with its newline."""
-        return "".join(f"{line}\n" for line in self._lines)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
 def _age_s(success: datetime, now: datetime) -> float:
     return max(0.0, (now - success).total_seconds())
-
-
-def _seconds(time: datetime | None) -> int:
-    return 0 if time is None else int(time.timestamp())
 
 
 def _span(seconds: float) -> str:

@@ -265,10 +265,14 @@ class SinkProgress:
         with self.lock:
             return dict(self._gap_ends)
 
+    def untils(self) -> dict[TopicPartition, float | None]:
+        """Return up to when each partition is known to be backed up, None where that is not."""
+        with self.lock:
+            return dict(self._until)
+
     def until(self) -> float | None:
         """Return up to when everything is known to be backed up, None where that is not known."""
-        with self.lock:
-            times = list(self._until.values())
+        times = list(self.untils().values())
         known = [time for time in times if time is not None]
         return min(known) if known and len(known) == len(times) else None
 

@@ -3,7 +3,7 @@
 import functools
 import logging
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -318,7 +318,11 @@ class SinkRun:
         with self._account.lock:
             held_up = self._account.held_up()
             self._news.held_up(held_up)
-            self._summary.partitions = [row.shown() for row in self._account.rows()]
+            untils = self._untils()
+            self._summary.partitions = [
+                replace(row.shown(), complete_until=_moment(untils.get(row.report.where)))
+                for row in self._account.rows()
+            ]
             summary = self._frame.finish()
             until = self._account.until()
         good: datetime | None = None
@@ -328,9 +332,23 @@ class SinkRun:
             if summary.is_good:
                 good = self._complete(held_up.values())
         elif until is not None and self._newcomers is not None:
-            good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
+            good = _moment(min(until, self._newcomers.looked))
         good = good or self._earlier
         return summary.saying(last_success=None if good is None else rfc3339(good))
+
+    def _untils(self) -> Mapping[TopicPartition, float | None]:
+        """Return up to when each partition is backed up, in seconds since the epoch, if known."""
+        if self._frame.settings.follow:
+            return self._account.untils()
+        started = self._frame.started.timestamp()
+        found: dict[TopicPartition, float | None] = {}
+        for row in self._account.rows():
+            held_up = row.report.held_up
+            if held_up is not None:  # as far as it had been before the transaction
+                found[row.report.where] = held_up.until
+            elif row.lag == 0:
+                found[row.report.where] = started
+        return found
 
     def _complete(self, held_up: Iterable[HeldUp]) -> datetime | None:
         """Return up to when a good run has made the backup complete: mostly up to its own start."""
@@ -338,6 +356,10 @@ class SinkRun:
         started, untils = self._frame.started, [each.until for each in held_up]
         known = [datetime.fromtimestamp(until, UTC) for until in untils if until is not None]
         return min([started, *known]) if len(known) == len(untils) else None
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _gone(where: TopicPartition) -> KbackupError:

@@ -1,8 +1,11 @@
 """The examples do what they say."""
 
 import configparser
+import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from click.testing import CliRunner
 
 from kbackup import config
 from kbackup.cli import root
+from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS
 from tests.support.invoked import invoke
 from tests.support.scripts import run
 
@@ -222,3 +226,42 @@ def test_the_configuration_in_kubernetes_has_no_errors(tmp_path: Path) -> None:
     result = invoke("config", "check", "--config", str(tmp_path / name), "--json")
 
     assert 0 == result.code, result.stdout
+
+
+PROMETHEUS = EXAMPLES / "prometheus"
+
+
+def expressions() -> list[str]:
+    """What the alert rules and the dashboard ask Prometheus."""
+    groups = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text())["groups"]
+    dashboard = json.loads((PROMETHEUS / "dashboard.json").read_text())
+    return [
+        *(rule["expr"] for group in groups for rule in group["rules"]),
+        *(target["expr"] for panel in dashboard["panels"] for target in panel["targets"]),
+        *(one["definition"] for one in dashboard["templating"]["list"] if "definition" in one),
+    ]
+
+
+def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    """Each metric and label that an alert or a panel names is written by kbackup."""
+    known = {metric.name for metric in METRICS}
+    labels = {"backup", *LABELS, *OWN_LABELS}
+
+    found = expressions()
+
+    assert 20 < len(found)
+    assert set() == {name for text in found for name in re.findall(r"\bkbackup_\w+", text)} - known
+    used = [re.findall(r"(\w+)\s*=~?\s*\"|by \(([^)]*)\)", text) for text in found]
+    names = {name for pairs in used for one, more in pairs for name in [one, *more.split(", ")]}
+    assert set() == names - {""} - labels
+
+
+def test_prometheus_takes_the_rules() -> None:
+    """promtool finds nothing wrong, where it is installed."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+
+    done = subprocess.run([promtool, "check", "rules", PROMETHEUS / "rules.yaml"], check=False)
+
+    assert 0 == done.returncode

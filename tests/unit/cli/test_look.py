@@ -1,6 +1,7 @@
 """The commands that look, as they are typed."""
 
 import io
+import socket
 import sys
 from pathlib import Path
 
@@ -79,3 +80,46 @@ def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
         root.main([*words, "--template", "%s|\n"], prog_name="kbackup", standalone_mode=False)
 
     assert "a\\x0bb\\x85c\\u2028d\\re|\n" == screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["sink status --metrics-file", "sink status --prometheus", "restore status --metrics-file"],
+)
+def test_status_writes_metrics(words: str, tmp_path: Path) -> None:
+    """Of a bucket without a run too; --prometheus is what the option of a sink's was called."""
+    out = tmp_path / "out.prom"
+
+    result = CliRunner().invoke(
+        root, [*words.split(), str(out), "--store-url", f"file://{tmp_path}"]
+    )
+
+    assert (7, True) == (result.exit_code, "kbackup_up{" in out.read_text())
+
+
+def test_status_says_why_metrics_cannot_be_written(tmp_path: Path) -> None:
+    """No folder is made for a file of a name that may be misspelt."""
+    place = f"{tmp_path}/none/out.prom"
+    words = ["sink", "status", "--store-url", f"file://{tmp_path}", "--metrics-file", place]
+
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(root, words)
+
+    assert (2, []) == (result.exit_code, list(tmp_path.iterdir()))
+    said = " ".join(result.stderr.split())
+    assert f"metrics file {place} cannot be written" in said
+    assert "is not a folder" in said
+
+
+def test_status_says_why_metrics_cannot_be_served(tmp_path: Path) -> None:
+    """A port in use is an error of the command line: there is nothing else to do."""
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        words = ["sink", "status", "--store-url", f"file://{tmp_path}"]
+
+        result = CliRunner().invoke(root, [*words, "--metrics-listen", str(port)])
+
+    assert 2 == result.exit_code
+    assert f"metrics cannot be served at 127.0.0.1:{port}" in result.stderr
+    assert "Address already in use" in result.stderr

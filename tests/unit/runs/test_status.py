@@ -14,7 +14,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
-from kbackup.runs.status import RESTORE, prometheus, status
+from kbackup.runs.status import RESTORE, status
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
@@ -40,10 +40,6 @@ def ran(store: MemoryStore, hours_ago: float, exit_code: int = 0, **more: Any) -
 
 def look(store: MemoryStore, max_age_s: float | None = None, **more: Any) -> dict[str, Any]:
     return to_json(status(store, LAYOUT, max_age_s=max_age_s, now=NOW, **more))
-
-
-def metrics(store: MemoryStore, **labels: str) -> str:
-    return prometheus(status(store, LAYOUT, max_age_s=None, now=NOW), **labels)
 
 
 @pytest.mark.parametrize(
@@ -261,53 +257,6 @@ def test_a_store_that_fails_is_no_empty_backup(store: MemoryStore) -> None:
     """That nothing can be known is an error of the store, not a bad backup."""
     with pytest.raises(StoreError):
         status(FaultyStore("503", store), LAYOUT, max_age_s=HOUR, now=NOW)
-
-
-def test_metrics_for_prometheus(store: MemoryStore) -> None:
-    """Each documented metric has its type, its labels and a number."""
-    ran(store, 2, partitions=[ROW, {**ROW, "partition": 1, "committed": None}])
-    ran(store, 1, 5, seconds=12.5, records=3)
-
-    found = metrics(store, host='"').splitlines()
-
-    assert [
-        "# TYPE kbackup_last_success_timestamp_seconds gauge",
-        'kbackup_last_success_timestamp_seconds{host="\\"",topics_dir="topics"} 1795255200',
-        "# TYPE kbackup_last_run_timestamp_seconds gauge",
-        'kbackup_last_run_timestamp_seconds{host="\\"",topics_dir="topics"} 1795258800',
-        "# TYPE kbackup_last_run_exit_code gauge",
-        'kbackup_last_run_exit_code{host="\\"",topics_dir="topics"} 5',
-        "# TYPE kbackup_last_run_duration_seconds gauge",
-        'kbackup_last_run_duration_seconds{host="\\"",topics_dir="topics"} 12.5',
-        "# TYPE kbackup_last_run_records gauge",
-        'kbackup_last_run_records{host="\\"",topics_dir="topics"} 3',
-        "# TYPE kbackup_running gauge",
-        'kbackup_running{host="\\"",topics_dir="topics"} 0',
-        "# TYPE kbackup_committed_offset gauge",
-        'kbackup_committed_offset{host="\\"",topics_dir="topics",topic="orders",partition="0"} 10',
-        "# TYPE kbackup_lag_records gauge",
-        'kbackup_lag_records{host="\\"",topics_dir="topics",topic="orders",partition="0"} 2',
-        'kbackup_lag_records{host="\\"",topics_dir="topics",topic="orders",partition="1"} 2',
-    ] == found
-
-
-def test_metrics_of_a_backup_that_never_ran(store: MemoryStore) -> None:
-    """In the metrics, never is a time long ago, so that an alert on age fires."""
-    found = metrics(store).splitlines()
-
-    assert 'kbackup_last_success_timestamp_seconds{topics_dir="topics"} 0' in found
-    assert not [line for line in found if "exit_code" in line]
-
-
-def test_every_metric_is_documented(store: MemoryStore) -> None:
-    """No metric is written that the documentation does not name."""
-    ran(store, 2, partitions=[ROW], seconds=1.0, records=10)
-
-    written = {line.split()[2] for line in metrics(store).splitlines() if line[0] == "#"}
-
-    assert written == {
-        word for word in (prometheus.__doc__ or "").split() if word.startswith("kbackup_")
-    }
 
 
 # Restores

@@ -6,14 +6,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.errors import BadRecordError, StoreError
+from kbackup.errors import BadRecordError, KafkaError, StoreError
 from kbackup.events import to_json
 from kbackup.kafka import Position
+from kbackup.local.servers import free_ports
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import context, history, report, status
@@ -165,6 +167,49 @@ def test_a_sink_that_follows_waits_for_a_first_topic_and_takes_up_what_comes(
     assert {"pay_a": 2, "pay_b": 1} == {
         name: entry["partitions"] for name, entry in summary["topic_settings"].items()
     }
+
+
+def test_each_partition_says_up_to_when_it_is_complete(store: StoreSettings) -> None:
+    """That is the start of the run that stored all of it, also where another partition failed."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    kafka.create("payments", 10)
+    kafka.create("refunds", 0)
+    first = Sink(kafka, store, topics="orders,payments,refunds").wait()
+    kafka.create("orders", 20)  # another partition
+    kafka.faults[TopicPartition("orders", 1)] = KafkaError("reading", "away")
+    second = Sink(kafka, store, topics="orders,payments,refunds").wait()
+
+    assert 1 < second["exit_code"]
+    untils = [
+        {(row["topic"], row["partition"]): row.get("complete_until") for row in run["partitions"]}
+        for run in (first, second)
+    ]
+    done = [("orders", 0), ("payments", 0), ("refunds", 0)]
+    assert [
+        dict.fromkeys(done, first["run"][:20]),
+        {**dict.fromkeys(done, second["run"][:20]), ("orders", 1): None},
+    ] == untils
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_partition_that_is_followed_is_complete_up_to_its_last_visit(
+    store: StoreSettings,
+) -> None:
+    """Of one that is set aside that does not move; a scrape of the sink tells each one's lag."""
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    (port,) = free_ports(1)
+    with following(kafka, store, topics="orders", metrics_listen=str(port)) as sink:
+        wait_until(lambda: committed(kafka, where) == [10], "all records")
+        wait_until(lambda: "complete_until" in sink.record()["partitions"][0], "the time")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            served = answer.read().decode()
+        summary = sink.end()
+
+    (row,) = summary["partitions"]
+    assert summary["last_success"] <= row["complete_until"]
+    assert "kbackup_lag_seconds{" in served
 
 
 @pytest.mark.usefixtures("quick")

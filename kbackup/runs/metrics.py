@@ -1,0 +1,522 @@
+"""What a bucket says of a backup or a restore, as metrics for Prometheus: a file, or a page.
+
+All of it comes from run records, locks and the ledger, so any host can write the metrics when the
+one that backs up is dead.  A run adds what no record says yet: how far it is.
+"""
+
+import errno
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from kbackup import files
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import is_main
+from kbackup.clock import Clock
+from kbackup.errors import ConfigurationError, KbackupError, StoreError
+from kbackup.events import Ended, PartitionRow, to_json
+from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
+from kbackup.runs import known
+from kbackup.runs.context import Periodic, RunCommand, RunContext
+from kbackup.runs.history import PastRun, RunRecord
+from kbackup.runs.status import RESTORE, SINK, Words, status
+from kbackup.stores import Store, open_store
+
+_log: Final = logging.getLogger(__name__)
+
+FRESH_S: Final = 15.0
+"""Seconds for which what was found in the bucket is served: scrapes cost no more requests."""
+
+LEDGER_S: Final = 600.0
+"""Seconds for which the sums of the ledger are: it costs some requests for each topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The sums of a topic's objects in the ledger."""
+
+    records: int = 0
+    objects: int = 0
+    bytes: int = 0
+    newest_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What metrics are made of.
+
+    Attributes:
+        command: ``sink`` or ``restore``.
+        is_up: Whether the last look at the bucket found it.
+        now: When that was.
+        was_read: Whether any look has.
+        last: The newest run.
+        group: The consumer group that keeps its positions.
+        rows: The partitions of the newest run that has any.
+        success: Up to when the backup, or the restore, is complete; None where nothing says so.
+        running: How many runs hold their locks.
+        stored: What is stored, by topic.
+    """
+
+    command: str
+    is_up: bool
+    now: datetime
+    was_read: bool = False
+    last: PastRun | None = None
+    group: str | None = None
+    rows: tuple[PartitionRow, ...] = ()
+    success: datetime | None = None
+    running: int = 0
+    stored: Mapping[str, Stored] = field(default_factory=dict)
+
+
+_Samples = Iterator[tuple[tuple[str, ...], float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A declared metric; each is a gauge.
+
+    Attributes:
+        name: As Prometheus has it.
+        help: What its number is.
+        own: Its labels beside those that all metrics have, `LABELS`.
+        samples: Returns its numbers with the texts of *own*; one that is None is left out.
+    """
+
+    name: str
+    help: str
+    own: tuple[str, ...]
+    samples: Callable[[Seen], _Samples]
+
+
+LABELS: Final = {
+    "backup": "URL of the store with `topics.dir`",
+    "command": "`sink` or `restore`",
+    "topics": "what `topics` or `topics.regex` asked for, empty for everything",
+}
+"""Of every metric."""
+
+_PARTITION: Final = ("group", "topic", "partition", "target")
+
+OWN_LABELS: Final = {
+    "group": "the consumer group that keeps the positions",
+    "code": "the [code](../troubleshoot.md) of a failure",
+    "topic": "the topic that is, or was, backed up",
+    "partition": "its number",
+    "target": "of a restore: the topic that is written to",
+}
+
+
+def _of_run(name: str, text: str, value: Callable[[PastRun], float | None]) -> Metric:
+    def samples(seen: Seen) -> _Samples:
+        if seen.last is not None:
+            yield (), value(seen.last)
+
+    return Metric(f"kbackup_last_run_{name}", text, (), samples)
+
+
+def _of_partition(name: str, text: str, value: Callable[[PartitionRow], float | None]) -> Metric:
+    def samples(seen: Seen) -> _Samples:
+        for row in seen.rows:
+            yield _place(seen, row), value(row)
+
+    return Metric(f"kbackup_{name}", text, _PARTITION, samples)
+
+
+def _of_topic(name: str, text: str, value: Callable[[Stored], float | None]) -> Metric:
+    def samples(seen: Seen) -> _Samples:
+        for topic, sums in seen.stored.items():
+            yield (topic,), value(sums)
+
+    return Metric(f"kbackup_stored_{name}", text, ("topic",), samples)
+
+
+def _place(seen: Seen, row: PartitionRow) -> tuple[str, ...]:
+    return seen.group or "", row.where.topic, str(row.where.partition), row.target or ""
+
+
+def _success(seen: Seen) -> _Samples:
+    if seen.was_read or seen.success is not None:
+        yield (), 0 if seen.success is None else int(seen.success.timestamp())
+
+
+def _failures(seen: Seen) -> _Samples:
+    errors = (None if seen.last is None else seen.last.errors) or ()
+    for code, times in sorted(Counter(str(error.get("code")) for error in errors).items()):
+        yield (code,), times
+
+
+def _lag_s(seen: Seen) -> _Samples:
+    for row in seen.rows:
+        until = row.complete_until or seen.success
+        lag = None if until is None else max(0.0, (seen.now - until).total_seconds())
+        yield _place(seen, row), lag
+
+
+def _bytes(seen: Seen) -> _Samples:
+    if seen.last is not None:
+        yield (), seen.last.bytes_stored if seen.command == SINK.command else seen.last.bytes_read
+
+
+METRICS: Final = (
+    Metric(
+        "kbackup_up",
+        "1 if the bucket could be read, else 0; the other metrics are then those of before, or "
+        "only what the run itself knows.",
+        (),
+        lambda seen: iter([((), float(seen.is_up))]),
+    ),
+    Metric(
+        "kbackup_last_success_timestamp_seconds",
+        "Everything that was written to Kafka before this time is backed up; of a restore: "
+        "everything that was in the bucket is restored.  0 if no good run is known.",
+        (),
+        _success,
+    ),
+    Metric(
+        "kbackup_running",
+        "Runs that hold their locks.",
+        (),
+        lambda seen: iter([((), seen.running)] if seen.was_read else ()),
+    ),
+    _of_run(
+        "timestamp_seconds", "Start of the newest run.",
+        lambda run: None if run.started is None else run.started.timestamp(),
+    ),
+    _of_run("exit_code", "Exit code of the newest run; that so far of one that follows.",
+            lambda run: run.exit_code),
+    _of_run("duration_seconds", "How long the newest run took, or has taken so far.",
+            lambda run: run.seconds),
+    _of_run("records", "Records that the newest run copied.", lambda run: run.records),
+    _of_run("objects", "Objects that the newest run stored, or read.", lambda run: run.objects),
+    Metric("kbackup_last_run_bytes", "Bytes of these objects.", (), _bytes),
+    Metric(
+        "kbackup_last_run_failures", "What failed in the newest run, counted by its code.",
+        ("code",), _failures,
+    ),
+    _of_partition("committed_offset", "The next offset to copy.", lambda row: row.committed),
+    _of_partition("lag_records", "Offsets that were left to copy when the run last looked.",
+                  lambda row: row.lag),
+    Metric(
+        "kbackup_lag_seconds",
+        "Age, when the metrics were made, of the time up to which the partition is complete.",
+        _PARTITION,
+        _lag_s,
+    ),
+    _of_partition("partition_records", "Records that the newest run copied.",
+                  lambda row: row.records),
+    _of_partition("partition_objects", "Objects that the newest run stored, or read.",
+                  lambda row: row.objects),
+    _of_partition(
+        "partition_bytes", "Bytes of these objects.",
+        lambda row: row.bytes_read if row.bytes_stored is None else row.bytes_stored,
+    ),
+    _of_partition("restore_planned_objects", "Objects that the restore is to read in all.",
+                  lambda row: row.planned_objects),
+    _of_topic("records", "Records of all objects in the ledger, also of those removed since.",
+              lambda sums: sums.records),
+    _of_topic("objects", "These objects.", lambda sums: sums.objects),
+    _of_topic("bytes", "Their bytes.", lambda sums: sums.bytes),
+    _of_topic(
+        "newest_record_timestamp_seconds", "The highest timestamp of their records.",
+        lambda sums: None if sums.newest_ms is None else sums.newest_ms / 1000,
+    ),
+)  # fmt: skip
+"""All metrics, in the order in which they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What metrics are about.
+
+    Attributes:
+        url: Of the store.
+        store: Where it is.
+        layout: Which ``topics.dir``.
+        clock: The time.
+        asked: Which topics and partitions.
+        of: Whose runs.
+        group: Only those that keep their positions in it; None for all.
+    """
+
+    url: str
+    store: Store
+    layout: Layout
+    clock: Clock
+    asked: Asked
+    of: Words
+    group: str | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The texts of `LABELS`."""
+        asked = ",".join(sorted(self.asked.names)) or self.asked.pattern or ""
+        place = "/".join(filter(None, [self.url.rstrip("/"), self.layout.topics_dir]))
+        return {"backup": place, "command": self.of.command, "topics": asked}
+
+    def status(
+        self, max_age_s: float | None, own: RunRecord | None = None, *, has_schemas: bool = True
+    ) -> Ended:
+        """Return what `kbackup.runs.status.status` finds.
+
+        Raises:
+            ConfigurationError: As it does.
+            StoreError: Likewise.
+        """
+        return status(
+            self.store, self.layout, max_age_s=max_age_s, now=self.clock.now(), asked=self.asked,
+            of=self.of, group=self.group, own=own, has_schemas=has_schemas,
+        )  # fmt: skip
+
+    def stored(self) -> dict[str, Stored]:
+        """Return what the ledger says of each topic; nothing where that cannot be read."""
+        if self.of is not SINK:
+            return {}
+        try:
+            found = known.read(self.store, self.layout, self.clock, self.asked)
+        except StoreError as error:  # who may read run records need not be allowed to
+            _log.debug("what is stored is not known: %s", error)
+            return {}
+        return {topic: _sums(ledger) for topic, ledger in sorted(found.ledgers.items())}
+
+
+def _sums(ledger: TopicLedger) -> Stored:
+    entries = [one for at in ledger.partitions.values() for one in at.objects.values()]
+    return Stored(
+        sum(one.records or 0 for one in entries if is_main(one)),
+        len(entries),
+        sum(one.bytes or 0 for one in entries),
+        max((one.max_timestamp for one in entries if one.max_timestamp is not None), default=None),
+    )
+
+
+class Exporter(Collector):
+    """Metrics of a backup or a restore.  Safe from any thread.
+
+    Args:
+        watched: Of what.
+        own: Returns how far a run is that has left no record of that yet; None where there is none.
+    """
+
+    def __init__(
+        self, watched: Watched, own: Callable[[], RunRecord | None] = lambda: None
+    ) -> None:
+        self._watched, self._own = watched, own
+        self._lock = threading.Lock()
+        self._seen = Seen(watched.of.command, False, watched.clock.now())
+        self._looked: float | None = None
+        self._summed: float | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def look(self, max_age_s: float | None = None) -> Ended:
+        """Look at the bucket; metrics are those of what was found last.
+
+        Args:
+            max_age_s: As `kbackup.runs.status.status` takes it.
+
+        Raises:
+            ConfigurationError: As `kbackup.runs.status.status` does.
+            StoreError: Likewise.
+        """
+        with self._lock:
+            return self._look(max_age_s, has_schemas=True)
+
+    def _look(self, max_age_s: float | None = None, *, has_schemas: bool = False) -> Ended:
+        watched, own = self._watched, self._own()
+        now, steady_s = watched.clock.now(), watched.clock.steady_s()
+        self._looked = steady_s
+        try:
+            found = watched.status(max_age_s, own, has_schemas=has_schemas)
+        except KbackupError as error:
+            self._seen = replace(self._seen, is_up=not isinstance(error, StoreError), now=now)
+            if own is not None:
+                self._seen = replace(
+                    self._seen, last=own.past(), rows=tuple(own.rows), group=own.group
+                )
+            raise
+        stored = self._seen.stored
+        if self._summed is None or steady_s - self._summed >= LEDGER_S:
+            self._summed, stored = steady_s, watched.stored()
+        self._seen = Seen(
+            watched.of.command,
+            is_up=True,
+            now=now,
+            was_read=True,
+            last=next(iter(found.facts["runs"]), None),
+            group=found.facts["group"],
+            rows=tuple(row for row in found.partitions if isinstance(row, PartitionRow)),
+            success=found.facts["last_success"],
+            running=len(found.facts["running"]),
+            stored=stored,
+        )
+        return found
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics of what was seen last: a part of what Prometheus' client asks for."""
+        labels = self._watched.labels
+        with self._lock:
+            seen = self._seen
+        for metric in METRICS:
+            family = GaugeMetricFamily(metric.name, metric.help, labels=[*labels, *metric.own])
+            for texts, value in metric.samples(seen):
+                if value is not None:
+                    family.add_metric([*labels.values(), *texts], value)
+            if family.samples:
+                yield family
+
+    def write(self, path: Path) -> None:
+        """Write the metrics of what was seen last into a file, whole or not at all.
+
+        Raises:
+            ConfigurationError: If it cannot be written; the old file is then as it was.
+        """
+        try:
+            if not path.parent.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a folder")
+            files.replace_file(path, generate_latest(self._registry))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise ConfigurationError(
+                f"metrics file {path} cannot be written",
+                why or str(error),
+                "give --metrics-file a path in a folder that exists and can be written",
+            ) from error
+
+    @contextmanager
+    def serving(self, address: str) -> Iterator[None]:
+        """Serve metrics over HTTP as long as the context lasts; what is older than 15 s is renewed.
+
+        Args:
+            address: ``HOST:PORT``.
+
+        Raises:
+            ConfigurationError: If nothing can be served there.
+        """
+        host, _, port = address.rpartition(":")
+        registry = CollectorRegistry()
+        registry.register(_Renewed(self))
+        try:
+            server, thread = start_http_server(int(port), host.strip("[]"), registry)
+        except OSError as error:
+            raise ConfigurationError(
+                f"metrics cannot be served at {address}",
+                error.strerror or str(error),
+                "give --metrics-listen a port that is free, and an address of this host",
+            ) from error
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def renew(self, older_than_s: float = 0.0) -> None:
+        """Look at the bucket, as *look* does but for schemas, if the last look was so long ago.
+
+        Where it does not answer, metrics say so.
+        """
+        with self._lock:
+            now = self._watched.clock.steady_s()
+            if self._looked is None or now - self._looked >= older_than_s:
+                try:
+                    self._look()
+                except KbackupError as error:
+                    _log.info("the bucket could not be looked at for metrics: %s", error)
+
+
+class _Renewed(Collector):
+    """What is served: the metrics of a look that is not older than it may be."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        self._exporter.renew(FRESH_S)
+        return self._exporter.collect()
+
+
+class RunMetrics:
+    """The metrics of a run: while it holds its lock, and at its end.
+
+    A backup without metrics is one all the same: what keeps them from being written or served is a
+    warning.
+
+    Args:
+        frame: The run.
+        command: What it does.
+    """
+
+    def __init__(self, frame: RunContext, command: RunCommand) -> None:
+        self._frame, self._command = frame, command
+        self._is_over = self._is_warned = False
+        self._exporter: Exporter | None = None
+        self._entered = ExitStack()
+
+    def __enter__(self) -> None:
+        exporter, listen = self._opened(), self._frame.settings.metrics_listen
+        if listen is not None:
+            try:
+                self._entered.enter_context(exporter.serving(listen))
+            except KbackupError as error:
+                self._warn(error)
+        if self._frame.settings.metrics_file is not None:
+            self._entered.enter_context(Periodic("writing metrics", self._write, at_once=True))
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.close()
+
+    def end(self) -> None:
+        """Write how the run has ended."""
+        self._is_over = True
+        self._write()
+
+    def _opened(self) -> Exporter:
+        if self._exporter is None:
+            frame, settings = self._frame, self._frame.settings
+            of = SINK if frame.summary.command == SINK.command else RESTORE
+            store = open_store(frame.world.store)
+            self._exporter = Exporter(
+                Watched(
+                    settings.url, store, frame.layout, frame.world.clock, settings.asked, of,
+                    (frame.group or None) if of is RESTORE else None,
+                ),
+                self._own,
+            )  # fmt: skip
+        return self._exporter
+
+    def _own(self) -> RunRecord:
+        """Return how far the run is.  One that ends by itself is good only when it has."""
+        said = to_json(self._command.finish()) | {"topics_dir": self._frame.layout.topics_dir}
+        if not self._is_over and not self._frame.settings.follow:
+            said |= {"exit_code": None, "last_success": None}
+        return RunRecord(said)
+
+    def _write(self) -> None:
+        path = self._frame.settings.metrics_file
+        if path is None:
+            return
+        try:
+            exporter = self._opened()
+            exporter.renew()
+            exporter.write(Path(path))
+        except KbackupError as error:
+            self._warn(error)
+
+    def _warn(self, error: KbackupError) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            text = f"{error}; the run goes on without"
+            self._frame.tell(self._frame.summary.warn("no_metrics", text))
