@@ -369,25 +369,25 @@ def _sentence(text: str) -> str:
 
 def permissions() -> Iterator[str]:
     """Yield what each command has to be allowed, as a table."""
-    yield "| command | on the bucket | on `topics/*` | on `_kbackup/*` |"
+    yield "|command|on the bucket|on `topics/*`|on `_kbackup/*`|"
     yield "|---|---|---|---|"
     for need in NEEDS:
         cells = [
             ", ".join(f"`{action}`" for action, on in sorted(need.grants) if on == place)
             for place in (BUCKET, OBJECTS, RECORDS)
         ]
-        yield f"| `kbackup {need.command}` | {' | '.join(cells)} |"
+        yield f"|`kbackup {need.command}`|{'|'.join(cells)}|"
 
 
 def metrics() -> Iterator[str]:
     """Yield every metric and label."""
-    yield "| label | meaning |\n|---|---|"
+    yield "|label|meaning|\n|---|---|"
     for name, meaning in (LABELS | OWN_LABELS).items():
-        yield f"| `{name}` | {meaning}{', on every metric' if name in LABELS else ''} |"
-    yield "\n| metric | labels of its own | meaning |\n|---|---|---|"
+        yield f"|`{name}`|{meaning}{', on every metric' if name in LABELS else ''}|"
+    yield "\n|metric|labels of its own|meaning|\n|---|---|---|"
     for metric in METRICS:
         labels = ", ".join(f"`{label}`" for label in metric.own)
-        yield f"| `{metric.name}` | {labels} | {metric.help} |"
+        yield f"|`{metric.name}`|{labels}|{metric.help}|"
     yield ""
 
 
