@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Final
 
 from kbackup.catalog.ledger import stream
@@ -278,8 +279,9 @@ def as_of(
     """Return listing and ledger with nothing but what had been stored before a time.
 
     A file set counts from when its records were stored first: what was repaired or copied since
-    was there before.  That is what the ledger says; an object that it does not know was there if
-    the store has had it since, and was not if it comes after all that any run has entered.
+    was there before.  That is what the ledger says.  An object of which it does not say so was
+    there if the store has had it since.  It was not if it comes after all that was, and the store's
+    times are those of the backup, not of a copy.
 
     Args:
         found: What is listed.
@@ -294,31 +296,82 @@ def as_of(
     then = replace(known, ledgers=ledgers)
     topics, sets = {*asked.topics(found.topics())}, dict[TopicPartition, list[FileSet]]()
     for where, every in found.sets.items():
-        was_there = {files.id: _was_there(files, known, then, moment_ms) for files in every}
+        reached = _reached(where, every, known, moment_ms)
+        was_there = {files.id: _was_there(files, known, moment_ms, reached) for files in every}
         kept = [files for files in every if was_there[files.id]]
         doubtful = [files for files in every if was_there[files.id] is None]
-        if doubtful and where.topic in topics and asked.has(where.partition):
-            raise _untold(where, doubtful, moment_ms)
+        if where.topic in topics and asked.has(where.partition):
+            if doubtful:
+                raise _untold(where, doubtful, moment_ms)
+            late = [files for files in every if not was_there[files.id]]
+            _check_order(where, kept, late, known.ledger(where), moment_ms)
         if kept:
             sets[where] = kept
     return replace(found, sets=sets), then
 
 
 def _was_there(
-    files: FileSet, known: BackupState, then: BackupState, moment_ms: int
+    files: FileSet, known: BackupState, moment_ms: int, reached: int | None
 ) -> bool | None:
     """Whether a set had been stored before a time; None where nobody knows."""
-    where, ledger = files.where, known.ledger(files.where)
-    entry = ledger.objects.get(files.id)
+    entry = known.ledger(files.where).objects.get(files.id)
     main = files.main or files.files[0]
     is_that_one = entry is not None and entry.bytes in (None, main.size)  # a dead run may grow it
     if entry is not None and is_that_one and entry.was_stored(moment_ms) is not None:
-        return files.id in then.ledger(where).objects
+        return files.id in known.ledger(files.where).before(moment_ms).objects
     if all(_stored_by(file) * 1000 <= moment_ms for file in files.files):
         return True
-    reached = ledger.reached()
-    is_behind = entry is None and reached is not None and files.start_offset >= reached
-    return False if is_behind and not known.all_damage() else None
+    is_new = entry is None or (is_that_one and entry.first_stored is None)
+    return False if is_new and reached is not None and files.start_offset >= reached else None
+
+
+def _reached(
+    where: TopicPartition, sets: Sequence[FileSet], known: BackupState, moment_ms: int
+) -> int | None:
+    """Return the offset from which on an object came later if the store says so.
+
+    A sink stores a partition in the order of its offsets: so what lies behind all that was there
+    came later, and where nothing was, what lies behind all whose time is known.  None where the
+    store's times may be those of a copy: they are later than a run entered what it had stored, or
+    no run has entered anything.
+    """
+    ledger = known.ledger(where)
+    timed = {key: one for key, one in ledger.objects.items() if one.first_stored is not None}
+    stored_s = {file.key: file.modified for files in sets for file in files.files}
+    is_copy = any(stored_s.get(key, 0) - one.time / 1000 > _SKEW_S for key, one in timed.items())
+    if is_copy or known.all_damage():
+        return None
+    there = [one for one in timed.values() if one.was_stored(moment_ms)]
+    ends = (one.next_offset or (one.last or one.first) + 1 for one in there or timed.values())
+    return max(ends, default=None)
+
+
+def _check_order(
+    where: TopicPartition,
+    kept: Sequence[FileSet],
+    late: Sequence[FileSet],
+    ledger: PartitionLedger,
+    moment_ms: int,
+) -> None:
+    """Check that nothing which came later, as is said, belongs between what was there.
+
+    That was stored again, and the time of the first one is lost.
+
+    Raises:
+        RefusedError: If it does.
+    """
+    for files in late:
+        beside = [one for one in kept if one.encoded_partition == files.encoded_partition]
+        rows = [ledger.objects[one.id].span for one in beside if one.id in ledger.objects]
+        starts = [one.start_offset for one in beside]
+        at = files.start_offset
+        is_between = bool(starts) and min(starts) < at < max(starts)
+        if is_between and not any(one.start_offset <= at < one.end_offset for one in rows):
+            raise _untold(where, [files], moment_ms)
+
+
+_SKEW_S: Final = 900.0
+"""What a host's clock and the store's may be apart: S3 takes no request with more."""
 
 
 def _stored_by(file: BackupFile) -> float:
@@ -343,7 +396,12 @@ _ADOPTING_THREADS: Final = 32
 
 
 def listed(
-    store: Store, found: Catalog, topic: str, only: Container[str] | None = None
+    store: Store,
+    found: Catalog,
+    topic: str,
+    only: Container[str] | None = None,
+    *,
+    has_times: bool = False,
 ) -> list[Entry]:
     """Return a row for each listed object of *topic*, with what is stored beside it.
 
@@ -355,6 +413,8 @@ def listed(
         found: A listing of the topic.
         topic: The topic.
         only: The keys of those that are wanted; None for all.
+        has_times: Whether the store's times are those at which objects were stored first.  They
+            are not in a copy, nor of what was stored again: nobody but an operator knows.
 
     Raises:
         StoreError: If the store does not answer.
@@ -375,10 +435,18 @@ def listed(
         if head is not None
     ]
     counts = Counter((where, cut) for (where, files, file), _, cut in there if file is files.main)
-    return [
-        _row(where, files, file, head, are_cuts[where])
+    rows = [
+        (_row(where, files, file, head, are_cuts[where]), file)
         for (where, files, file), head, cut in there
         if cut is None or counts[where, cut] >= cut.files
+    ]
+    return [
+        replace(
+            row,
+            first_stored=int(file.modified * 1000) if has_times else None,
+            held_since=ceil(_stored_by(file) * 1000) if has_times else None,
+        )
+        for row, file in rows
     ]
 
 
@@ -396,7 +464,7 @@ def _row(
     if facts is None:
         return Entry(
             OBJECT, where.partition, files.start_offset, None, file.key, named(view),
-            bytes=head.size, time=time_ms, first_stored=time_ms, held_since=time_ms,
+            bytes=head.size, time=time_ms,
         )  # fmt: skip
     said = Rotation.from_metadata(head.metadata)
     cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span

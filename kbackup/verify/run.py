@@ -463,7 +463,7 @@ class Mending:
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
         for topic in topics:
-            yield self._rebuild(topic, found)
+            yield self._rebuild(topic, found, has_times=not only_new)
         if topics:
             stream = topics_stream(self.store, self.layout, self.clock)
             stream.rewrite(lambda before: self._topics(before, topics, found, said))
@@ -509,7 +509,7 @@ class Mending:
             self.store, self.layout, self.reading.formats, topics=self.asked.names
         )
 
-    def _rebuild(self, topic: str, found: Catalog) -> Warned:
+    def _rebuild(self, topic: str, found: Catalog, *, has_times: bool) -> Warned:
         def rows(before: Contents) -> pa.Table:
             said = [*entries(before.rows)]
             kept = [
@@ -520,7 +520,7 @@ class Mending:
             had = {one.key: one for one in said if one.kind == OBJECT}
             again = (
                 one.instead_of(had[one.key]) if one.key in had else one
-                for one in known.listed(self.store, found, topic)
+                for one in known.listed(self.store, found, topic, has_times=has_times)
             )
             return table([*kept, *again], OBJECTS)
 

@@ -75,7 +75,8 @@ class Entry:
         version: The store's version of the object; None where it is not known.  So far always.
         data_key: What the object is encrypted with; None where it is not.  So far nothing is.
         first_stored: When an object of these records was stored first, in ms since the epoch: one
-            that takes its place keeps it.  None for any other kind.
+            that takes its place keeps it.  None for any other kind, and where a run has entered
+            what it did not store.
         held_since: When one of as many records was stored first: later, if it has grown.  None for
             any other kind, and where an earlier version wrote it.
     """

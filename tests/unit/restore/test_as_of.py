@@ -9,7 +9,7 @@ from backup_samples import JSON, SIBLINGS
 from kbackup.catalog import listing
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError, TargetNotEmptyError
-from kbackup.runs import wiring
+from kbackup.runs import known, wiring
 from kbackup.runs.known import as_of
 from tests.support.configurations import WHOLE, load
 from tests.support.target import CrashError, Restoring
@@ -21,9 +21,7 @@ NOON = 1000
 def stored(some: Restoring, *cuts: range, at: int, views: Any = None) -> list[Entry]:
     """Store cuts, and enter them as first stored at a time."""
     keys = some.backup.put("orders", 0, *cuts, **({} if views is None else {"views": views}))
-    rows = [
-        replace(some.backup.entry(key), time=at, first_stored=at, held_since=at) for key in keys
-    ]
+    rows = [replace(some.backup.entry(key), first_stored=at, held_since=at) for key in keys]
     some.backup.entries.setdefault("orders", []).extend(rows)
     return rows
 
@@ -192,11 +190,92 @@ def test_what_no_run_has_entered_came_later(some: Restoring) -> None:
     assert list(range(20)) == offsets(some)
 
 
+def adopted(some: Restoring, *cuts: range) -> None:
+    """Store cuts, and enter them as a sink does that finds them without a row."""
+    keys = some.backup.put("orders", 0, *cuts)
+    rows = [replace(some.backup.entry(key), first_stored=None, held_since=None) for key in keys]
+    some.backup.entries.setdefault("orders", []).extend(rows)
+
+
+def test_what_a_later_run_has_entered_for_a_dead_one_came_later(some: Restoring) -> None:
+    """Its time is the store's, and a sink stores in the order of the offsets."""
+    adopted(some, range(30, 40))
+    stored(some, range(40, 50), at=NOON + 5)
+
+    some.restore(as_of=NOON)
+
+    assert list(range(20)) == offsets(some)
+
+
+def test_a_copy_whose_ledger_was_lost_is_not_guessed_at() -> None:
+    """Its objects have the times of the copy, whatever a sink enters behind them."""
+    some = Restoring()
+    adopted(some, range(10), range(10, 20))
+    stored(some, range(20, 30), at=NOON + 5)
+
+    with pytest.raises(RefusedError, match="what of it was stored before") as caught:
+        some.plan(as_of=NOON)
+
+    assert "2 objects" in caught.value.why
+
+
+def test_a_copy_whose_ledger_is_older_than_its_objects_is_not_guessed_at(some: Restoring) -> None:
+    """What the ledger does not know may have been there: the store's times are the copy's."""
+    rows = some.backup.entries["orders"]
+    rows[:] = [replace(one, time=NOON) for one in rows]
+    some.backup.put("orders", 0, range(30, 40))
+
+    with pytest.raises(RefusedError, match="what of it was stored before"):
+        some.plan(as_of=NOON)
+
+
+def test_what_came_later_is_not_missing_in_the_middle(some: Restoring) -> None:
+    """A repaired object whose first time is lost belongs to what was there: refused."""
+    rows = some.backup.entries["orders"]
+    rows[2] = replace(rows[2], first_stored=NOON - 1, held_since=NOON - 1)
+    rows[1] = replace(rows[1], first_stored=NOON + 5, held_since=NOON + 5)
+
+    with pytest.raises(RefusedError) as caught:
+        some.plan(as_of=NOON)
+
+    assert str(rows[1].key) in caught.value.why
+
+
+def test_what_was_stored_again_under_other_names_is_left_out(some: Restoring) -> None:
+    """Between what was there, and of no offset that was not."""
+    stored(some, range(5, 25), at=NOON + 1)
+
+    some.restore(as_of=NOON)
+
+    assert list(range(20)) == offsets(some)
+
+
+@pytest.mark.parametrize(("has_times", "expected"), [(False, (None, None)), (True, (5000, 6000))])
+def test_only_an_operator_takes_the_stores_times_for_those_of_the_backup(
+    has_times: bool, expected: Any
+) -> None:
+    """They may be a copy's.  S3 cuts off what is less than a second."""
+    some = Restoring()
+    some.backup.put("orders", 0, range(10))
+    found = listing.list_backup(
+        some.store, some.backup.layout, wiring.format_options(some.settings())
+    )
+    ((where, (files,)),) = found.sets.items()
+    assert files.main is not None
+    dated = replace(files, main=replace(files.main, modified=5.0))
+
+    (row,) = known.listed(
+        some.store, replace(found, sets={where: [dated]}), "orders", has_times=has_times
+    )
+
+    assert expected == (row.first_stored, row.held_since)
+
+
 def test_a_damaged_ledger_leaves_no_doubt_out(some: Restoring) -> None:
     """What is not entered may have been, in a file of the ledger that cannot be read."""
     some.backup.put("orders", 0, range(30, 40))
-    settings, known = some.settings(as_of=NOON), some.backup.known
-    damaged = replace(known, damage=[RefusedError("x", "y").issue()])
+    settings = some.settings(as_of=NOON)
+    damaged = replace(some.backup.known, damage=[RefusedError("x", "y").issue()])
     found = listing.list_backup(some.store, some.backup.layout, wiring.format_options(settings))
 
     with pytest.raises(RefusedError, match="what of it was stored before"):
