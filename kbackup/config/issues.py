@@ -59,6 +59,11 @@ class Origin:
     kind: Literal["option", "env", "file", "default"]
     place: str = ""
 
+    @property
+    def file(self) -> str:
+        """The path of the file; empty if it was given elsewhere."""
+        return self.place.rpartition(":")[0] if self.kind == "file" else ""
+
     def __str__(self) -> str:
         return f"{self.kind} {self.place}" if self.place else self.kind
 

@@ -200,6 +200,12 @@ FROM_LIFE: Final = {
 }
 """Names that people have used, to the ones that they meant."""
 
+_MEANT: Final = 0.75
+"""How like a known name another one must be for a question whether that was meant."""
+
+_SLIP: Final = 0.85
+"""How like it must be to be taken for a slip: a letter or two, not a word."""
+
 _SUGGESTIONS_MAX: Final = 64
 """Characters of a name that are compared; our longest name has 45."""
 
@@ -238,18 +244,37 @@ def name_of_variable(text: str) -> str | None:
     return name
 
 
+_OPTION: Final = "give it on the command line"
+
+
 def nearest(name: str) -> tuple[str, str]:
     """Return why *name* has no effect and what to do, including the nearest known name."""
     if name in BY_NAME:
-        return "it is an option, not a property of a file; it has no effect", ""
+        return "it is an option, not a property of a file; it has no effect", _OPTION
     best = FROM_LIFE.get(name)
     if best is None:
-        found = difflib.get_close_matches(name[:_SUGGESTIONS_MAX], _all(), 1, 0.0)
-        best = found[0] if found else ""
-        close = difflib.SequenceMatcher(None, name[:_SUGGESTIONS_MAX], best).ratio() >= 0.75
-        if not close:
+        best, likeness = _likest(name)
+        if likeness < _MEANT:
             return "no such property; it has no effect", f"the nearest known name is {best}"
     return "no such property; it has no effect", f"did you mean {best}?"
+
+
+def is_slip(name: str) -> bool:
+    """Whether *name* is one of kbackup's own, misspelt or as an option: a connector has no such.
+
+    What people have used in connectors' files, and connectors have ignored, is none.
+    """
+    if name in BY_NAME:
+        return True
+    best, likeness = _likest(name)
+    return name not in FROM_LIFE and likeness >= _SLIP and best in BY_NAME
+
+
+def _likest(name: str) -> tuple[str, float]:
+    """Return the known name that is most like *name*, and how much it is: 1 is equal."""
+    text = name[:_SUGGESTIONS_MAX]
+    (best,) = difflib.get_close_matches(text, _all(), 1, 0.0)
+    return best, difflib.SequenceMatcher(None, text, best).ratio()
 
 
 def nearest_variable(text: str) -> tuple[str, str]:

@@ -75,6 +75,7 @@ class ConfigValidator:
         given: What was given, by property.
         issues: What was found so far.
         used: Names that become settings.
+        connectors: The files that are a connector's.
 
     Args:
         merged: What was given.
@@ -85,6 +86,7 @@ class ConfigValidator:
         self.given = merged.values
         self.command = command
         self.connector = _connector(self.given)
+        self.connectors = merged.connectors
         self.sides = _sides(command, self.connector)
         self.issues = list(merged.issues)
         self.used: list[str] = []
@@ -145,6 +147,7 @@ class ConfigValidator:
         steps = self._steps(usable, found)
         self._route_topics(values)
         self._exclude_topics(values)
+        self._refuse_misspelt()
         self._say_without_effect()
         return self._settings(
             values | found.found,
@@ -236,6 +239,27 @@ class ConfigValidator:
                 origin = str(value.origin)
                 self.issues.append(
                     ConfigIssue("warning", "unknown_name", name, origin, what, why, do)
+                )
+
+    def _refuse_misspelt(self) -> None:
+        """Let a name that there is not be an error, but where a connector's file has it.
+
+        A connector ignores what it does not know, and people leave that in its file; what is a
+        slip of one of kbackup's own names was not written for it.
+        """
+        for at, issue in enumerate(self.issues):
+            given = self.given.get(issue.name)  # no variable that there is not is in it
+            if issue.code != "unknown_name" or given is None:
+                continue
+            is_looked_up = issue.do != ""
+            if given.origin.file not in self.connectors or (
+                is_looked_up and known.is_slip(issue.name)
+            ):
+                self.issues[at] = replace(
+                    issue,
+                    level="error",
+                    why=issue.why.removesuffix("; it has no effect"),
+                    do=issue.do or "correct or remove it",
                 )
 
     def _is_refused(self, refusal: RefusedProperty, name: str, value: Value, bad: set[str]) -> bool:

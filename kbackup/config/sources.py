@@ -154,10 +154,12 @@ class Merged:
     Attributes:
         values: For each name the value that counts.
         issues: Errors and warnings found on the way.
+        connectors: The files that are of a connector of Kafka Connect.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
     issues: list[ConfigIssue] = field(default_factory=list)
+    connectors: set[str] = field(default_factory=set)
 
     @property
     def is_complete(self) -> bool:
@@ -239,6 +241,8 @@ def _add_file(merged: Merged, path: Path) -> None:
             and unfilled(name, entry.text, is_secret=True) is None
         )
     merged.values.update(found)
+    if "connector.class" in found:
+        merged.connectors.add(str(path))
     if holds_credentials and files.is_open_to_others(path):
         merged.issues.append(
             ConfigIssue(

@@ -1,6 +1,7 @@
 """Values that are probably not what was meant."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,8 +59,6 @@ COPIES = "errors.deadletterqueue.topic.replication.factor"
         ),
         pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
         pytest.param("rotate.interval.ms=1m", "ignored", "rotate.interval.ms", id="with its unit"),
-        pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
-        pytest.param("json=true", "unknown_name", "json", id="an option, no property"),
         pytest.param("store.url=file:///tmp/x", "suspicious", "s3.bucket.name", id="two places"),
     ],
 )
@@ -254,3 +253,95 @@ def test_an_extra_that_is_not_installed_is_found_before_a_run(
 
     assert "value.converter" == found.name
     assert "authlib" in found.text
+
+
+SMT = "org.apache.kafka.connect.transforms"
+OURS = SINK.replace("connector.class=io.confluent.connect.s3.S3SinkConnector\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "why", "do"),
+    [
+        pytest.param(
+            "topic.dir=t", "topic.dir", "no such property", "did you mean topics.dir?",
+            id="misspelt",
+        ),
+        pytest.param(
+            "task.max=1", "task.max", "no such property", "did you mean tasks.max?",
+            id="misspelt by many",
+        ),
+        pytest.param(
+            "offset.storage.topic=t", "offset.storage.topic", "no such property",
+            "the nearest known name is s3.storage.class", id="unlike any",
+        ),
+        pytest.param(
+            "json=true", "json", "it is an option, not a property of a file",
+            "give it on the command line", id="an option, no property",
+        ),
+        pytest.param(
+            f"transforms=m\ntransforms.m.type={SMT}.MaskField$Value\n"
+            "transforms.m.fields=a\ntransforms.m.replacment=x",
+            "transforms.m.replacment", "mask_field has no such option",
+            "its options are fields, replacement, replace.null.with.default",
+            id="an option of a transform",
+        ),
+    ],
+)  # fmt: skip
+def test_a_name_that_there_is_not_is_an_error_in_a_file_of_kbackup(
+    write: Write, text: str, name: str, why: str, do: str
+) -> None:
+    """A misspelt property would be left out in silence: nothing is run, and the name is shown."""
+    with pytest.raises(ConfigurationError) as caught:
+        load("sink", write(OURS + text), bootstrap_servers="h:1")
+
+    (found,) = caught.value.place["errors"]
+    assert (2, "unknown_name", name, why, do) == (
+        caught.value.exit_code, found["code"], found["name"], found["why"], found["do"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param("task.max=1", "task.max", id="many have it"),
+        pytest.param("group.id=g", "group.id", id="of another kind"),
+        pytest.param("offset.storage.topic=t", "offset.storage.topic", id="the worker's"),
+        pytest.param("status.storage.partitions=1", "status.storage.partitions", id="a bit alike"),
+    ],
+)
+def test_what_a_connector_ignores_is_a_warning_in_its_file(
+    write: Write, text: str, name: str
+) -> None:
+    """Files of connectors that run have names that nobody knows; they run here too."""
+    loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
+
+    found = [issue for issue in loaded.warnings if issue.code == "unknown_name"]
+    assert [name] == [issue.name for issue in found]
+    assert found[0].why.endswith("; it has no effect")
+
+
+@pytest.mark.parametrize("text", ["rotate.bites=9", "s3.part.retry=9", "json=true"])
+def test_a_slip_of_kbackups_own_names_is_an_error_in_a_connectors_file(
+    write: Write, text: str
+) -> None:
+    """Whoever added it to the connector's file meant kbackup."""
+    with pytest.raises(ConfigurationError) as caught:
+        load("sink", write(SINK + text), bootstrap_servers="h:1")
+
+    assert ["unknown_name"] == [each["code"] for each in caught.value.place["errors"]]
+
+
+def test_each_file_is_a_connectors_or_kbackups_own(tmp_path: Path) -> None:
+    """A file beside a connector's one is read as strictly as alone; so is ``-X``."""
+    theirs, ours = tmp_path / "connector.properties", tmp_path / "ours.properties"
+    theirs.write_text(SINK + "reporter.topic=t\n")
+    ours.write_text("quite.another=1\n")
+
+    with pytest.raises(ConfigurationError) as caught:
+        config.load(
+            "sink", options={"bootstrap_servers": "h:1"}, files=[theirs, ours], environ={},
+            extra=["some.more=2"],
+        )  # fmt: skip
+
+    errors = caught.value.place["errors"]
+    assert ["quite.another", "some.more"] == [each["name"] for each in errors]
