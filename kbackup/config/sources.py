@@ -3,7 +3,8 @@
 An option overrides a variable, a variable a file (the last file wins), and a file the default.
 Names are as given, except for aliases: `known` knows what they mean.
 
-Kafka's own providers of such values work under any alias that ``config.providers`` gives them.
+Kafka's own providers of such values, and those of AWS, work under any alias that
+``config.providers`` gives them.
 
 Source: ``org.apache.kafka.common.config.ConfigTransformer`` and the providers beside it.
 
@@ -12,10 +13,11 @@ or Kafka; the result is not resolved again.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kbackup.config import files, known
 from kbackup.config.issues import ConfigIssue, Origin, Value, error, is_secret, short, warning
@@ -23,6 +25,9 @@ from kbackup.config.property import variable
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_names
+
+if TYPE_CHECKING:
+    from kbackup.config.aws import AwsSecrets
 
 _REFERENCE: Final = re.compile(r"\$\{([\w.-]+):([^{}]*)\}")
 _BARE: Final = re.compile(r"(?<![\w$\\])\$[A-Za-z_]\w*|<[A-Za-z][\w .-]*>|\{\{[^{}]*\}\}", re.ASCII)
@@ -37,27 +42,49 @@ _LITERAL: Final = re.compile(
 """Properties of others in which dollar signs and brackets have their own meaning."""
 
 
+_KAFKA: Final = "org.apache.kafka.common.config.provider"
+_AWS: Final = "com.amazonaws.kafka.config.providers"
 _CLASSES: Final = {
-    "FileConfigProvider": "file",
-    "DirectoryConfigProvider": "directory",
-    "EnvVarConfigProvider": "env",
+    "FileConfigProvider": (_KAFKA, "file"),
+    "DirectoryConfigProvider": (_KAFKA, "directory"),
+    "EnvVarConfigProvider": (_KAFKA, "env"),
+    "SecretsManagerConfigProvider": (_AWS, "secretsmanager"),
+    "SsmParamStoreConfigProvider": (_AWS, "ssm"),
 }
-"""Kafka's providers, and what each reads."""
+"""Kafka's and AWS's providers: the package and what each reads."""
 
-BUILT_IN: Final[Mapping[str, str]] = {"env": "env", "file": "file"}
+BUILT_IN: Final[Mapping[str, str]] = {
+    kind: kind for kind in ("env", "file", "secretsmanager", "ssm")
+}
 """Aliases that need no ``config.providers``, and what each reads."""
 
 
 def provider_kind(class_name: str) -> str:
-    """Return what a provider's class reads: ``file``, ``directory`` or ``env``.
+    """Return what a provider's class reads, such as ``file`` or ``secretsmanager``.
 
     Raises:
-        ValueError: If it is not one of Kafka's.
+        ValueError: If it is none of Kafka's or AWS's.
     """
     package, _, name = class_name.rpartition(".")
-    if name not in _CLASSES or package not in ("", "org.apache.kafka.common.config.provider"):
-        raise ValueError("a Java class cannot be loaded; Kafka's own providers are known")
-    return _CLASSES[name]
+    of_package, kind = _CLASSES.get(name, ("", ""))
+    if not kind or package not in ("", of_package):
+        raise ValueError("a Java class cannot be loaded; Kafka's own providers and AWS's are known")
+    return kind
+
+
+class _Asked:
+    """AWS's services, which are asked only where a reference names one."""
+
+    def __init__(self, environ: Mapping[str, str], given: Mapping[str, Mapping[str, str]]) -> None:
+        self._environ, self._given = environ, given
+
+    @cached_property
+    def secrets(self) -> "AwsSecrets":
+        """Made when the first secret is asked for: AWS's library takes a while to import."""
+        from kbackup.config.aws import AwsSecrets, Place  # noqa: PLC0415
+
+        places = {alias: Place(**words) for alias, words in self._given.items()}
+        return AwsSecrets(self._environ, places)
 
 
 def resolve_references(
@@ -65,6 +92,7 @@ def resolve_references(
     environ: Mapping[str, str],
     folder: Path,
     providers: Mapping[str, str] = BUILT_IN,
+    asked: _Asked | None = None,
 ) -> str:
     """Return *text* with its references replaced.
 
@@ -73,10 +101,12 @@ def resolve_references(
         environ: The variables.
         folder: What a relative path in ``${file:...}`` is relative to.
         providers: What each alias reads; a reference with another alias stays as it is.
+        asked: Keeps what AWS answered, for more than this text.
 
     Raises:
-        ConfigurationError: There is no such variable, file or key.
+        ConfigurationError: There is no such variable, file, key or secret.
     """
+    aws = asked or _Asked(environ, {})
 
     def replaced(match_: re.Match[str]) -> str:
         match providers.get(match_[1]):
@@ -93,6 +123,10 @@ def resolve_references(
                 return _from_directory(match_[0], match_[2], folder)
             case "file":
                 return _from_file(match_[0], match_[2], folder)
+            case "secretsmanager":
+                return aws.secrets.of_secrets_manager(match_[0], match_[1], match_[2])
+            case "ssm":
+                return aws.secrets.of_parameters(match_[0], match_[1], match_[2])
         return match_[0]
 
     return _REFERENCE.sub(replaced, text)
@@ -190,7 +224,8 @@ def merge(
         if value is not None and value != ():
             declared = by_attribute().get(name) or BY_NAME.get(name)
             merged.values[declared.name if declared else name] = Value(value, Origin("option"))
-    providers = _providers(merged)
+    providers, places = _providers(merged)
+    asked = _Asked(environ, places)
     for name, given in list(merged.values.items()):
         if not _is_text(given.text):
             why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
@@ -198,7 +233,12 @@ def merge(
                 ConfigIssue("error", "value", name, str(given.origin), name, why, do)
             )
         elif given.folder is not None and has_reference(given.text, providers):
-            _resolve(merged, name, given, environ, given.folder, providers)
+            _resolve(
+                merged,
+                name,
+                given,
+                lambda text, at: resolve_references(text, environ, at, providers, asked),
+            )
         else:
             _check_left_over(merged, name, given)
     return merged
@@ -293,8 +333,12 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         merged.values[name] = Value(text, Origin("option"))
 
 
-def _providers(merged: Merged) -> Mapping[str, str]:
-    """Take ``config.providers`` out of what was given; return what each alias reads."""
+def _providers(merged: Merged) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
+    """Take ``config.providers`` out of what was given.
+
+    Returns:
+        What each alias reads, and the region and endpoint that were given for those of AWS.
+    """
     given = {
         name: merged.values.pop(name)
         for name in list(merged.values)
@@ -314,23 +358,30 @@ def _providers(merged: Merged) -> Mapping[str, str]:
             do = "write such values as ${env:NAME} or ${file:PATH:key}"
             merged.issues.append(error("unsupported", name, value, str(problem), do))
     given.pop(_PROVIDERS, None)
+    places = {
+        alias: {
+            word: value.text
+            for word in ("region", "endpoint")
+            if (value := given.pop(f"{_PROVIDERS}.{alias}.param.{word}", None)) and value.text
+        }
+        for alias, kind in found.items()
+        if kind in ("secretsmanager", "ssm")
+    }
     if given:
         names = ", ".join(sorted(given))
         why = "accepted, but without effect here"
         merged.issues.append(ConfigIssue("warning", "no_effect", names, "", names, why))
-    return found
+    return found, places
 
 
 def _resolve(
     merged: Merged,
     name: str,
     given: Value,
-    environ: Mapping[str, str],
-    folder: Path,
-    providers: Mapping[str, str],
+    resolved: Callable[[str, Path], str],
 ) -> None:
     try:
-        text = resolve_references(str(given.value), environ, folder, providers)
+        text = resolved(str(given.value), given.folder or Path())
     except ConfigurationError as problem:
         why = f"{problem.what} cannot be resolved: {problem.why}"
         do = problem.do or "set it, or write the value itself"
