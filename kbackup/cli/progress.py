@@ -52,6 +52,9 @@ from kbackup.records import TopicPartition
 _WINDOW_S: Final = 10.0
 """Seconds over which a rate is measured: long enough to be calm, short enough to be news."""
 
+_REACH: Final = 100.0
+"""A time to go is not told that is longer than so many times that in which work has moved."""
+
 
 @dataclass(slots=True)
 class ProgressRow:
@@ -152,7 +155,7 @@ class ProgressRow:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """All partitions together; `left_s` is None where no end is in sight."""
+    """All partitions together; `left_s` is None where no end is in sight, or not known yet."""
 
     partitions: int
     done: int
@@ -170,6 +173,7 @@ class ProgressTable:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
+        self._moving: float | None = None
         self._lock = Lock()
         self._rows: dict[tuple[TopicPartition, str], ProgressRow] = {}
 
@@ -184,7 +188,10 @@ class ProgressTable:
             for one in said:
                 place = one.where, one.target or ""
                 row = self._rows.setdefault(place, ProgressRow(one.where, one.target))
-                row.update(one, self._clock())
+                now = self._clock()
+                row.update(one, now)
+                if self._moving is None and row.moved is not None:
+                    self._moving = now
 
     def rows(self) -> list[ProgressRow]:
         """Return the rows by topic, partition and target; they continue changing."""
@@ -198,12 +205,17 @@ class ProgressTable:
     def totals(self) -> Totals:
         """Return the sums over all rows."""
         with self._lock:
-            rows, now = list(self._rows.values()), self._clock()
+            rows, now, moving = list(self._rows.values()), self._clock(), self._moving
             rates = [row.rates(now) for row in rows]
         lefts = [row.left for row in rows]
         left = sum(count for count in lefts if count is not None)
         per_s = sum(done for _, done in rates)
-        has_end = None not in lefts and per_s > 0
+        left_s = left / per_s if None not in lefts and per_s > 0 else None
+        moved_s = 0.0 if moving is None else now - moving
+        if left_s is not None and (moved_s < _WINDOW_S or left_s > _REACH * moved_s):
+            left_s = (
+                None  # the first records of a run, which starts slowly, say nothing of the rest
+            )
         return Totals(
             partitions=len(rows),
             done=sum(row.is_done for row in rows),
@@ -212,7 +224,7 @@ class ProgressTable:
             stored_bytes=sum(row.stored_bytes for row in rows),
             records_per_s=sum(records for records, _ in rates),
             elapsed_s=now - self._began,
-            left_s=left / per_s if has_end else None,
+            left_s=left_s,
         )
 
 

@@ -77,21 +77,22 @@ def test_time_left_follows_from_what_is_safe() -> None:
     progress = ProgressTable(clock)
     rows = [row(start=0, end=1000, committed=0), row(partition=1, start=0, end=3000)]
     progress.tell(Planned(rows))
+    progress.tell(news(partition=1, committed=1, records=1))
     clock.now += 10
     progress.tell(news(committed=1000, end=1000, records=1000))
-    progress.tell(news(partition=1, committed=1000, records=1000))
+    progress.tell(news(partition=1, committed=1001, records=1001))
 
     totals = progress.totals()
 
-    assert (2, 1, 2000, 20.0) == (totals.partitions, totals.done, totals.records, totals.left_s)
+    assert (2, 1, 2001, 19.99) == (totals.partitions, totals.done, totals.records, totals.left_s)
 
 
 def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
     """While a first file is being filled, the run shows progress and the time left."""
     clock = Clock()
     progress = ProgressTable(clock)
-    progress.tell(Planned([row(start=0, end=10_000, committed=0)]))
-    for _ in range(4):
+    progress.tell(Planned([row(start=0, end=20_000, committed=0)]))
+    for _ in range(14):
         clock.now += 1
         waiting = int(clock.now - 100) * 1000
         progress.tell(news(committed=0, records=0, open=waiting))
@@ -122,10 +123,28 @@ def test_a_restore_by_objects_shows_what_was_sent() -> None:
     progress.tell(Planned([row(start=0, committed=0, planned_objects=4)]))
     clock.now += 2
     progress.tell(news(objects=1, records=100, open=100))
+    clock.now += 10
+    progress.tell(news(objects=2, records=1100, open=100))
 
     totals = progress.totals()
 
-    assert (100.0, 6.0) == (totals.records_per_s, totals.left_s)
+    assert (100.0, 20.0) == (totals.records_per_s, totals.left_s)
+
+
+def test_a_time_to_go_that_cannot_be_known_yet_is_not_told() -> None:
+    """The first record of a slow start said ~49 hours of a run of seconds; later it is told."""
+    clock = Clock()
+    progress = ProgressTable(clock)
+    progress.tell(Planned([row(start=0, end=100_000, committed=0)]))
+    found = {}
+    for seconds, committed in ((2, 1), (11, 2), (13, 3), (14, 10_000), (24, 50_000)):
+        clock.now = 100 + seconds
+        progress.tell(news(committed=committed, end=100_000, records=committed))
+        found[seconds] = progress.totals().left_s
+
+    assert {2: None, 11: None, 13: None, 14: 108.0, 24: 12.5} == {
+        at: None if left is None else round(left, 1) for at, left in found.items()
+    }
 
 
 def test_without_an_end_nothing_is_estimated() -> None:
