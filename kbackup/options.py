@@ -35,6 +35,9 @@ _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 _DURATION_MOST_S: Final = 36_500 * 86_400.0
+
+DURATION_MOST_MS: Final = int(_DURATION_MOST_S * 1000)
+"""What a process can wait for: a hundred years."""
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 
 MSK_IAM: Final = "AWS_MSK_IAM"

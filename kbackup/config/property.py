@@ -238,6 +238,11 @@ def read_limit(value: object) -> int:
 _DATE: Final = re.compile(r"\d{4}-?\d\d-?\d\d", re.ASCII)
 
 
+_YEAR_1_MS: Final = -62_135_596_800_000
+
+_YEAR_9999_MS: Final = 253_402_300_799_999
+
+
 def moment(text: str) -> int:
     """Return the milliseconds since the epoch of a time in RFC 3339, a date, or a number of them.
 
@@ -248,6 +253,8 @@ def moment(text: str) -> int:
             what a clock on the wall shows, only its author knows.
     """
     if re.fullmatch(r"0|-?\d{12,}", text.strip(), re.ASCII):
+        if not _YEAR_1_MS <= int(text) <= _YEAR_9999_MS:
+            raise ValueError("expected milliseconds since 1970, from year 1 to 9999")
         return int(text)
     if re.fullmatch(r"-?\d{9,}", text.strip(), re.ASCII):  # of 1970 or 1972 as milliseconds
         raise ValueError("this looks like seconds; expected milliseconds since 1970, or a date")

@@ -40,7 +40,7 @@ from kbackup.config.property import (
     verbatim,
     words,
 )
-from kbackup.options import Suspicion
+from kbackup.options import DURATION_MOST_MS, Suspicion
 
 MEASURED: Final = RUNS | {"status"}
 """The commands that have metrics."""
@@ -233,7 +233,7 @@ class FollowSettings(Group, title="Following", commands=RUNS):
         60_000,
         commands=RESTORE,
         ge=1,
-        le=2**63 - 1,
+        le=DURATION_MOST_MS,
     )
 
 

@@ -209,6 +209,14 @@ class Asked:
         others = sorted({*available}.difference(internal))
         return LeftOut(matching(others, self.excluded, "topics.exclude"), internal)
 
+    @property
+    def words(self) -> list[str]:
+        """What stands for the topics in locks and run records: the names, or the patterns."""
+        if self.names:
+            return [*self.names]
+        pattern = [] if self.pattern is None else [self.pattern]
+        return pattern if self.excluded is None else [*pattern, f"except {self.excluded}"]
+
     def has(self, partition: int) -> bool:
         """Whether a partition is one of those of its topic."""
         return self.partitions is None or partition in self.partitions

@@ -160,7 +160,7 @@ def status(
     summary = Summary(history.new_run_id(now), f"{of.command} status")
     past: list[PastRun] = []
     rows = success = newest = None
-    words = set(asked.names) or {*filter(None, [asked.pattern])}
+    words = set(asked.words)
     groups = set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
     left = (

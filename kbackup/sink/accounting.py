@@ -325,7 +325,7 @@ class News:
 
     def no_topic(self) -> None:
         """Report that there is nothing to back up: a run that ends there made no backup."""
-        text = f"no topic matches topics.regex {self._settings.topics_regex}"
+        text = f"no topic matches {', '.join(self._settings.asked.words)}"
         if self._settings.follow and not self._settings.dry_run:
             text += "; waiting for one"
         else:

@@ -35,8 +35,8 @@ from kbackup.stores import Store
 
 
 def locked(settings: Settings) -> list[str]:
-    """Return what one sink at a time works on: the topics, or the pattern."""
-    return list(settings.topics) or [settings.topics_regex or ""]
+    """Return what one sink at a time works on: the topics, or the patterns."""
+    return settings.asked.words or [""]
 
 
 def selection(settings: Settings) -> Selection:

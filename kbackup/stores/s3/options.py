@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote, urlsplit
 
 from kbackup.errors import ConfigurationError, StoreError
-from kbackup.options import Suspicion, boolean, integer, milliseconds, names, optional_text, words
+from kbackup.options import (
+    DURATION_MOST_MS,
+    Suspicion,
+    boolean,
+    integer,
+    milliseconds,
+    names,
+    optional_text,
+    words,
+)
 
 if TYPE_CHECKING:
     from kbackup.stores.s3.requests import Requests
@@ -150,6 +159,7 @@ BACKOFF_MS: Final = milliseconds(
     "Milliseconds to wait before the second attempt; doubled for each further one.",
     200,
     ge=0,
+    le=DURATION_MOST_MS,
 )
 ACCESS_KEY_ID: Final = optional_text(
     "aws.access.key.id",

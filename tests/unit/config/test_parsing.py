@@ -165,6 +165,13 @@ def test_a_time_without_a_zone_is_refused_with_both_spellings(
     time.tzset()
 
 
+@pytest.mark.parametrize("text", ["99999999999999999999", "253402300800000", "-62135596800001"])
+def test_a_time_that_no_calendar_has_is_refused(text: str) -> None:
+    """Nobody could be shown it, and the ledger has no room for it."""
+    with pytest.raises(ValueError, match="from year 1 to 9999"):
+        moment(text)
+
+
 @pytest.mark.parametrize("text", ["1795226400", "179522640", "-1795226400"])
 def test_seconds_are_refused(text: str) -> None:
     """A number that looks like seconds is refused: as milliseconds it would mean January 1970."""

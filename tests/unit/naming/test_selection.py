@@ -66,3 +66,18 @@ def test_a_pattern_that_is_slow_over_many_names_is_stopped(
 
     assert 2 == caught.value.exit_code
     assert re.search(r"s over \d+ names", caught.value.why)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (Asked(names=["b", "a"], excluded="c"), ["b", "a"]),
+        (Asked(pattern="t.*"), ["t.*"]),
+        (Asked(pattern="t.*", excluded="t1.*"), ["t.*", "except t1.*"]),
+        (Asked(excluded="t1.*"), ["except t1.*"]),
+        (Asked(), []),
+    ],
+)
+def test_what_is_left_out_is_a_part_of_the_selection(asked: Asked, expected: list[str]) -> None:
+    """Runs that leave other topics out hold another lock, and vouch for themselves alone."""
+    assert expected == asked.words
