@@ -95,6 +95,7 @@ class Column:
         is_number: Not folded, and at the right.
         is_right: At the right, and folded where it must be.
         is_spared: Left out where the screen is too narrow for all columns.
+        has_lines: Its text may have several lines; in another's, a line's end is escaped.
     """
 
     head: str
@@ -102,6 +103,12 @@ class Column:
     is_number: bool = False
     is_right: bool = False
     is_spared: bool = False
+    has_lines: bool = False
+
+    def text(self, row: Any) -> str:
+        """Return the cell of a row, safe for a screen."""
+        text = self.cell(row)
+        return "\n".join(map(escape, text.split("\n"))) if self.has_lines else escape(text)
 
 
 def _numbers(*names: str, **heads: str) -> list[Column]:
@@ -168,7 +175,7 @@ class Listing:
             stream.draw(self._list(row))
 
     def _texts(self, columns: Sequence[Column]) -> list[list[str]]:
-        rows = [[escape(column.cell(row)) for column in columns] for row in self.rows]
+        rows = [[column.text(row) for column in columns] for row in self.rows]
         if self.total is not None:
             rows.append([self.total.get(column.head, "") for column in columns])
         return rows
@@ -178,7 +185,8 @@ class Listing:
         widths = []
         for column, *parts in zip(columns, *texts, strict=True):
             head = column.head.split("\n")
-            natural = max(map(cell_len, [*head, *parts]))
+            lines = [line for part in parts for line in part.split("\n")]
+            natural = max(map(cell_len, [*head, *lines]))
             word = max(map(cell_len, column.head.split()))
             widths.append(natural if column.is_number else min(natural, max(word, _LEAST)))
         return sum(widths) + (3 if self.is_boxed else 2) * len(widths) + self.is_boxed
@@ -230,7 +238,7 @@ def run_table(summary: Ended) -> Listing:
     found = by_topic(summary)
     rows = {topic: found.get((topic.topic, topic.target), []) for topic in summary.topics}
     by_rule = {topic: skips(left_out(of_topic)) for topic, of_topic in rows.items()}
-    offsets = {topic: _offsets(of_topic) for topic, of_topic in rows.items()}
+    offsets = {topic: _offsets(of_topic, has_room=is_restore) for topic, of_topic in rows.items()}
     states = {}
     if not is_restore:
         states = {one: without_records(summary, one.topic, of) for one, of in rows.items()}
@@ -239,7 +247,15 @@ def run_table(summary: Ended) -> Listing:
         columns.append(Column("target", lambda topic: topic.target or topic.topic))
     columns += _numbers("partitions", "records")
     if any(text != _SEE_JSON for text in offsets.values()):
-        columns.append(Column("offsets", lambda topic: offsets[topic], is_spared=True))
+        columns.append(
+            Column(
+                "offsets",
+                lambda topic: offsets[topic],
+                is_number=is_restore,
+                is_spared=True,
+                has_lines=True,
+            )
+        )
     columns += _numbers("objects")
     stored = "read" if is_restore else "stored"
     columns.append(_bytes(stored))
@@ -282,15 +298,26 @@ def without_records(summary: Ended, topic: str, rows: Collection[PartitionRow]) 
 
 
 _SEE_JSON: Final = "see --json"
-"""Stands for the offsets of several partitions."""
+"""Stands for the offsets of several partitions of a sink, whose table has no room for them."""
+
+_RANGES_MAX: Final = 8
+"""Partitions of a restored topic whose offsets its row shows."""
 
 
-def _offsets(rows: Sequence[PartitionRow]) -> str:
-    if len(rows) > 1:
+def _offsets(rows: Sequence[PartitionRow], *, has_room: bool) -> str:
+    """Return the offsets that were copied, of several partitions a line for each."""
+    if len(rows) > 1 and not has_room:
         return _SEE_JSON
-    if not rows or rows[0].first is None:
-        return "-"
-    return f"{rows[0].first}-{UNKNOWN if rows[0].last is None else rows[0].last}"
+    ranges = {
+        row.where.partition: f"{row.first}-{UNKNOWN if row.last is None else row.last}"
+        for row in rows
+        if row.first is not None
+    }
+    if len(rows) <= 1:
+        return next(iter(ranges.values()), "-")
+    shown = [f"{partition}: {ranges[partition]}" for partition in sorted(ranges)][:_RANGES_MAX]
+    more = len(ranges) - len(shown)
+    return "\n".join([*shown, f"{more} more"] if more else shown) or "-"
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

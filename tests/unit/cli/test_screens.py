@@ -218,6 +218,18 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
     } == cells  # fmt: skip
 
 
+def test_the_table_of_a_restore_has_the_offsets_of_each_partition(told: Any, show: Any) -> None:
+    """A topic's row has a line for each of its first eight partitions; the JSON has all."""
+    each = told("restore")
+    (one,) = each.summary["partitions"]
+    rows = [{**one, "partition": at, "first": at, "last": at + 1234567890} for at in range(10)]
+
+    shown = show(each.command, [], each.ended(**of_partitions(rows)), width=120).stdout
+
+    ranges = [f"{at}: {at}-{at + 1234567890}" for at in range(8)]
+    assert [*ranges, "2 more"] == re.findall(r"\d: \d-\d+|\d more", shown)
+
+
 def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     """The offsets column is left out if every topic has several partitions."""
     each = told("sink,skipped")
