@@ -30,6 +30,7 @@ from tests.support.running import wait_until
 from tests.support.telling import telling
 
 ORDERS = TopicPartition("orders", 0)
+SOON_S = 30.0
 
 
 @pytest.fixture
@@ -254,9 +255,11 @@ def following(
     summary: dict[str, Any] = {}
     thread = Thread(target=lambda: summary.update(to_json(run())))
     thread.start()
-    yield run, summary
-    stop.ask(15)
-    thread.join(30)
+    try:
+        yield run, summary
+    finally:
+        stop.ask(15)
+        thread.join(30)
 
 
 def test_a_run_that_follows_captures_again(
@@ -264,12 +267,12 @@ def test_a_run_that_follows_captures_again(
 ) -> None:
     """With --follow positions are captured as they move, and after an outage again."""
     with following(kafka, store, monkeypatch) as (run, summary):
-        wait_until(lambda: offsets(store) == {"billing": 4}, "a capture")
+        wait_until(lambda: offsets(store) == {"billing": 4}, "a capture", SOON_S)
         kafka.no_groups = KafkaError("listing consumer groups", "no answer")
-        wait_until(lambda: "missing_captures" in run.finish().skipped, "an outage")
+        wait_until(lambda: "missing_captures" in run.finish().skipped, "an outage", SOON_S)
         kafka.consumers["billing"] = {ORDERS: GroupOffset(8, b"")}
         kafka.no_groups = None
-        wait_until(lambda: offsets(store) == {"billing": 8}, "another capture")
+        wait_until(lambda: offsets(store) == {"billing": 8}, "another capture", SOON_S)
 
     assert {} == summary["skipped"]
 
@@ -280,11 +283,11 @@ def test_a_capture_waits_until_the_backup_has_reached_it(
     """An offset whose records wait in an open file is not in a capture yet."""
     given = {"flush_size": 10, "rotate_idle_ms": 3_600_000}
     with following(kafka, store, monkeypatch, **given):
-        wait_until(lambda: offsets(store) == {"billing": 4}, "a capture")
+        wait_until(lambda: offsets(store) == {"billing": 4}, "a capture", SOON_S)
         kafka.logs[ORDERS] = Span(0, 15)
         kafka.consumers["billing"] = {ORDERS: GroupOffset(15, b"")}
         asked = kafka.asked.count("offsets")
-        wait_until(lambda: kafka.asked.count("offsets") > asked, "another look")
+        wait_until(lambda: kafka.asked.count("offsets") > asked, "another look", SOON_S)
 
     assert {"billing": 4} == offsets(store)
 
@@ -296,9 +299,9 @@ def test_a_run_that_follows_captures_beside_a_partition_that_is_set_aside(
     kafka.create("payments", 3)
     kafka.faults[ORDERS] = KafkaError("reading orders-0", "no answer")
     with following(kafka, store, monkeypatch, topics="orders,payments"):
-        wait_until(lambda: offsets(store) == {"billing": 4}, "a capture")
+        wait_until(lambda: offsets(store) == {"billing": 4}, "a capture", SOON_S)
         kafka.consumers["billing"] = {ORDERS: GroupOffset(8, b"")}
-        wait_until(lambda: offsets(store) == {"billing": 8}, "another capture")
+        wait_until(lambda: offsets(store) == {"billing": 8}, "another capture", SOON_S)
 
     found = captured(store).newest
     assert ({ORDERS: "failed"}, {}) == (found["orders"].unsettled, found["payments"].unsettled)
