@@ -441,6 +441,9 @@ class _TopicPlanner:
             of.inventory.entered,
             had_objects=of.inventory.had_objects(source),
         )
+        if of.settings.as_of is not None:
+            removed = ((at, self._removed(at)) for at in of.inventory.once_stored(source))
+            self._warnings += [checks.removed_since(at, gone) for at, gone in removed if gone]
 
     def _check_archived(self) -> None:
         """Refuse what is archived, else what only the operator can say how to read."""

@@ -13,7 +13,7 @@ from kbackup.events import Ended, Planned, Tell
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import target
-from kbackup.restore.checks import APPEND_TIME
+from kbackup.restore.checks import APPEND_TIME, REMOVED_SINCE
 from kbackup.restore.follow import Following
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import SKIPPED_MOST
@@ -261,6 +261,8 @@ class RestoreRun:
                 self._frame.tell(self._summary.warn(code, text))
                 if code == LEFT_OUT:  # the target still differs from the backup
                     self._summary.skip("incomplete_partitions")
+                elif code == REMOVED_SINCE:
+                    self._summary.skip("partitions_with_removed_objects")
                 elif code == APPEND_TIME and topic.units:
                     self._summary.skip("topics_with_other_timestamps")
             for unit in topic.units:

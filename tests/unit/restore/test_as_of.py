@@ -7,6 +7,7 @@ import pytest
 from backup_samples import JSON, SIBLINGS
 
 from kbackup.catalog import listing
+from kbackup.catalog.ledger.objects import accepted
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError, TargetNotEmptyError
 from kbackup.runs import known, wiring
@@ -280,6 +281,27 @@ def test_a_damaged_ledger_leaves_no_doubt_out(some: Restoring) -> None:
 
     with pytest.raises(RefusedError, match="what of it was stored before"):
         as_of(found, damaged, NOON)
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({"as_of": NOON}, ["removed_since"]),
+    ({"as_of": NOON, "from_offset": 10}, []),
+    ({}, []),
+])  # fmt: skip
+def test_what_was_removed_on_purpose_since_is_said(
+    some: Restoring, options: dict[str, Any], expected: list[str]
+) -> None:
+    """It was there at that time, so the restore cannot be whole; what came later is not missed."""
+    rows = some.backup.entries["orders"]
+    gone = [rows[0], rows[2]]
+    for row in gone:
+        some.store.delete(row.key or "")
+    some.backup.entries["orders"] = [*rows, *(accepted(row, "v1", NOON + 9) for row in gone)]
+
+    warnings = some.plan(**options).topics[0].warnings
+
+    assert expected == [code for code, _ in warnings]
+    assert all(str(rows[0].key) in text for _, text in warnings)
 
 
 def test_a_time_before_all_is_said(some: Restoring) -> None:
