@@ -310,7 +310,12 @@ def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
             )
             continue
         declared = BY_NAME.get(name)
-        if declared is not None and given != declared.variable and environ.get(declared.variable):
+        proper = "" if declared is None else environ.get(declared.variable, "")
+        if declared is not None and given != declared.variable and proper:
+            if text and text != proper:
+                why = f"{declared.variable} is set to something else"
+                do = "remove one of them"
+                merged.issues.append(error("value", name, Value(text, origin), why, do))
             continue  # the name overrides its other spellings
         merged.values[name] = Value(text, origin, folder=Path())
 

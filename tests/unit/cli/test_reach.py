@@ -116,7 +116,7 @@ def test_each_property_is_reachable_as_option_variable_and_property(found: Prope
     for other in found.other_variables:
         spelled = {name: text for name, text in environ.items() if name != found.variable}
         assert f"env {other}" == origin(found.name, **spelled, **{other: value})
-        assert f"env {found.variable}" == origin(found.name, **environ, **{other: "x"})
+        assert f"env {found.variable}" == origin(found.name, **environ, **{other: value})
     if is_secret(found.name):
         refused = invoke("config", "show", "-X", f"{found.name}={value}")
         assert (2, 0) == (refused.code, len(found.option_names))

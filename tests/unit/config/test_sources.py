@@ -93,6 +93,19 @@ def test_a_variable_sets_its_property(tmp_path: Path, variable: str, name: str) 
     assert [] == merged.issues
 
 
+@pytest.mark.parametrize(("text", "expected"), [("one", []), ("", []), ("two", ["error"])])
+def test_two_variables_of_one_property_agree(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    """Which of two buckets is meant, only the operator knows."""
+    environ = {"KBACKUP_BUCKET": text, "KBACKUP_S3_BUCKET_NAME": "one"}
+
+    merged = _merge(tmp_path, environ=environ)
+
+    assert expected == [issue.level for issue in merged.issues]
+    assert "one" == merged.values["s3.bucket.name"].text
+
+
 def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
     """A misspelled variable is reported with the nearest name."""
     [issue] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).issues
