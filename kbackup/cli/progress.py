@@ -213,9 +213,8 @@ class ProgressTable:
         left_s = left / per_s if None not in lefts and per_s > 0 else None
         moved_s = 0.0 if moving is None else now - moving
         if left_s is not None and (moved_s < _WINDOW_S or left_s > _REACH * moved_s):
-            left_s = (
-                None  # the first records of a run, which starts slowly, say nothing of the rest
-            )
+            # the first records of a run, which starts slowly, say nothing of the rest
+            left_s = None
         return Totals(
             partitions=len(rows),
             done=sum(row.is_done for row in rows),

@@ -5,7 +5,8 @@ works meanwhile makes no object seem missing.
 """
 
 import logging
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,15 @@ from kbackup.clock import Clock, shown_ms
 from kbackup.errors import Issue, RefusedError, StoreError, counted, form, some
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
-from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
+from kbackup.records import (
+    UNKNOWN,
+    Facts,
+    Rotation,
+    Span,
+    TopicIdentity,
+    TopicPartition,
+    joined,
+)
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store
@@ -297,7 +306,9 @@ def as_of(
     topics, sets = {*asked.topics(found.topics())}, dict[TopicPartition, list[FileSet]]()
     for where, every in found.sets.items():
         reached = _reached(where, every, known, moment_ms)
-        was_there = {files.id: _was_there(files, known, moment_ms, reached) for files in every}
+        was_there = {
+            files.id: _was_there(files, known, then, moment_ms, reached) for files in every
+        }
         kept = [files for files in every if was_there[files.id]]
         doubtful = [files for files in every if was_there[files.id] is None]
         if where.topic in topics and asked.has(where.partition):
@@ -311,14 +322,14 @@ def as_of(
 
 
 def _was_there(
-    files: FileSet, known: BackupState, moment_ms: int, reached: int | None
+    files: FileSet, known: BackupState, then: BackupState, moment_ms: int, reached: int | None
 ) -> bool | None:
     """Whether a set had been stored before a time; None where nobody knows."""
     entry = known.ledger(files.where).objects.get(files.id)
     main = files.main or files.files[0]
     is_that_one = entry is not None and entry.bytes in (None, main.size)  # a dead run may grow it
     if entry is not None and is_that_one and entry.was_stored(moment_ms) is not None:
-        return files.id in known.ledger(files.where).before(moment_ms).objects
+        return files.id in then.ledger(files.where).objects
     if all(_stored_by(file) * 1000 <= moment_ms for file in files.files):
         return True
     is_new = entry is None or (is_that_one and entry.first_stored is None)
@@ -360,14 +371,22 @@ def _check_order(
     Raises:
         RefusedError: If it does.
     """
+    beside: defaultdict[str, list[FileSet]] = defaultdict(list)
+    for files in kept:
+        beside[files.encoded_partition].append(files)
+    rows = {
+        directory: joined(ledger.objects[one.id].span for one in there if one.id in ledger.objects)
+        for directory, there in beside.items()
+    }
+    starts = {name: [one.start_offset for one in there] for name, there in beside.items()}
+    between = {name: (min(found), max(found)) for name, found in starts.items()}
     for files in late:
-        beside = [one for one in kept if one.encoded_partition == files.encoded_partition]
-        rows = [ledger.objects[one.id].span for one in beside if one.id in ledger.objects]
-        starts = [one.start_offset for one in beside]
-        at = files.start_offset
-        is_between = bool(starts) and min(starts) < at < max(starts)
-        if is_between and not any(one.start_offset <= at < one.end_offset for one in rows):
-            raise _untold(where, [files], moment_ms)
+        at, directory = files.start_offset, files.encoded_partition
+        first, last = between.get(directory, (at, at))
+        if first < at < last:
+            before = bisect_right(rows[directory], at, key=lambda one: one.start_offset) - 1
+            if before < 0 or at >= rows[directory][before].end_offset:
+                raise _untold(where, [files], moment_ms)
 
 
 _SKEW_S: Final = 900.0
