@@ -28,6 +28,8 @@ them as much as it computes.  The one that is done first takes over half of what
 a file of tests that each take a minute would otherwise keep one process alone for ten.
 """
 
+SITE = "tests/integration/test_examples.py::test_the_site_builds_without_a_warning"
+"""The test that builds the documentation."""
 
 BUDGET = "on two quiet cores: lint, docs and installed 3 minutes, tests 10.5"
 """What the gate may take, beside the installation of the checkout, which is not its own."""
@@ -52,8 +54,7 @@ def lint(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The documentation: its generated parts up to date, warnings as errors."""
     session.run(PYTHON, "docs/_generate.py", "--check", external=True)
-    with tempfile.TemporaryDirectory() as site:
-        tool(session, "mkdocs", "build", "--strict", "--quiet", "--site-dir", site)
+    session.run(PYTHON, "-m", "pytest", "-q", "-m", "", SITE, external=True)
 
 
 @nox.session
@@ -124,10 +125,13 @@ def sanitized(session: nox.Session) -> None:
     if compiler is None:
         raise LeftOutError("the C libraries under sanitizers: there is no C compiler")
     with tempfile.TemporaryDirectory() as folder:
-        kafka, avro = Path(folder) / "kafka.so", Path(folder) / "avro.so"
+        kafka, avro, batches = (
+            Path(folder) / f"{name}.so" for name in ("kafka", "avro", "batches")
+        )
         flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
         native.build(compiler, native.KAFKA, kafka, flags)
         native.build(compiler, native.AVRO, avro, flags)
+        native.build(compiler, native.BATCHES, batches, flags)
         runtime = subprocess.run(  # noqa: S603  (a compiler's name)
             [*compiler, "-print-file-name=libasan.so"],
             check=True, capture_output=True, text=True,
@@ -136,12 +140,13 @@ def sanitized(session: nox.Session) -> None:
             PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-k", "not python",
             "tests/contract/test_readers.py", "tests/contract/test_writers.py",
             "tests/unit/connect/test_avro_columns.py", "tests/unit/connect/test_avro_walk.py",
-            "tests/property/test_avro_columns.py",
+            "tests/property/test_avro_columns.py", "tests/unit/batches",
             "tests/property/test_connect.py::test_all_rows_at_once_are_read_as_one_by_one",
             *session.posargs,
             env={
                 "_KBACKUP_NATIVE_LIBRARY": str(kafka),
                 "_KBACKUP_NATIVE_AVRO": str(avro),
+                "_KBACKUP_NATIVE_BATCHES": str(batches),
                 "ARROW_DEFAULT_MEMORY_POOL": "system",  # which the sanitizer sees
                 "LD_PRELOAD": runtime,
                 "ASAN_OPTIONS": "detect_leaks=0",  # Python's own, and all that it never frees

@@ -71,6 +71,9 @@ class Bench:
         for store, client in itertools.product(STORES, self._clients):
             run = partial(self._sink, load, store, client)
             yield Case("sink", "read", load, store, run, client)
+        for side, store in itertools.product(("source", "target"), STORES):
+            run = partial(self._against, side, load, store)
+            yield Case(f"verify against {side}", "read", load, store, run)
         if self._peer is not None:
             run = partial(self._peer_backup, self._peer, load)
             yield Case("peer backup", "read", load, "dir", run)
@@ -138,6 +141,21 @@ class Bench:
         finally:
             self._services.delete_topic(topic)
 
+    def _against(self, side: str, load: Load, store: str) -> Row:
+        """Measure a comparison of all records; with the target's, of a copy made for it."""
+        if (load.name, store) not in self._kept:
+            self._sink(load, store, "auto")
+        place, topic = self._kept[load.name, store], f"restored-{load.topic}"
+        verify = ["restore", "verify", "-t", load.topic, "--against", side]
+        if side == "source":
+            return kbackup(self._services, verify, load, place)
+        words = ["--rename", "restored-$0", "--group", f"bench-restore-{next(self._restores)}"]
+        try:
+            kbackup(self._services, ["restore", "run", *words], load, place)
+            return kbackup(self._services, [*verify, *words], load, place)
+        finally:
+            self._services.delete_topic(topic)
+
     def _peer_backup(self, peer: Peer, load: Load) -> Row:
         self._fill(load)
         place = self._services.fresh_place("dir")
@@ -192,8 +210,8 @@ def kbackup(
     used = measure([command], services.environment)
     summary = json.loads(used.outputs[0].splitlines()[-1])
     _moved(load, summary["records"])
-    timings = summary["timings"]
-    found = row(load, used, used.wall_s - timings["spark_start_s"])
+    timings = summary.get("timings", {})  # a comparison has none
+    found = row(load, used, used.wall_s - timings.get("spark_start_s", 0))
     stored = summary["bytes_stored"] or summary["bytes_read"]
     return {
         **found,

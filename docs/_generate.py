@@ -86,15 +86,12 @@ def commands() -> Iterator[str]:
         yield _prose(command.help or "")
         usage = " ".join(piece for piece in command.collect_usage_pieces(context) if piece)
         examples = command.examples if isinstance(command, GroupedCommand) else ()
-        yield "```text\n" + "\n".join((f"Usage: {path} {usage}", *examples)) + "\n```\n"
+        lines = examples if usage == "[OPTIONS]" else (f"Usage: {path} {usage}", *examples)
+        yield "```text\n" + "\n".join(lines) + "\n```\n"
         found = _options(context, command)
         own = [names for names, group in found.items() if not group and names not in read]
         if own:
             yield f"Options of its own: {_names(own)}.\n"
-        groups = [group for group in dict.fromkeys(found.values()) if group]
-        if groups:
-            links = ", ".join(f"[{each}](configuration.md#{_anchor(each)})" for each in groups)
-            yield f"Properties under {links}.\n"
 
 
 def documented(command: click.Command) -> list[click.Parameter]:
@@ -121,10 +118,6 @@ def _options(context: click.Context, command: click.Command) -> dict[str, str]:
 
 def _names(options: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for names in options for name in names.split(", "))
-
-
-def _anchor(heading: str) -> str:
-    return heading.lower().replace(" ", "-")
 
 
 BOTH: Final = re.compile(r"(key|value)(?=[.]converter)")
@@ -164,8 +157,15 @@ _BAR: Final = "\\|"
 def _commands(names: frozenset[str]) -> str:
     rest = sorted(ALL - names)
     if len(rest) < len(names) / 3:
-        return f"all but {', '.join(rest)}" if rest else "all commands"
-    return ", ".join(sorted(names))
+        return f"all but {', '.join(sorted(_typed(frozenset(rest))))}" if rest else "all commands"
+    return ", ".join(sorted(_typed(names)))
+
+
+def _typed(names: frozenset[str]) -> set[str]:
+    """Return the commands as they are typed, though `verify` takes more options with another."""
+    if "against" not in names:
+        return {*names}
+    return {*names - {"against"}} | (set() if "verify" in names else {"verify --against"})
 
 
 def _type(found: Property) -> str:

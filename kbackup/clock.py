@@ -62,7 +62,7 @@ class StoppedClock:
         return self.moment.timestamp()
 
 
-def moment_of(ms: int) -> datetime | None:
+def moment_of(ms: float) -> datetime | None:
     """Return *ms* since the epoch as a moment in UTC; None where no calendar has it."""
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
@@ -89,3 +89,11 @@ def shown_ms(ms: int) -> str:
 def rfc3339_in_zone(moment: datetime) -> str:
     """Return an aware *moment* as `rfc3339_ms` does, with its own distance from UTC."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_span(seconds: float) -> str:
+    """Return a duration for people: ``24 h``, ``7 d``, ``90 s``."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -272,6 +272,14 @@ class AuditError(KbackupError, code="audit", exit_code=7):
     """The target's records differ from those read from the backup."""
 
 
+class DiffersError(KbackupError, code="differs", exit_code=7):
+    """Records in Kafka are not those that the backup holds."""
+
+
+class DrillError(KbackupError, code="drill", exit_code=7):
+    """A rehearsed recovery took longer, or lost more, than it may."""
+
+
 class OutdatedBackupError(KbackupError, code="outdated", exit_code=7):
     """No run succeeded, or the last one that did is too old."""
 

@@ -86,6 +86,11 @@ def to_json(event: Plain) -> Event:
     return found
 
 
+def known_fields(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what JSON values say of a dataclass's fields; what it does not know is left out."""
+    return {each.name: said[each.name] for each in fields(kind) if each.name in said}
+
+
 def _without_type(row: Event) -> Event:
     return {name: value for name, value in row.items() if name != "type"}
 
@@ -144,6 +149,8 @@ class Started:
         excluded: Topics that are left out because they match ``topics.exclude``; None without any.
         internal: Topics of Kafka itself that are left out, as nobody named them, likewise.
         from_environment: The variables that choose topics or records, likewise.
+        not_yet: Topics of which nothing had been backed up by the time of ``as.of``, likewise.
+        drills: Topics of drills, which are never backed up, likewise.
     """
 
     HEAD: ClassVar = {"type": "start", "v": 1}
@@ -160,6 +167,8 @@ class Started:
     version: str | None = field(default=None, metadata=IF_KNOWN)
     config_sha256: str | None = field(default=None, metadata=IF_KNOWN)
     from_environment: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
+    not_yet: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
+    drills: Sequence[str] | None = field(default=None, metadata=IF_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +320,7 @@ class PartitionRow:
         complete_until: All that was written to it before then is backed up; of sinks only, None
             where the run does not know.
         target: The topic that is written to; of restores only.
-        planned_objects: File sets to be read; of restores only.
+        planned_objects: Objects to be read; of restores only.
         duplicates: Records that several objects hold; of restores that have ended.
         bytes_stored: Bytes of the objects stored; of sinks only.
         skipped: Records, or objects, that were left out because they are bad.
@@ -505,6 +514,19 @@ class TopicSums:
             self.bytes + next(filter(None, sizes), 0),
             self.skipped + (getattr(row, "skipped", None) or 0),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NextCommand:
+    """A command that remains to be run after another one.
+
+    Attributes:
+        purpose: What for, in words that end with a colon.
+        command: As it is typed.
+    """
+
+    purpose: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import io
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kbackup.errors import ConfigurationError, LocalServiceError, NoSpaceError
+from kbackup.errors import ConfigurationError, LocalServiceError, NoSpaceError, RefusedError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -293,6 +294,28 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
         move_synced(new, path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def read_private(path: Path, what: str) -> bytes:
+    """Return a file that its owner alone may read.
+
+    Args:
+        path: The file.
+        what: What it holds, for the error.
+
+    Raises:
+        OSError: If it cannot be read.
+        RefusedError: If others may read it.
+    """
+    with path.open("rb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if mode & 0o177:
+            raise RefusedError(
+                f"{path} has mode {mode:04o}",
+                f"others than its owner may read or use {what}",
+                f"chmod 600 {path}; and change {what} if others may have read the file",
+            )
+        return file.read()
 
 
 def move_synced(new: Path, path: Path, *, replace: bool = True) -> None:

@@ -49,7 +49,8 @@ def _in(folder: str, name: str) -> Native:
 
 KAFKA: Final = _in("kafka", "libkbackup.so")
 AVRO: Final = _in("connect", "libavro.so")
-ALL: Final = (KAFKA, AVRO)
+BATCHES: Final = _in("batches", "libbatches.so")
+ALL: Final = (KAFKA, AVRO, BATCHES)
 
 _FLAGS: Final = (
     *("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra"),

@@ -92,33 +92,57 @@ def read_duration(text: str) -> float:
     """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
 
     Raises:
-        ValueError: If it is none of these, or more than a hundred years.
+        ValueError: If it is none of these, no whole milliseconds, or more than a hundred years.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError("expected a duration such as 10s, 500ms or 2h")
-    seconds = float(match[1]) * _UNITS[match[2] or "s"] / 1000
+        raise ValueError("expected a duration such as 10s, 1.5m or 500ms")
+    seconds = _whole_ms(match[1], match[2] or "s") / 1000
     if seconds > _DURATION_MOST_S:
         raise ValueError("expected at most 36500d")
     return seconds
+
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?i?)B?", re.ASCII | re.IGNORECASE)
+
+
+def read_size(text: str) -> int:
+    """Return the bytes of ``10GiB``, ``1.5TiB``, ``500MB``; of a number, itself.
+
+    Raises:
+        ValueError: If it is none of these, or nothing.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match[2].lower() == "i":
+        raise ValueError("expected a size such as 10GiB or 500MB")
+    unit = match[2].upper()
+    power = "KMGTP".index(unit[0]) + 1 if unit else 0
+    size = int(Fraction(match[1]) * (1024 if unit.endswith("I") else 1000) ** power)
+    if not size:
+        raise ValueError("expected at least one byte")
+    return size
+
+
+def _whole_ms(number: str, unit: str) -> int:
+    exact = Fraction(number) * _UNITS[unit]
+    if exact.denominator != 1:
+        raise ValueError("expected whole milliseconds")
+    return int(exact)
 
 
 def read_milliseconds(value: object) -> int:
     """Return whole milliseconds, of a number of them or of a duration with its unit.
 
     Raises:
-        ValueError: If it is neither.
+        ValueError: If it is neither, or no whole milliseconds.
     """
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or not match[2]:
         try:
             return read_integer(value)
         except ValueError:
-            raise ValueError("expected milliseconds, or a duration such as 10m or 500ms") from None
-    exact = Fraction(match[1]) * _UNITS[match[2]]
-    if exact.denominator != 1:
-        raise ValueError("expected whole milliseconds")
-    return int(exact)
+            raise ValueError("expected milliseconds, or a duration such as 1.5m or 10s") from None
+    return _whole_ms(match[1], match[2])
 
 
 def read_names(value: object) -> tuple[str, ...]:
@@ -332,6 +356,7 @@ def optional_text(
     help: str,  # noqa: A002
     *,
     check: Callable[[str], object] | None = None,
+    type: str = "text",  # noqa: A002
     **more: Unpack[More],
 ) -> Option[str | None]:
     """Declare text that may be absent: None, also where nothing but blanks is given."""
@@ -340,7 +365,7 @@ def optional_text(
     def read(value: object) -> str | None:
         return None if value is None or not str(value).strip() else read_text(value)
 
-    return Option(name=name, help=help, type="text", default=None, read=read, **more)
+    return Option(name=name, help=help, type=type, default=None, read=read, **more)
 
 
 def verbatim(
@@ -491,7 +516,7 @@ def duration(
     """
 
     def read(value: object) -> float:
-        seconds = read_duration(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+        seconds = read_duration(str(value))
         if not ge <= seconds <= le:
             raise ValueError(f"expected {ge:g} to {le:g} seconds")
         return seconds

@@ -8,7 +8,7 @@ known of the records in one object.
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum, IntEnum
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -151,6 +151,8 @@ class Facts:
         min_timestamp: Lowest record timestamp in ms, None where no record has one.
         max_timestamp: Highest record timestamp in ms, None where no record has one.
         sha256: Of the object's bytes, in hexadecimal.
+        digest: Of the records as they were when they were stored, behind its method; None: not
+            taken.  It says nothing of what the same bytes hold, so facts are equal without it.
     """
 
     first_offset: int
@@ -159,6 +161,7 @@ class Facts:
     min_timestamp: int | None
     max_timestamp: int | None
     sha256: str
+    digest: str | None = field(default=None, compare=False)
 
     def to_metadata(self) -> dict[str, str]:
         """Return the facts as an object's user metadata: lower-case names, text values."""
@@ -173,13 +176,13 @@ class Facts:
         """Read what `to_metadata` wrote; None where it is not there, or not ours."""
         try:
             values = {f.name: metadata.get(f.name.replace("_", "-")) for f in fields(cls)}
-            sha256 = values.pop("sha256")
+            sha256, digest = values.pop("sha256"), values.pop("digest")
             numbers = {name: None if text is None else int(text) for name, text in values.items()}
             if sha256 is None or any(
                 numbers[name] is None for name in ("first_offset", "last_offset", "records")
             ):
                 return None
-            facts = cls(sha256=sha256, **numbers)  # type: ignore[arg-type]
+            facts = cls(sha256=sha256, digest=digest, **numbers)  # type: ignore[arg-type]
         except ValueError:
             return None
         is_sound = 0 <= facts.first_offset <= facts.last_offset < 2**63 and facts.records > 0

@@ -395,6 +395,7 @@ class Checked:
         failure: Why it could not be read; nothing else is known then.
         identity: Of which topic its main object says it is.
         says_what: Whether the main object's metadata says which records it holds.
+        is_compared: Whether its records were compared with what they were when they were stored.
     """
 
     id: str
@@ -411,3 +412,4 @@ class Checked:
     failure: Issue | None = None
     identity: TopicIdentity = UNKNOWN
     says_what: bool = False
+    is_compared: bool = False

@@ -135,6 +135,7 @@ class PartitionVerdict:
         bytes_read: Bytes of the objects read.
         not_checkable: Objects in which a flipped bit would go unnoticed.
         state: The conclusion, in a few words.
+        not_compared: Objects read whose records no digest of what was stored was compared with.
     """
 
     HEAD: ClassVar = {"type": "partition"}
@@ -149,6 +150,7 @@ class PartitionVerdict:
     bytes_read: int
     not_checkable: int
     state: str
+    not_compared: int = 0
 
 
 _HOLES_NAMED: Final = 5

@@ -10,13 +10,13 @@ hours, and of older ones the last of each hour, day, then week.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.ledger.rows import Form, latest
+from kbackup.catalog.ledger.rows import Form, latest, rows_of
 from kbackup.catalog.ledger.stream import Stream, folder
 from kbackup.clock import Clock
 from kbackup.errors import Issue
@@ -167,17 +167,13 @@ GROUPS: Final = Form(
 """The stream of captures: rows of `GroupEntry`, in the order of its attributes."""
 
 
+FOLD_AT: Final = 16
+"""How many parts a reader may have to open before they are folded: each ``sink status`` is one."""
+
+
 def group_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
     """Return the stream of captures of a ``topics.dir``."""
     return Stream(store, folder(layout, "groups"), GROUPS, clock)
-
-
-def group_table(entries: Sequence[GroupEntry]) -> pa.Table:
-    """Return rows as columns."""
-    return pa.Table.from_pylist(
-        [{f.name: getattr(one, f.name) for f in fields(GroupEntry)} for one in entries],
-        GROUPS.schema,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,19 +221,20 @@ def read(store: Store, layout: Layout, clock: Clock, until_ms: int | None = None
         StoreError: If the store does not answer.
     """
     contents = group_stream(store, layout, clock).read()
-    damage = [replace(one, do="restore uses the other captures") for one in contents.damage]
+    do = "the other captures are used; kbackup sink reindex leaves this file out from then on"
+    damage = [replace(one, do=do) for one in contents.damage]
     rows = contents.rows
     if until_ms is not None:
         rows = rows.filter(pc.less_equal(rows["taken"], until_ms))
     heads: dict[str, GroupEntry] = {}
     since: dict[str, int] = {}
-    for one in _entries(rows.filter(pc.equal(rows["kind"], TOPIC))):
+    for one in rows_of(GroupEntry, rows.filter(pc.equal(rows["kind"], TOPIC))):
         heads[one.topic] = max(heads.get(one.topic, one), one, key=_order)
         since[one.topic] = min(since.get(one.topic, one.taken), one.taken)
     taken = pa.array(sorted({one.taken for one in heads.values()}), pa.int64())
     offsets: defaultdict[str, list[GroupEntry]] = defaultdict(list)
     unsettled: defaultdict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    for one in _entries(rows.filter(pc.is_in(rows["taken"], taken))):
+    for one in rows_of(GroupEntry, rows.filter(pc.is_in(rows["taken"], taken))):
         if one.topic not in heads or _order(one) != _order(heads[one.topic]):
             continue
         if one.kind == OFFSET:
@@ -258,8 +255,3 @@ def read(store: Store, layout: Layout, clock: Clock, until_ms: int | None = None
 
 def _order(row: GroupEntry) -> tuple[int, int, str]:
     return row.taken, -1 if row.counter is None else row.counter, row.run or ""
-
-
-def _entries(rows: pa.Table) -> Iterator[GroupEntry]:
-    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        yield GroupEntry(*values)

@@ -27,7 +27,7 @@ from kbackup.catalog.findings import (
 )
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
-from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.listing import BackupFile, FileSet, object_bytes, object_count
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
 from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
@@ -322,7 +322,7 @@ class JudgedPartition:
     def verdict(self, findings: Sequence[Finding]) -> PartitionVerdict:
         """Return what to conclude from *findings*, which are all that `findings` yielded."""
         reports = [report for files in self.sets if (report := self._report(files)) is not None]
-        listed = sum(len(files.files) for files in self.sets)
+        listed = object_count(self.sets)
         objects = sum(report.objects for report in reports) if self.is_deep else listed
         unchecked = [key for report in reports for key in report.unchecked]
         records: int | None
@@ -342,10 +342,11 @@ class JudgedPartition:
             first=self.sets[0].start_offset if self.sets else None,
             last=self.last(),
             records=records,
-            bytes=sum(file.size for files in self.sets for file in files.files),
+            bytes=object_bytes(self.sets),
             bytes_read=sum(report.bytes_read for report in reports),
             not_checkable=len(unchecked),
             state=state,
+            not_compared=sum(report.objects for report in reports if not report.is_compared),
         )
 
     def records(self) -> int | None:

@@ -143,6 +143,16 @@ NAMED_MOST: Final = 1000
 """Foreign keys kept by name; all are counted."""
 
 
+def object_count(sets: Iterable[FileSet]) -> int:
+    """Return how many objects *sets* are."""
+    return sum(len(files.files) for files in sets)
+
+
+def object_bytes(sets: Iterable[FileSet]) -> int:
+    """Return how many bytes these objects have."""
+    return sum(file.size for files in sets for file in files.files)
+
+
 @dataclass(slots=True)
 class Catalog:
     """A listing, sorted out.
@@ -377,8 +387,19 @@ def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
     return replace(files, index=key) if key in indexes else files
 
 
-def nothing_there(place: str) -> IncompleteBackupError:
-    """Return the error for a place without a backup: it must not look as if all were well."""
+def nothing_there(asked: Asked, there: Collection[str], place: str) -> IncompleteBackupError:
+    """Return the error for a place without a backup: it must not look as if all were well.
+
+    Args:
+        asked: Which topics are asked for, and not there.
+        there: The topics that are known.
+        place: Where; empty for the whole bucket.
+
+    Raises:
+        ConfigurationError: If all that there are were to be left out.
+    """
+    asked.check_exclusion(there)
+    place = place or "the bucket"
     return IncompleteBackupError(
         f"there is no backup under {place}",
         "the listing shows no object of a topic that was asked for",
@@ -396,11 +417,12 @@ def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> 
         place: Where; empty for the whole bucket.
 
     Raises:
+        ConfigurationError: If all of them were to be left out.
         IncompleteBackupError: If there is none, or one of them is not there.
     """
     topics = asked.topics(there)
     if not topics:
-        raise nothing_there(place or "the bucket")
+        raise nothing_there(asked, there, place)
     for topic in topics:
         if topic not in there:
             raise not_in_backup(topic, found)

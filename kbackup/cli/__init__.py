@@ -22,7 +22,7 @@ _COMMANDS: Final = {
     "config": ("prepare", "Check a configuration, or show where each value comes from."),
     "doctor": ("prepare", "Check in advance what a run needs."),
     "demo": ("prepare", "Start Kafka and S3, back up a sample, restore and compare it."),
-    "plugins": ("prepare", "List the installed plugins of each seam."),
+    "plugins": ("prepare", "List the installed plugins, and their packages."),
     "explain": ("explain", "Say what an exit code or an error's code means, and what to do."),
 }
 """The module of each command, which names it ``sink_command``, and its line of help."""

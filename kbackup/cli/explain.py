@@ -5,9 +5,10 @@ without a network.
 """
 
 import difflib
+import itertools
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -22,7 +23,8 @@ _PAGE: Final = "troubleshoot.md"
 _WIDTH: Final = 80
 
 _CODE: Final = re.compile(r"`([a-z][a-z0-9_]+)`")
-_LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
+_ANCHOR: Final = re.compile(r"\]\(#([^)]*)\)")
 _ITEM: Final = re.compile(r"(?P<lead>- (?:\*\*.*?\*\*|[^:]*)[^:]*:|\| .*? \|)")
 """The beginning of an item of a list or of a table's row: what the item is about."""
 _NAMED: Final = re.compile(r"^\| .*? \||^- \*\*.*?\*\*(?:, \*\*.*?\*\*)*")
@@ -84,6 +86,7 @@ class Page:
 def pages() -> dict[str, Page]:
     """Return what is known, by code: exit codes first, then those of errors, then others."""
     parts = {re.split(r"\W", each.title)[0]: each for each in sections()}
+    beneath = {name: lines for each in parts.values() for name, lines in _beneath(each.lines)}
     found: dict[str, Page] = {}
     for first, part in parts.items():
         for number in [first, *(n for n, of in _STOPPED.items() if of == first)]:
@@ -91,11 +94,13 @@ def pages() -> dict[str, Page]:
                 found[number] = Page(number, number, part.title.partition(": ")[2], part.lines)
     for code, numbers, meaning in _rows(parts["Error"].lines):
         number = numbers.split(",")[0]
-        found[code] = Page(code, number, meaning, tuple(_about(code, parts[number].lines)))
+        found[code] = Page(code, number, meaning, tuple(_about(code, parts[number].lines, beneath)))
     for number, part in parts.items():
         for line in part.lines if number.isdigit() else ():
             for code in _CODE.findall("".join(_NAMED.findall(line))):
-                found.setdefault(code, Page(code, number, "", tuple(_about(code, part.lines))))
+                found.setdefault(
+                    code, Page(code, number, "", tuple(_about(code, part.lines, beneath)))
+                )
     return found
 
 
@@ -111,22 +116,42 @@ def _lead(line: str) -> list[str]:
     return [] if match is None else _CODE.findall(match["lead"])
 
 
-def _about(code: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield *lines* without the items that are about other codes."""
+def _beneath(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each part below a heading of the third level, with what links to it call it."""
+    begins = [at for at, line in enumerate(lines) if line.startswith("### ")]
+    for at, end in itertools.pairwise([*begins, len(lines)]):
+        yield re.sub(r"\W+", "-", lines[at][4:].lower()), [*lines[at:end]]
+
+
+def _about(code: str, lines: Iterable[str], beneath: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield *lines* without the items that are about other codes.
+
+    Of an item about the *code* what it links to follows, and no other part *beneath* a heading.
+    """
     listed = [*lines]
     is_named = any(code in _lead(line) for line in listed)
+    if is_named:
+        listed = [*itertools.takewhile(lambda line: not line.startswith("### "), listed)]
     for line in listed:
         is_item = line.startswith(("- ", "| `"))
         if not is_item or code in _lead(line) or not (is_named or _lead(line)):
             yield line
+            for name in _ANCHOR.findall(line) if is_named and is_item else ():
+                yield from ("", *beneath[name])
+
+
+def _link(found: re.Match[str]) -> str:
+    """Return a link's words, and where another page is that it leads to."""
+    words, target = found.groups()
+    return words if target.startswith("#") else f"{words} (docs/{target})"
 
 
 def plain(lines: Iterable[str], width: int = _WIDTH) -> Iterator[str]:
-    """Yield Markdown as text for a terminal: folded, links by their words, tables as lists."""
+    """Yield Markdown as text for a terminal: folded, links with their pages, tables as lists."""
     is_code = False
     paragraph: list[str] = []
     for line in (*lines, ""):
-        text = _LINK.sub(r"\1", line).replace("**", "").strip()
+        text = _LINK.sub(_link, line).replace("**", "").strip()
         begins = not text or is_code or text.startswith(("- ", "|", "#", "```", "<!--"))
         if begins and paragraph:
             joined = " ".join(paragraph)

@@ -3,9 +3,9 @@
 import difflib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 import kbackup
 from kbackup import native_build
 from kbackup.errors import ConfigurationError
-from kbackup.options import read_duration
+from kbackup.options import read_duration, read_size
 
 if TYPE_CHECKING:
     from kbackup.config import Property
@@ -32,6 +32,12 @@ DEEP: Final = (
 )
 """What ``--deep`` means, wherever it is."""
 
+SAMPLE: Final = (
+    "How much to read.  verify --deep: a random share, such as 5%; drill: the newest of each "
+    "topic, such as 10GiB."
+)
+"""What ``--sample`` means, likewise."""
+
 OUTPUT: Final = ("--json", "-q", "--summary-file")
 """Options of the output that people use."""
 
@@ -43,6 +49,7 @@ def looking(*own: str) -> tuple[str, ...]:
 
 
 AnyCommand = Callable[..., Any]
+T = TypeVar("T")
 
 
 def _properties() -> "tuple[Property, ...]":
@@ -95,9 +102,14 @@ class GroupedOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return its names and its text with the default."""
         record = super().get_help_record(ctx)
-        if record is None or not self.stated:
-            return record
-        return record[0], f"{record[1]} [default: {self.stated}]"
+        if record is None:
+            return None
+        names = _SWITCH.sub(r"--[no-]\1", record[0])
+        return names, f"{record[1]} [default: {self.stated}]" if self.stated else record[1]
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return what click adds to the text, without ranges in signs: who leaves one is told."""
+        return {name: said for name, said in super().get_help_extra(ctx).items() if name != "range"}
 
     @property
     def label(self) -> str:
@@ -110,7 +122,14 @@ class GroupedOption(click.Option):
             first = f"{first}/{off}"
         names = [name for name in self.opts if not name.startswith("--")]
         text = ", ".join([*names, *filter(None, [first])])
-        return text if self.is_flag or self.count else f"{text} {self.metavar or 'TEXT'}"
+        return text if self.is_flag or self.count else f"{text} {self._value}"
+
+    @property
+    def _value(self) -> str:
+        """What stands for its value."""
+        if isinstance(self.type, click.Choice):
+            return "|".join(self.type.choices)
+        return self.metavar or "TEXT"
 
     @property
     def line(self) -> str:
@@ -120,6 +139,9 @@ class GroupedOption(click.Option):
 
 
 _LABEL_WIDTH: Final = 28
+
+_SWITCH: Final = re.compile(r"--(\S+) / --no-\1$")
+"""A switch and its opposite, as click has them."""
 
 _SENTENCE_END: Final = re.compile(r"\.\s")
 
@@ -199,6 +221,8 @@ class GroupedCommand(click.Command):
         """Write the options under their headings."""
         rows: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Argument):  # the usage names it, the text explains it
+                continue
             record = parameter.get_help_record(ctx)
             if record is not None:
                 rows.setdefault(getattr(parameter, "group", "Other"), []).append(record)
@@ -239,12 +263,12 @@ def _print_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> No
         ctx.exit()
 
 
-def config_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
-    """Decorate a command with every option of the properties that *command* uses.
+def config_options(*commands: str) -> Callable[[AnyCommand], AnyCommand]:
+    """Decorate a command with every option of the properties that one of *commands* uses.
 
     The values arrive as text: `kbackup.config` checks them, once, with their origin.
     """
-    return _options(lambda found: command in found.commands)
+    return _options(lambda found: not found.commands.isdisjoint(commands))
 
 
 def all_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
@@ -314,12 +338,14 @@ def _metavar(found: "Property") -> str:
         "duration": "TIME",
         "milliseconds": "TIME",
         "moment": "TIME",
+        "file": "FILE",
+        "HOST:PORT": "LIST",
         "list": "LIST",
         "partitions": "LIST",
         "regular expression": "REGEX",
-        "NAME=VALUE": "NAME=VALUE",
+        "template": "TEMPLATE",
     }
-    return words.get(found.type, "TEXT")
+    return words.get(found.type, found.type if found.type.isupper() else "TEXT")
 
 
 def _stated(found: "Property") -> str:
@@ -337,18 +363,22 @@ def _stated(found: "Property") -> str:
     return shown_value(found.default)
 
 
+_GIVEN: Final = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
 def typed(command: click.Command) -> list[str]:
     """Return the options of the command that runs, as they were typed, that *command* takes too.
 
-    Those of the output are left out, and what agrees to everything.
+    A file that the variable names is named too.  Options of the output are left out, and what
+    agrees to everything.
     """
     context, taken = click.get_current_context(), {each.name for each in command.params}
     words: list[str] = []
     for each in context.command.params:
         if not isinstance(each, GroupedOption) or each.name is None or each.name not in taken:
             continue
-        is_typed = context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
-        if is_typed and each.group != "Output" and each.name != "yes":
+        is_given = context.get_parameter_source(each.name) in _GIVEN
+        if is_given and each.group != "Output" and each.name != "yes":
             words += _words(each, context.params[each.name])
     return words
 
@@ -385,17 +415,31 @@ def seconds(option: str, text: str) -> float:
     Raises:
         ConfigurationError: If it is none, naming *option*.
     """
+    return _read(option, text, read_duration, "duration")
+
+
+def size(option: str, text: str) -> int:
+    """Return a size that a command line gives, in bytes.
+
+    Raises:
+        ConfigurationError: If it is none, naming *option*.
+    """
+    return _read(option, text, read_size, "size")
+
+
+def _read(option: str, text: str, read: Callable[[str], T], noun: str) -> T:
     try:
-        return read_duration(text)
+        return read(text)
     except ValueError as error:
-        raise ConfigurationError(f"{option} {text} is not a duration", str(error)) from error
+        raise ConfigurationError(f"{option} {text} is not a {noun}", str(error)) from error
 
 
 _SWITCHES: Final = frozenset({"json", "quiet", "summary_file", "log_file"})
 """The output options, readable even if the rest of the line makes no sense."""
 
-_RANGE: Final = re.compile(r"is not in the range x>=(\d+)")
-"""How click says that a number is too small."""
+_LEAST: Final = re.compile(r"is not in the range x>=(\d+)")
+_BETWEEN: Final = re.compile(r"is not in the range (\d+)<=x<=(\d+)")
+"""How click says that a number is too small, or too large."""
 
 
 class UnknownWordError(click.UsageError):
@@ -447,9 +491,9 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
             return ConfigurationError(f"{path} has no command {error.word!r}", why, do)
         case click.NoSuchOption():
             near = error.possibilities or []
-            do = f"did you mean {near[0]}?" if near else listed
-            what = f"{path} has no option {error.option_name}"
-            return ConfigurationError(what, _used_elsewhere(error.option_name), do)
+            why = _used_elsewhere(error.option_name, error.ctx)
+            do = f"did you mean {near[0]}?" if near and not why else listed
+            return ConfigurationError(f"{path} has no option {error.option_name}", why, do)
         case click.MissingParameter() if error.param is not None:
             name = error.param.make_metavar(error.ctx) if error.ctx else error.param.name
             return ConfigurationError(
@@ -458,19 +502,32 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
         case click.BadParameter():
             named = "a value" if error.param is None else "/".join(error.param.opts)
             do = f"correct it; see {path} --help"
-            why = _RANGE.sub(r"is less than \1", _sentence(error.message))
+            why = _LEAST.sub(r"is less than \1", _sentence(error.message))
+            why = _BETWEEN.sub(r"is not between \1 and \2", why)
             return ConfigurationError(f"{path} cannot take {named}", why, do)
         case _:
             said = _sentence(error.format_message())
             return ConfigurationError(f"{path} cannot be run as typed", said, f"see {path} --help")
 
 
-def _used_elsewhere(option: str) -> str:
-    """Return which property an option is that this command does not use; empty where it is none."""
+def _used_elsewhere(option: str, ctx: click.Context | None) -> str:
+    """Return where an option is one that this command does not have; empty where it is none."""
     for found in _properties():
         if found.is_property and any(option in name.split("/") for name in found.option_names):
             return f"{found.name} has no effect there; it may stay in a configuration file"
-    return ""
+    commands = () if ctx is None else _commands(ctx.find_root())
+    having = [path for path, each in commands if any(option in of.opts for of in each.params)]
+    return f"it is an option of {' and '.join(having)}" if having else ""
+
+
+def _commands(above: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Yield each command, with the words that call it."""
+    if not isinstance(above.command, click.Group):
+        yield above.command_path, above.command
+        return
+    for word in above.command.list_commands(above):
+        if (command := above.command.get_command(above, word)) is not None:
+            yield from _commands(click.Context(command, parent=above, info_name=word))
 
 
 def _sentence(text: str) -> str:

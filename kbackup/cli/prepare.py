@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients and no screens
     from kbackup.cli.terminal import OutputStream
     from kbackup.doctor import Check
-    from kbackup.events import Ended
+    from kbackup.events import Ended, NextCommand
     from kbackup.kafka import KafkaSettings
     from kbackup.local import LocalS3
     from kbackup.local.sample import Filled
@@ -80,9 +81,37 @@ def check_command(**parameters: Any) -> None:
             session.tell(check)
             if check.level == "fail":
                 summary.fail(check.issue())
-        return summary.finish()
+        return summary.finish().saying(remaining=_runs(parameters, checks))
 
     perform("config check", load_output("config check", parameters), work)
+
+
+_ON_THE_COMMAND_LINE: Final = {"-k": "HOST:PORT", "-t": "TOPIC", "-b": "BUCKET"}
+"""Options for what runs need and a file may lack, each with what stands for its value."""
+
+
+def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCommand]":
+    """Return the runs that the configuration is for: what can be run as it is, and what cannot."""
+    from kbackup.events import NextCommand  # noqa: PLC0415
+
+    options = {
+        each.name: (option, value)
+        for each in config.PROPERTIES
+        for option, value in _ON_THE_COMMAND_LINE.items()
+        if option in each.option_names
+    }
+    files = [word for path in paths(parameters) for word in ("--config", str(path))]
+    is_broken = any(check.level == "fail" for check in found)
+    runs = []
+    for run_name, lacks in config.runs(paths(parameters), os.environ):
+        more = [word for name in lacks for word in options.get(name, ())]
+        purpose = "can be run:"
+        if is_broken:
+            purpose = "cannot be run until that is corrected:"
+        elif not {*lacks} <= options.keys():
+            purpose = f"cannot be run, because of {', '.join(lacks)}:"
+        runs.append(NextCommand(purpose, shlex.join(["kbackup", run_name, *files, *more])))
+    return runs
 
 
 def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
@@ -218,7 +247,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
 )
 @output_options(has_files=False)
 def plugins_command(**parameters: Any) -> None:
-    """List the installed plugins of each seam, and their packages."""
+    """List the installed plugins, and their packages."""
     perform("plugins", load_output("plugins", parameters), _list_plugins)
 
 
@@ -299,6 +328,17 @@ class Foreground:
         finally:
             self._is_starting = False
 
+    def wait(self) -> None:
+        """Wait for a signal.
+
+        Raises:
+            StoppedError: When it has come.  What it raised where it came may have been swallowed:
+                nothing that a destructor raises comes through.
+        """
+        while True:
+            self._stop_if_asked()
+            time.sleep(_LOOKS_S)
+
     def _ended(self, child: "subprocess.Popen[bytes]") -> int:
         self._child = child
         try:
@@ -328,6 +368,8 @@ class Foreground:
 
 
 T = TypeVar("T")
+
+_LOOKS_S: Final = 0.5
 
 DEFAULT_RECORDS: Final = 400_000
 """A demo of a minute on two cores."""
@@ -461,7 +503,8 @@ class Demo:
         self._say("\nthe sample:")
         with self._status("writing the sample"):
             for filled in fill(kafka, records):
-                self._say(_line(filled))
+                if not self.quiet:
+                    self.stderr.hang(*filled_topic(filled))
         broker = ("-k", kafka.bootstrap_servers)
         store = ("-b", _BUCKET, "--store-url", s3.endpoint_url)
         self._call(s3, "sink", *broker, "-t", ",".join(names), *store)
@@ -473,9 +516,9 @@ class Demo:
             equal = [found for _, found in compare_topics(kafka, pairs)]
         self._say("")
         if not self.quiet:
-            self.stdout.line(
-                f"{count(sum(equal), 'record')} in {count(len(equal), 'partition')}: the copy "
-                "equals the original, key, value, headers and timestamps",
+            self.stdout.hang(
+                f"{count(sum(equal), 'record')} in {count(len(equal), 'partition')}: ",
+                "the copy equals the original, key, value, headers and timestamps",
                 "bold green",
             )
         return 0
@@ -501,8 +544,7 @@ class Demo:
             self._say(
                 f"export KBACKUP_STORE_URL={s3.endpoint_url} KBACKUP_S3_BUCKET_NAME={_BUCKET}"
             )
-            while True:
-                signal.pause()
+            self.foreground.wait()
         except StoppedError:
             self._say("stopped")
 
@@ -521,7 +563,8 @@ class Demo:
                 self.stderr.line(line, style)
 
 
-def _line(filled: "Filled") -> str:
+def filled_topic(filled: "Filled") -> tuple[str, str]:
+    """Return what a topic of the sample is, and what is special about its records."""
     from kbackup.cli.terminal import count, digits  # noqa: PLC0415
 
     topic = filled.topic
@@ -530,7 +573,7 @@ def _line(filled: "Filled") -> str:
     about = (
         f"{topic.about}; {digits(gone)} of {digits(filled.written)} gone" if gone else topic.about
     )
-    return f"  {topic.name:<10}{count(topic.partitions, 'partition'):<14}{readable:>16}   {about}"
+    return f"  {topic.name:<10}{count(topic.partitions, 'partition'):<14}{readable:>16}   ", about
 
 
 def _demo_environment(environ: Mapping[str, str], s3: "LocalS3") -> dict[str, str]:

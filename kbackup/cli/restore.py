@@ -1,10 +1,10 @@
-"""``kbackup restore``: run, list, cat, query, verify, status, thaw, configs."""
+"""``kbackup restore``: run, list, cat, query, verify, drill, status, thaw, and what follows one."""
 
 import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,23 +13,36 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kbackup import config
 from kbackup.cli import Family
 from kbackup.cli.options import (
     DEEP,
     OUTPUT,
+    SAMPLE,
     config_options,
+    given,
     looking,
     max_age_option,
     option,
+    seconds,
+    size,
     typed,
 )
-from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, report_status, run
-from kbackup.errors import ConfigurationError, CorruptObjectError, KbackupError, counted
+from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, refuse, report_status, run
+from kbackup.config import Loaded
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    KbackupError,
+    RefusedError,
+    counted,
+)
 
 if TYPE_CHECKING:
-    from kbackup.events import Ended, Plain
+    from kbackup.events import Ended, NextCommand, Plain
     from kbackup.inspect.peek import Record
-    from kbackup.inspect.topics import PartitionMap, StoredPartition, Told
+    from kbackup.inspect.topics import Told
+    from kbackup.records import TopicPartition
     from kbackup.runs.report import Summary
 
 _TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
@@ -56,6 +69,12 @@ _TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
 def restore_command() -> None:
     """Write backed-up records to Kafka, look at a backup, check it."""
 
+
+_html_option: Final = option(
+    "--html", "page", group="Output", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it as one self-contained HTML page.",
+)  # fmt: skip
 
 _COMMON: Final = (
         "--config", "-t", "-b", "-k", "--rename", "--to-time", "--as-of", "--follow", "--dry-run",
@@ -101,11 +120,7 @@ def run_command(**parameters: Any) -> None:
     "--map", "has_map", is_flag=True, group="Output",
     help="Draw each partition's offsets and days.  Those stored, and those missing.",
 )  # fmt: skip
-@option(
-    "--html", "page", group="Output", metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the same as one self-contained HTML page.",
-)  # fmt: skip
+@_html_option
 @option(
     "--schemas", "has_schemas", is_flag=True, group="Output",
     help="Show the schemas that records name.  Their ids and subjects in the Schema Registry.",
@@ -130,6 +145,8 @@ def list_command(
 
     def work(at: OpenedBackup) -> None:
         from kbackup.catalog import groups  # noqa: PLC0415
+        from kbackup.cli import page as pages  # noqa: PLC0415
+        from kbackup.clock import shown_ms  # noqa: PLC0415
         from kbackup.inspect.topics import PartitionMap, StoredPartition, topics  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
 
@@ -161,31 +178,27 @@ def list_command(
             if has_map or not isinstance(each, PartitionMap):
                 at.tell([_entered(at.summary, each)])
         if page is not None:
-            moment = as_of_ms if as_of_ms is not None else at.clock.ms()
-            place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
-            _write_page(page, place, moment, stored, coverages)
+            moment = shown_ms(as_of_ms if as_of_ms is not None else at.clock.ms())
+            _write_page(page, pages.page(_place(at.session), moment, stored, coverages))
 
     look("list", "restore list", parameters, work)
 
 
-def _write_page(
-    path: Path,
-    place: str,
-    moment_ms: int,
-    stored: "list[StoredPartition]",
-    coverages: "list[PartitionMap]",
-) -> None:
-    from kbackup import clock, files  # noqa: PLC0415
-    from kbackup.cli.tables import page  # noqa: PLC0415
+def _write_page(path: Path, text: str) -> None:
+    from kbackup import files  # noqa: PLC0415
 
-    moment = clock.rfc3339(datetime.fromtimestamp(moment_ms / 1000, UTC))
-    text = page(place, moment, stored, coverages)
     try:
         files.replace_file(path, text.encode())
     except OSError as error:
         raise KbackupError(
             f"{path} cannot be written", error.strerror or str(error), "name another file"
         ) from error
+
+
+def _place(session: Session) -> str:
+    from kbackup.naming import place_of  # noqa: PLC0415
+
+    return place_of(session.settings.url, session.settings.topics_dir)
 
 
 def _entered(summary: "Summary", told: "Told") -> "Plain":
@@ -388,29 +401,52 @@ def _write_rows(answer: Any, form: str, place: Path) -> None:
 
 @restore_command.command(
     "verify",
-    common=looking("--deep", "--part", "--sample", "--master"),
+    common=looking(
+        "--deep",
+        "--against",
+        "-k",
+        "--rename",
+        "--rename-prefix",
+        "--part",
+        "--sample",
+        "--strict",
+        "--master",
+    ),
     examples=(
         "kbackup restore verify -b my-bucket",
+        "kbackup restore verify --config dr.properties --against target",
         "kbackup restore verify --config s3.properties --deep --part $(date +%u)/7 -q",
     ),
 )
 @option("--deep", is_flag=True, group="Safety", help=DEEP)
+@option(
+    "--against", group="Safety", type=click.Choice(["source", "target"]), metavar="SIDE",
+    help="Compare with the source or target cluster.  Every record is compared with that of the "
+        "topic that was backed up (source), or that was restored (target).",
+)  # fmt: skip
 @option(
     "--part", group="Safety", metavar="I/N",
     help="With --deep: read part I of N.  Together the N parts read every object once.",
 )  # fmt: skip
 @option(
     "--sample", group="Safety", metavar="P%",
-    help="With --deep: read a random sample, such as 5%.",
+    help=SAMPLE,
+)  # fmt: skip
+@option(
+    "--strict", is_flag=True, group="Safety",
+    help="Prove what compaction removed.  With --against source: a record that a compacted topic "
+        "lacks must be superseded there by a later one of its key, or be an old tombstone.",
 )  # fmt: skip
 @option("--rebuild", is_flag=True, hidden=True, group="Safety", help="Now sink reindex.")
 @option("--accept-missing", multiple=True, hidden=True, group="Safety", help="Now sink accept.")
 @option("--accept-before", hidden=True, group="Safety", help="Now sink accept --before.")
-@config_options("verify")
+@config_options("verify", "against")
 def verify_command(
     deep: bool,
+    against: str | None,
     part: str | None,
     sample: str | None,
+    strict: bool,
     rebuild: bool,
     accept_missing: tuple[str, ...],
     accept_before: str | None,
@@ -419,7 +455,8 @@ def verify_command(
     """Check that a backup is complete and readable, and has no gaps.
 
     Compares names with the ledger; with --deep, also reads the objects.  What cannot be checked is
-    reported as not checkable, never as "ok".
+    reported as not checkable, never as "ok".  With --against, compares every record with Kafka's;
+    give the options that the restore was given.
     """
 
     def work(at: OpenedBackup) -> None:
@@ -432,13 +469,60 @@ def verify_command(
             at.tell(at.mending().rebuild())
         if acceptance:
             at.tell(at.mending().accept(acceptance))
-        _verify(at, share, deep=deep or part is not None or sample is not None)
+        is_deep = deep or part is not None or sample is not None
+        if is_deep or against is None:
+            _verify(at, share, deep=is_deep)
+        if against is not None:
+            _compare(at, against, is_strict=strict)
 
-    look("verify", "restore verify", parameters, work)
+    try:
+        _check_sides(parameters, against, is_strict=strict)
+    except ConfigurationError as error:
+        refuse("restore verify", parameters, error)
+    look("verify" if against is None else "against", "restore verify", parameters, work)
+
+
+def _check_sides(parameters: Mapping[str, Any], against: str | None, *, is_strict: bool) -> None:
+    """Refuse options of a comparison where none is asked for, or one with the other side.
+
+    Raises:
+        ConfigurationError: If one would do nothing.
+    """
+    from kbackup.config import PROPERTIES  # noqa: PLC0415  (it imports every plugin: not for --help)
+
+    typed_now = given(parameters)
+    sides_of: dict[str, tuple[str, ...]] = {"--strict": ("source",)} if is_strict else {}
+    for found in PROPERTIES:
+        is_given = found.attribute in typed_now and "verify" not in found.commands
+        if is_given and "against" in found.commands:
+            both = found.group == "Kafka"
+            sides_of[found.option_names[0]] = ("source", "target") if both else ("target",)
+    for name, sides in sides_of.items():
+        if against not in sides:
+            raise ConfigurationError(
+                f"{name} has no effect here",
+                f"it is of --against {' or '.join(sides)}",
+                "add that, or leave it out",
+            )
+
+
+def _compare(at: OpenedBackup, against: str, *, is_strict: bool) -> None:
+    """Compare every record with the cluster's."""
+    from kbackup.restore.against import against_target  # noqa: PLC0415  (imports a Kafka client)
+    from kbackup.runs.context import Environment  # noqa: PLC0415
+    from kbackup.verify.against import against_source  # noqa: PLC0415
+
+    settings, stop = at.session.settings, at.session.stop.event
+    world = Environment.of(settings, find_jvm)
+    if against == "source":
+        known = at.known()
+        at.tell(against_source(settings, world, known, at.summary, stop, is_strict=is_strict))
+    else:
+        at.tell(against_target(settings, world, at.summary, stop))
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
-    from kbackup.catalog import identity  # noqa: PLC0415
+    from kbackup.catalog import groups, identity  # noqa: PLC0415
     from kbackup.catalog.schemas import SchemaIndex  # noqa: PLC0415
     from kbackup.runs import locks, wiring  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
@@ -452,7 +536,8 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
         at.summary.fail(error)
     known, index = at.known(), SchemaIndex.read(at.store, at.layout)
     holders = locks.holders(at.store, at.layout, "sink")
-    notes = Notes(known, holders, index, at.held_up(known), has_id)
+    captures = groups.read(at.store, at.layout, at.clock).damage
+    notes = Notes(known, holders, index, at.held_up(known), has_id, captures)
     read = None
     if deep:
         engine = wiring.engine_settings(session.settings, find_jvm())
@@ -545,6 +630,72 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
 
 
 @restore_command.command(
+    "access",
+    common=(
+        "--config", "-t", "-b", "-k", "--rename", "--rename-prefix", "--rename-groups", "--acls",
+        "--users", "--passwords", "--as-of", "--dry-run", "--yes", "--topics-exclude",
+        "--region", "--store-url", *OUTPUT, "-X",
+    ),
+    examples=(
+        "kbackup restore access --config dr.properties --dry-run",
+        "kbackup restore access --config dr.properties --passwords users.txt --yes",
+        "kbackup restore access --config dr.properties --rename 'copy_of_$0' --acls",
+    ),
+)  # fmt: skip
+@config_options("access")
+@option("--acls", is_flag=True, group="Restore", help="Only ACLs.")
+@option("--users", is_flag=True, group="Restore", help="Only SCRAM users.")
+@option(
+    "--passwords", type=click.Path(path_type=Path), group="Restore", metavar="FILE",
+    help="The users' passwords, user:password on each line.  Its mode has to be 0600.",
+)  # fmt: skip
+@option(
+    "--rename-groups", group="Restore", metavar="TEMPLATE",
+    help="New name of each group, such as 'dr_$0'.",
+)  # fmt: skip
+def access_command(
+    acls: bool,
+    users: bool,
+    passwords: Path | None,
+    rename_groups: str | None,
+    **parameters: Any,
+) -> None:
+    """Add ACLs and SCRAM users of the backed-up cluster.
+
+    A sink captures them with cluster.capture=true.  What is missing is shown, then added, what
+    denies before what allows; nothing is changed or removed.  Literal ACLs follow --rename;
+    prefixed ones are left to you.  Broker settings are compared only.  Quotas and share groups are
+    not captured.
+    """
+    if passwords is not None and acls and not users:
+        why, do = "users are left out by --acls", "leave out one of them"
+        raise ConfigurationError("--passwords is of no use with --acls", why, do)
+
+    def work(session: Session) -> "Ended":
+        from kbackup.restore.access import (  # noqa: PLC0415  (imports a Kafka client)
+            AccessAsked,
+            AccessRun,
+        )
+        from kbackup.runs.context import Environment  # noqa: PLC0415
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.runs.report import Summary  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings, world = session.settings, Environment.of(session.settings, find_jvm)
+        summary = Summary(new_run_id(world.clock.now()), "restore access")
+        asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
+        try:
+            run = AccessRun(settings, world.kafka, open_store(world.store), summary, _agree())
+            for event in run(asked):
+                session.tell(event)
+        except KbackupError as error:
+            summary.fail(error)
+        return summary.finish()
+
+    run("access", "restore access", parameters, work)
+
+
+@restore_command.command(
     "configs",
     common=(
         "--config",
@@ -595,6 +746,218 @@ def configs_command(**parameters: Any) -> None:
     run("configs", "restore configs", parameters, work)
 
 
+@restore_command.command(
+    "groups",
+    common=(
+        "--config", "-t", "-b", "-k", "--rename", "--rename-prefix", "--groups", "--rename-groups",
+        "--as-of", "--to-time", "--by-time", "--dry-run", "--yes", "--undo", "--where", "--group",
+        "--topics-exclude",
+        "--region", "--store-url", *OUTPUT, "-X",
+    ),
+    examples=(
+        "kbackup restore groups --config dr.properties --rename 'copy_of_$0' --dry-run",
+        "kbackup restore groups --config dr.properties billing audit",
+        "kbackup restore groups --config dr.properties --undo 5c1e09ab",
+    ),
+)  # fmt: skip
+@config_options("groups")
+@option(
+    "--rename-groups", group="Restore", metavar="TEMPLATE",
+    help="New name of each group, such as 'dr_$0'.",
+)  # fmt: skip
+@option(
+    "--where", "places", group="Restore", metavar="TOPIC:PARTITION@OFFSET", multiple=True,
+    help="Only translate these offsets.",
+)  # fmt: skip
+@option(
+    "--by-time", is_flag=True, group="Restore",
+    help="Go by time where nothing tells exactly.  May repeat or skip some records.",
+)  # fmt: skip
+@option(
+    "--undo", group="Safety", metavar="ID",
+    help="Set the groups of an earlier run back.",
+)  # fmt: skip
+@click.argument("names", metavar="[GROUP]", nargs=-1)
+def groups_command(
+    names: tuple[str, ...],
+    rename_groups: str | None,
+    places: tuple[str, ...],
+    by_time: bool,
+    undo: str | None,
+    **parameters: Any,
+) -> None:
+    """Set consumer groups in restored topics to what they had read.
+
+    Give the options that the restore was given.  Each offset that a sink has captured becomes that
+    of the first restored record at it or behind it; the record there is compared with the backup's.
+    All groups are examined before the first is set, and none may have members.
+    """
+
+    def work(session: Session) -> "Ended":
+        from kbackup.restore.groups import (  # noqa: PLC0415  (imports a Kafka client)
+            GroupsAsked,
+            GroupsRun,
+        )
+        from kbackup.runs.context import Environment  # noqa: PLC0415
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.runs.report import Summary  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings, world = session.settings, Environment.of(session.settings, find_jvm)
+        summary = Summary(new_run_id(world.clock.now()), "restore groups")
+        try:
+            run = GroupsRun(
+                settings, world.kafka, open_store(world.store), world.clock, summary, _agree(),
+                by_time=by_time,
+            )  # fmt: skip
+            if undo is not None:
+                run.undo(undo)
+            else:
+                asked = GroupsAsked(names, settings.groups, rename_groups)
+                found = run.where(map(_offset_of, places)) if places else run.set(asked)
+                for event in found:
+                    session.tell(event)
+        except KbackupError as error:
+            summary.fail(error)
+        return summary.finish()
+
+    run("groups", "restore groups", parameters, work)
+
+
+@restore_command.command(
+    "drill",
+    common=(
+        "--config", "-t", "-b", "-k", "--sample", "--rto", "--rpo", "--sign", "--check",
+        "--html", "--dry-run",
+        "--topics-exclude", "--partitions", "--replication-factor", "--max-bytes-per-second",
+        "--metrics-file", "--region", "--store-url", *OUTPUT, "-X",
+    ),
+    examples=(
+        "kbackup restore drill --config dr.properties --sample 10GiB --rto 2h --rpo 15m",
+        "kbackup restore drill --config dr.properties -t orders --dry-run",
+        "kbackup restore drill --config dr.properties --check --public-key drills.pem",
+    ),
+)  # fmt: skip
+@config_options("drill")
+@option(
+    "--sample", group="Restore", metavar="SIZE",
+    help=SAMPLE,
+)  # fmt: skip
+@option(
+    "--rto", group="Safety", metavar="TIME",
+    help="Exit 7 if a recovery takes longer.  With --sample, the estimate for all counts too.",
+)  # fmt: skip
+@option(
+    "--rpo", group="Safety", metavar="TIME",
+    help="Exit 7 if the backup of a partition is older.",
+)  # fmt: skip
+@option(
+    "--sign", group="Output", metavar="KEY", type=click.Path(path_type=Path),
+    help="Sign the report with this private Ed25519 key.  A PEM file of mode 0600.",
+)  # fmt: skip
+@option(
+    "--check", is_flag=True, group="Output",
+    help="Check the reports of past drills instead.  None may be altered, or removed.",
+)  # fmt: skip
+@option(
+    "--public-key", group="Output", metavar="FILE", type=click.Path(path_type=Path),
+    help="With --check: the public key that belongs to --sign.  A PEM file.",
+)  # fmt: skip
+@_html_option
+def drill_command(
+    sample: str | None,
+    rto: str | None,
+    rpo: str | None,
+    sign: Path | None,
+    check: bool,
+    public_key: Path | None,
+    page: Path | None,
+    **parameters: Any,
+) -> None:
+    """Rehearse a recovery, and compare every record.
+
+    Restores into topics drill_ID_TOPIC, sets groups drill_ID_GROUP, deletes both, and leaves a
+    report in the bucket.  What a killed drill leaves, the next one deletes.
+    """
+
+    def work(session: Session) -> "Ended":
+        from kbackup.catalog import drills  # noqa: PLC0415
+        from kbackup.cli.page import drill_page  # noqa: PLC0415
+        from kbackup.restore.drill import DrillAsked, DrillRun  # noqa: PLC0415  (imports clients)
+        from kbackup.runs.context import Environment  # noqa: PLC0415
+
+        if check:
+            return _check_drills(session, public_key, page)
+        if public_key is not None:
+            why, do = "only --check looks at signatures", "add --check, or leave it out"
+            raise ConfigurationError("--public-key has no effect here", why, do)
+        asked = DrillAsked(
+            None if sample is None else size("--sample", sample),
+            None if rto is None else seconds("--rto", rto),
+            None if rpo is None else seconds("--rpo", rpo),
+            None if sign is None else drills.signing_key(sign),
+        )
+        settings = session.settings
+        world = Environment.of(settings, find_jvm)
+        ended = DrillRun(settings, session.tell, session.stop, world, asked)()
+        if page is not None and (report := ended.facts.get("drill")) is not None:
+            _write_page(page, drill_page(_place(session), report))
+        if settings.metrics_file is not None and not settings.dry_run:
+            from kbackup.events import Warned  # noqa: PLC0415
+            from kbackup.runs.status import SINK  # noqa: PLC0415
+
+            try:
+                report_status(session, SINK, None)  # of which drills are a part
+            except KbackupError as error:
+                warned = Warned("no_metrics", str(error), run=ended.run)
+                session.tell(warned)
+                ended = replace(ended, warnings=(*ended.warnings, warned))
+        return ended
+
+    run("drill", "restore drill", parameters, work)
+
+
+def _check_drills(session: Session, public_key: Path | None, page: Path | None) -> "Ended":
+    """Check the reports that drills have left; what is wrong is exit 7."""
+    from kbackup.catalog import drills, identity  # noqa: PLC0415
+    from kbackup.cli.page import drill_page  # noqa: PLC0415
+
+    at = OpenedBackup.of(session, "restore drill")
+    key = None if public_key is None else drills.checking_key(public_key)
+    backup_id = identity.read(at.store, at.layout, "").id
+    found = drills.check(at.store, at.layout, backup_id, key=key)
+    if not found:
+        raise RefusedError(
+            "there is no report to check", f"no drill has left one in {_place(session)}",
+            "run one: kbackup restore drill",
+        )  # fmt: skip
+    at.tell(found)
+    for issue in (each for one in found for each in one.issues):
+        at.summary.fail(issue)
+    newest = next((one.report for one in reversed(found) if one.report is not None), None)
+    if page is not None and newest is not None:
+        _write_page(page, drill_page(_place(session), newest))
+    return at.summary.finish(session.stop.signal)
+
+
+def _offset_of(text: str) -> "tuple[TopicPartition, int]":
+    """Read ``TOPIC:PARTITION@OFFSET``.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    from kbackup.naming import Place  # noqa: PLC0415
+    from kbackup.records import TopicPartition  # noqa: PLC0415  (imports pyarrow)
+
+    place, _, offset = text.rpartition("@")
+    try:
+        found = Place.parse(f"{place}:{offset}")
+    except ValueError:
+        why, do = "it is not TOPIC:PARTITION@OFFSET", "write it like orders:3@4711"
+        raise ConfigurationError(f"--where {text}", why, do) from None
+    return TopicPartition(found.topic, found.partition), found.offset
+
+
 def _restore(session: Session) -> "Ended":
     from kbackup.cli import screens  # noqa: PLC0415  (imports rich)
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
@@ -604,9 +967,53 @@ def _restore(session: Session) -> "Ended":
     ended = RestoreRun(session.settings, session.tell, session.stop, world, _agree())()
     is_done = ended.exit_code in (0, 3) and not session.settings.dry_run
     if is_done and screens.keeping_all(ended):
-        words = ["kbackup", "restore", "configs", *typed(configs_command)]
-        return replace(ended, next=shlex.join(words))
+        configs = _line("configs", configs_command)
+        return replace(ended.saying(remaining=_remaining(ended, session.loaded)), next=configs)
     return ended
+
+
+def _line(name: str, command: click.Command, *more: str) -> str:
+    """Return a command of restore that can be pasted, with what was typed for this one."""
+    return shlex.join(["kbackup", "restore", name, *more, *typed(command)])
+
+
+def _remaining(ended: "Ended", loaded: Loaded) -> "list[NextCommand]":
+    """Return the commands that remain after a restore that has created topics, in their order.
+
+    The first one's purpose names the variables that they all read, as the restore did.
+    """
+    from kbackup.events import NextCommand  # noqa: PLC0415
+
+    found = [
+        (
+            "compare what was written with the backup, record by record:",
+            _line("verify", verify_command, "--against", "target"),
+        ),
+        (
+            "once they are right, give them their originals' settings:",
+            _line("configs", configs_command),
+        ),
+    ]
+    if ended.facts.get("captured"):
+        purpose = "let its consumer groups go on where they stood:"
+        found.append((purpose, _line("groups", groups_command)))
+    if ended.facts.get("access"):
+        purpose = "let its users and applications in, as ACLs of the original did:"
+        found.insert(0, (purpose, _line("access", access_command)))
+    if ended.facts.get("unregistered"):
+        purpose = "their records name schemas of another registry; --schema-registry-url registers "
+        purpose += "these, with a restore into new topics:"
+        found.insert(0, (purpose, _line("list", list_command, "--schemas")))
+    printing = {each.name for each in config.PROPERTIES if each.group == "Output"}
+    needed = sorted(
+        origin.place
+        for name, origin in loaded.origins.items()
+        if origin.kind == "env" and name not in printing
+    )
+    if needed:
+        purpose, line = found[0]
+        found[0] = f"with {', '.join(needed)} set as here, {purpose}", line
+    return [NextCommand(purpose, line) for purpose, line in found]
 
 
 def _agree() -> Callable[[str], bool] | None:

@@ -5,6 +5,7 @@ Doubts, errors and the reason of the exit code go to stderr: what follows a tabl
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.text import Text
@@ -17,6 +18,7 @@ from kbackup.cli.tables import (
     is_run,
     left_out,
     rows_of,
+    says_state,
     skips,
     title,
 )
@@ -31,11 +33,12 @@ from kbackup.cli.terminal import (
     hang,
     size,
 )
-from kbackup.clock import rfc3339
+from kbackup.clock import rfc3339, time_span
 from kbackup.doctor import Check
 from kbackup.errors import Issue, LockedError, some
 from kbackup.events import (
     Ended,
+    NextCommand,
     Plain,
     RestoreStart,
     RestoreTopic,
@@ -43,8 +46,10 @@ from kbackup.events import (
     TopicPlanned,
     kind_of,
 )
+from kbackup.naming import place_of
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
+    from kbackup.catalog.drills import DrillReport
     from kbackup.catalog.findings import Finding, PartitionVerdict
     from kbackup.inspect.topics import StoredPartition, Thawed
 
@@ -70,6 +75,8 @@ _MORE_PRECISE: Final = {
     "registry": "the Schema Registry cannot be used",
     "outdated": "the newest good run is too old, or there is none",
     "audit": "the target does not hold what was written to it",
+    "differs": "records in Kafka are not those of the backup",
+    "drill": "a recovery would take longer, or lose more, than it may",
 }
 """What an exit code means if all errors have this code."""
 
@@ -121,7 +128,18 @@ def status_foot(facts: Mapping[str, Any]) -> list[str]:
     running = [
         f"running: {one.run} on {one.host}, since {one.started}" for one in facts.get("running", ())
     ]
-    return [_captures(facts["captures"]), *running] if "captures" in facts else running
+    if "captures" not in facts:
+        return running
+    return [_captures(facts["captures"]), _last_drill(facts.get("last_drill")), *running]
+
+
+def _last_drill(found: Any) -> str:
+    """Return how the newest drill has ended; None: there was none."""
+    if found is None:
+        return "drills: none yet"
+    passed = "none has passed" if found.passed is None else f"last passed {rfc3339(found.passed)}"
+    last = "" if found.exit_code == 0 else f", the last one failed (exit {found.exit_code})"
+    return f"drills: {passed}{last}"
 
 
 def _captures(found: Any) -> str:
@@ -148,7 +166,8 @@ def skip_sentence(skipped: Mapping[str, int]) -> str:
         if state in ("missing", "incomplete"):
             sentences.append(f"{count(n, nouns.removesuffix('s'))} {state}")
         elif name not in records:
-            sentences.append(f"{counted_by_name(n, name)} skipped")
+            said = counted_by_name(n, name)
+            sentences.append(said if says_state(name) else f"{said} skipped")
     return ", ".join(sentences)
 
 
@@ -172,7 +191,7 @@ def is_idle(summary: Ended) -> bool:
     """Return whether a run has copied or changed nothing and left nothing out."""
     rows = rows_of(summary)
     counts = [summary.objects, *summary.skipped.values(), *left_out(rows).values()]
-    counts += [len(summary.facts.get(name, ())) for name in ("settled", "unsettled")]
+    counts += [len(summary.facts.get(name, ())) for name in ("settled", "unsettled", "groups")]
     is_held_up = any(row.held_up is not None for row in rows)
     return summary.records == 0 and not any(counts) and not is_held_up
 
@@ -276,7 +295,8 @@ def verify_table(
         if found.where not in placed
     ]
     heads = {"topic": False, "p": True, "objects": True, "records": True, "result": False}
-    return Listing(tables.of_texts(heads), rows)
+    topic, *others = tables.of_texts(heads)
+    return Listing([replace(topic, is_whole=True), *others], rows)
 
 
 def _results(row: "PartitionVerdict", findings: Sequence["Finding"]) -> list[str]:
@@ -306,9 +326,9 @@ def _kind(code: str) -> str:
 def verify_count(summary: Ended, findings: Sequence["Finding"]) -> str:
     """Return the line below the findings: what was read, what is good, what is not."""
     errors = [finding for finding in findings if finding.is_error]
-    parts, results = [count(summary.objects, "object")], []
+    parts, results = [f"{count(summary.objects, 'object')} listed"], []
     if summary.bytes_read:
-        parts = [f"{parts[0]} read", size(summary.bytes_read)]
+        parts = [f"{count(summary.objects, 'object')} read", size(summary.bytes_read)]
         damaged = {error.key for error in errors if error.code not in _ABSENT}
         if summary.objects is not None:
             results = [f"{digits(summary.objects - len(damaged))} good"]
@@ -318,7 +338,7 @@ def verify_count(summary: Ended, findings: Sequence["Finding"]) -> str:
     ]
     if not errors and summary.errors:
         results.append("not all of it could be checked")
-    parts.append(duration(summary.seconds))
+    parts.append(f"in {duration(summary.seconds)}")
     if not results:  # what is missing is known by the ledger
         no_ledger = any(each.code == "no_ledger" for each in summary.warnings)
         results = ["nothing wrong with what is there" if no_ledger else "nothing wrong"]
@@ -380,6 +400,12 @@ class Screens(OutputPart):
             pass  # the records, or the statements, are the result
         elif self._is_run:
             self._finish_run(summary)
+            if followed := summary.facts.get("groups"):
+                taken = summary.facts["groups_taken"]
+                text = f"{count(len(followed), 'consumer group')} set as of {taken}"
+                self._stdout.paragraph(text)
+        elif (own := _OWN.get(self._command)) is not None:
+            own(self, summary)
         else:
             self._print_tables(summary)
         for refusal in refusals:
@@ -411,9 +437,9 @@ class Screens(OutputPart):
         facts = [f"run {summary.run}"]
         if summary.seconds is not None:
             facts.append(f"took {duration(summary.seconds)}")
-        if summary.facts.get("group") and summary.records:
-            facts.append(f"offsets committed to group {summary.facts['group']}")
         self._stdout.paragraph("  ".join(facts))
+        if summary.facts.get("group") and summary.records:
+            self._stdout.paragraph(f"offsets committed to group {summary.facts['group']}")
         for line in restored(summary):
             self._stdout.paragraph(line)
 
@@ -432,22 +458,60 @@ class Screens(OutputPart):
         if planned := self._of("plan_schemas"):
             self._stdout.paragraph(tables.schemas_count(planned))
 
+    def _print_groups(self, summary: Ended) -> None:
+        rows, done = self._of("group_offset"), summary.facts.get("groups", ())
+        if rows:
+            tables.translated_table(rows).draw(self._stdout)
+            self._stdout.text("")
+        self._stdout.paragraph(f"{count(len(done), 'group')} set")
+        if "offsets_kept_s" in summary.facts:
+            kept_s = summary.facts["offsets_kept_s"]
+            kept = "a time that is unknown" if kept_s is None else time_span(kept_s)
+            self._stdout.paragraph(f"offsets of a group without members are kept for {kept}")
+        if done and "undo" in summary.facts:
+            self._stdout.paragraph(f"to set them back: --undo {summary.facts['undo']}")
+
+    def _print_drill(self, summary: Ended) -> None:
+        if checked := self._of("drill_report"):
+            bad = sum(bool(one.issues) for one in checked)
+            found = f"{digits(bad)} of them wrong" if bad else "none of them altered"
+            self._print(tables.reports_table(checked), f"{count(len(checked), 'report')}, {found}")
+        report: DrillReport | None = summary.facts.get("drill")
+        if report is None and self._of("plan_topic"):
+            self._print_plan()
+        if report is None:
+            return
+        if wrong := [row for row in self._of("compared") if row.state != "same"]:
+            tables.compared_table(wrong).draw(self._stdout)
+            self._stdout.text("")
+        for line in drilled(report, summary):
+            self._stdout.paragraph(line)
+
+    def _print_access(self, summary: Ended) -> None:
+        for kind, table in (
+            ("acl", tables.acls_table),
+            ("scram_user", tables.users_table),
+            ("broker_setting", tables.broker_settings_table),
+        ):
+            if rows := self._of(kind):
+                table(rows).draw(self._stdout)
+                self._stdout.text("")
+        acls, users = (summary.facts.get(name, 0) for name in ("acls", "users"))
+        self._stdout.paragraph(f"{count(acls, 'ACL')} and {count(users, 'user')} added")
+
     def _print_tables(self, summary: Ended) -> None:
         found: Sequence[Any] = self._of("partition") or summary.partitions
         partitions = sorted(found, key=lambda row: row.where)
         match self._command:
             case "restore plan":
                 self._print_plan()
-            case "sink plan":
+            case "sink plan" | "sink repair plan":
                 rows = [row for plan in self._of("plan") for row in plan.partitions]
                 self._print(tables.sink_plan_table(rows), tables.sink_plan_count(rows))
                 for line in sink_plan_foot(self._start):
                     self._stdout.paragraph(line)
             case "restore list":
                 self._print_topics(partitions)
-            case "restore verify":
-                findings = self._of("finding")
-                self._print(verify_table(partitions, findings), verify_count(summary, findings))
             case "sink status" | "restore status":
                 listing = tables.status_table(partitions)
                 self._print(listing, count(len(partitions), "partition"))
@@ -467,6 +531,15 @@ class Screens(OutputPart):
                 self._stdout.paragraph(checks_count(self._of("check")))
             case _:
                 self._stdout.paragraph(headline(summary))
+
+    def _print_verified(self, summary: Ended) -> None:
+        partitions = sorted(self._of("partition"), key=lambda row: row.where)
+        findings, compared = self._of("finding"), self._of("compared")
+        if findings or partitions or not compared:
+            self._print(verify_table(partitions, findings), verify_count(summary, findings))
+        if compared:
+            counted = tables.compared_count(compared, summary.seconds)
+            self._print(tables.compared_table(compared), counted)
 
     def _print_topics(self, partitions: Sequence["StoredPartition"]) -> None:
         self._print(tables.topics_table(partitions), tables.topics_count(partitions))
@@ -492,14 +565,27 @@ class Screens(OutputPart):
             self._stdout.hang("      do: ", check.do)
 
     def _print_next(self, summary: Ended) -> None:
-        if summary.next:
+        remaining: Sequence[NextCommand] = summary.facts.get("remaining", ())
+        if summary.next and not remaining:
             purpose = "to continue:"
             if self._command == "restore verify":
                 purpose = "to write them again while the cluster still has the records:"
-            elif keeping_all(summary) and summary.exit_code in (0, 3):
-                purpose = "once they are right, give them their originals' settings:"
-            self._stdout.paragraph(purpose)
-            self._stdout.text("\n".join(fold_command(escape(summary.next), self._stdout.width)))
+            remaining = [NextCommand(purpose, summary.next)]
+        said = ""
+        for each in remaining:
+            if each.purpose != said:
+                said = each.purpose
+                self._stdout.paragraph(said)
+            self._stdout.text("\n".join(fold_command(escape(each.command), self._stdout.width)))
+
+
+_OWN: Final = {
+    "restore verify": Screens._print_verified,  # noqa: SLF001
+    "restore groups": Screens._print_groups,  # noqa: SLF001
+    "restore access": Screens._print_access,  # noqa: SLF001
+    "restore drill": Screens._print_drill,  # noqa: SLF001
+}
+"""What prints the result of commands that have more than a table of partitions."""
 
 
 def told_once(
@@ -531,7 +617,7 @@ def plan_head(start: Started | None, *, is_dry: bool) -> list[str]:
     """Return the lines above a restore plan: from where, to where."""
     lines = ["restore plan (dry run, nothing will be written)" if is_dry else "restore plan"]
     if start is not None:
-        lines.append(f"from  {'/'.join(filter(None, [start.store.rstrip('/'), start.topics_dir]))}")
+        lines.append(f"from  {place_of(start.store, start.topics_dir)}")
         if isinstance(start.own, RestoreStart) and start.own.target:
             cluster = f" (cluster {start.own.cluster_id})" if start.own.cluster_id else ""
             renames = [f"rename {regex} -> {new}" for regex, new in start.own.renames]
@@ -554,9 +640,39 @@ def unnamed(start: Started) -> list[str]:
     said = {
         "left out by topics.exclude": start.excluded,
         "left out, as nobody named them": start.internal,
+        "left out, not backed up by then": start.not_yet,
+        "left out, of a drill": start.drills,
         "from the environment": start.from_environment,
     }
     return [f"{what}: {some(names)}" for what, names in said.items() if names]
+
+
+def drilled(report: "DrillReport", summary: Ended) -> list[str]:
+    """Return how a drill has ended: what was proved, how long it took, what is left."""
+    word = "PASSED" if report.has_passed else "FAILED"
+    records, stored = (sum(getattr(one, name) for one in report.topics)
+                       for name in ("records", "size_bytes"))  # fmt: skip
+    equal = sum(one.is_equal for one in report.groups)
+    proved = [
+        count(len(report.topics), "topic"), size(stored), f"{count(records, 'record')} equal",
+        f"{equal}/{count(len(report.groups), 'group')}",
+    ]  # fmt: skip
+    rto = f"RTO {spoken(report.rto_s)}"
+    if report.rto_whole_s is not None:
+        whole = size(summary.facts["whole_bytes"])
+        rto += f" (all {whole}: estimated {spoken(report.rto_whole_s)})"
+    rpo = "unknown" if report.rpo_s is None else spoken(report.rpo_s)
+    deleted = f"{count(summary.facts['deleted'], 'topic')} deleted"
+    return [f"drill {report.id} {word}  {', '.join(proved)}", f"{rto}  RPO {rpo}  {deleted}"]
+
+
+def spoken(seconds: float) -> str:
+    """Return a time span in its two largest units: ``6 min 12 s``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 _AUDITS: Final = {
@@ -572,16 +688,18 @@ _NAMED: Final = 5
 
 
 def restored(summary: Ended) -> list[str]:
-    """Return what to know about the target after a restore has written to it."""
-    if not summary.records or title(summary.command) != "restore":
+    """Return what to know about the target after a restore: if it had nothing to do, of what."""
+    if title(summary.command) != "restore":
         return []
+    window = summary.facts.get("window")
+    only = [f"restored only: {window}"] if window else []
+    if not summary.records:
+        return only if summary.exit_code in (0, 3) else []
     is_wrong = any(error.code == "audit" for error in summary.errors)
     audit = None if is_wrong else _AUDITS.get(summary.facts.get("audit", ""))
     created = keeping_all(summary)
-    window = summary.facts.get("window")
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
-    only = [f"restored only: {window}"] if window else []
     return [*only, *([audit] if audit else []), *([remind] if created else [])]
 
 

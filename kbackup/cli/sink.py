@@ -74,7 +74,7 @@ def run_command(repair: tuple[str, ...], **parameters: Any) -> None:
 
 
 def _repair(places: Sequence[str], parameters: Mapping[str, Any]) -> None:
-    words = "sink plan" if parameters.get("dry_run") else "sink repair"
+    words = "sink repair plan" if parameters.get("dry_run") else "sink repair"
     run("sink", words, {**parameters, "repair": places}, _sink)
 
 

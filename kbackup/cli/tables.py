@@ -1,8 +1,7 @@
 """The tables and maps: from events and summaries to what is drawn, and its line of counts."""
 
-import html
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import groupby
 from operator import itemgetter
@@ -14,14 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from kbackup.cli.terminal import UNKNOWN, OutputStream, count, digits, duration, escape, size
+from kbackup.clock import shown_ms
 from kbackup.events import Ended, PartitionRow, RestoreTopic, TopicPlanned
 from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells
-from kbackup.records import TopicPartition
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
+    from kbackup.catalog.drills import DrillChecked
     from kbackup.inspect.peek import NamedSchema
     from kbackup.inspect.topics import GroupStood, PartitionMap, StoredPartition
+    from kbackup.restore.access import AclPlanned, SettingCompared, UserPlanned
+    from kbackup.restore.groups import GroupTranslated
     from kbackup.restore.schemas import SchemasPlanned
+    from kbackup.runs.compare import PartitionCompared
 
 
 def title(command: str) -> str:
@@ -69,11 +72,20 @@ def skips(skipped: Mapping[str, int]) -> str:
 
 
 def counted_by_name(number: int, name: str) -> str:
-    """Return a count by its name: ``1 bad object``, ``1 filtered``."""
-    nouns, of, rest = name.replace("_", " ").partition(" of ")
-    if not nouns.endswith("s"):
-        return f"{digits(number)} {nouns}{of}{rest}"
-    return f"{count(number, nouns.removesuffix('s'))}{of}{rest}"
+    """Return a count by its name: ``1 bad object``, ``1 filtered``, ``1 topic with gaps``."""
+    words = name.replace("_", " ")
+    if says_state(name):
+        noun, _, state = words.partition(" ")
+        return f"{count(number, noun.removesuffix('s'))} {state}"
+    if words.endswith("s"):
+        return count(number, words.removesuffix("s"))
+    return f"{digits(number)} {words}"
+
+
+def says_state(name: str) -> bool:
+    """Return whether a count's name says behind its noun what is the case: ``topics_with_gaps``."""
+    noun, _, state = name.partition("_")
+    return noun.endswith("s") and state != ""
 
 
 RULED: Final = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
@@ -94,7 +106,9 @@ class Column:
         cell: Makes its text of a row.
         is_number: Not folded, and at the right.
         is_right: At the right, and folded where it must be.
-        is_spared: Left out where the screen is too narrow for all columns.
+        is_spared: Left out where the screen is too narrow for all columns, the last one first.
+        is_whole: A name or a time, which people copy: folded only where there is no room for it
+            though all columns are left out that can be spared.
         has_lines: Its text may have several lines; in another's, a line's end is escaped.
     """
 
@@ -103,6 +117,7 @@ class Column:
     is_number: bool = False
     is_right: bool = False
     is_spared: bool = False
+    is_whole: bool = False
     has_lines: bool = False
 
     def text(self, row: Any) -> str:
@@ -119,9 +134,12 @@ def _numbers(*names: str, **heads: str) -> list[Column]:
     ]
 
 
-def _texts(*names: str) -> list[Column]:
+def _texts(*names: str, is_whole: bool = False) -> list[Column]:
     """Return columns of text, with a dash for what is not known."""
-    return [Column(name, lambda row, name=name: _text(getattr(row, name))) for name in names]  # type: ignore[misc]
+    return [
+        Column(name, lambda row, name=name: _text(getattr(row, name)), is_whole=is_whole)  # type: ignore[misc]
+        for name in names
+    ]
 
 
 def of_texts(heads: Mapping[str, bool]) -> list[Column]:
@@ -137,7 +155,7 @@ def _text(value: Any) -> str:
 
 
 _PLACE: Final = (
-    Column("topic", lambda row: row.where.topic),
+    Column("topic", lambda row: row.where.topic, is_whole=True),
     Column("p", lambda row: str(row.where.partition), is_number=True),
 )
 _STATE: Final = Column("state", lambda row: row.state or "-")
@@ -162,14 +180,20 @@ class Listing:
     def draw(self, stream: OutputStream) -> None:
         """Write the table as wide as it needs, at most as wide as *stream*.
 
-        Where that is too narrow, columns that can be spared are left out, then each row becomes a
-        list of ``name value``: no number is ever folded.
+        Where that is too narrow, prose is folded, columns that can be spared are left out, names
+        are folded, and in the end each row becomes a list of ``name value``: no number is ever
+        folded.
         """
-        spared = [column for column in self.columns if not column.is_spared]
-        for columns in (self.columns, spared):
-            texts = self._texts(columns)
-            if self._least(columns, texts) <= stream.width:
-                stream.draw(self._table(columns, texts))
+        columns = [*self.columns]
+        choices = [(columns, True)]
+        for spared in [column for column in reversed(columns) if column.is_spared]:
+            columns = [column for column in columns if column is not spared]
+            choices.append((columns, True))
+        for shown, is_whole in [*choices, (columns, False)]:
+            texts = self._texts(shown)
+            fixed = [each.is_number or (is_whole and each.is_whole) for each in shown]
+            if self._least(shown, fixed, texts) <= stream.width:
+                stream.draw(self._table(shown, fixed, texts))
                 return
         for row in self._texts(self.columns):
             stream.draw(self._list(row))
@@ -180,18 +204,22 @@ class Listing:
             rows.append([self.total.get(column.head, "") for column in columns])
         return rows
 
-    def _least(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> int:
-        """Return how many cells the table needs at least."""
+    def _least(
+        self, columns: Sequence[Column], fixed: Sequence[bool], texts: Sequence[Sequence[str]]
+    ) -> int:
+        """Return how many cells the table needs at least; *fixed* columns are not folded."""
         widths = []
-        for column, *parts in zip(columns, *texts, strict=True):
+        for column, is_fixed, *parts in zip(columns, fixed, *texts, strict=True):
             head = column.head.split("\n")
             lines = [line for part in parts for line in part.split("\n")]
             natural = max(map(cell_len, [*head, *lines]))
             word = max(map(cell_len, column.head.split()))
-            widths.append(natural if column.is_number else min(natural, max(word, _LEAST)))
+            widths.append(natural if is_fixed else min(natural, max(word, _LEAST)))
         return sum(widths) + (3 if self.is_boxed else 2) * len(widths) + self.is_boxed
 
-    def _table(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> Table:
+    def _table(
+        self, columns: Sequence[Column], fixed: Sequence[bool], texts: Sequence[Sequence[str]]
+    ) -> Table:
         table = Table(
             box=ROUNDED if self.is_boxed else RULED,
             show_edge=self.is_boxed,
@@ -199,13 +227,13 @@ class Listing:
             padding=(0, 1) if self.is_boxed else (0, 1, 0, 0),
             header_style="",
         )
-        for column in columns:
+        for column, is_fixed in zip(columns, fixed, strict=True):
             table.add_column(
                 Text(column.head),
                 justify="right" if column.is_number or column.is_right else "left",
                 vertical="top",
                 overflow="fold",
-                no_wrap=column.is_number,
+                no_wrap=is_fixed,
             )
         for index, row in enumerate(texts):
             table.add_row(
@@ -238,20 +266,21 @@ def run_table(summary: Ended) -> Listing:
     found = by_topic(summary)
     rows = {topic: found.get((topic.topic, topic.target), []) for topic in summary.topics}
     by_rule = {topic: skips(left_out(of_topic)) for topic, of_topic in rows.items()}
-    offsets = {topic: _offsets(of_topic, has_room=is_restore) for topic, of_topic in rows.items()}
+    offsets = {topic: _offsets(of_topic) for topic, of_topic in rows.items()}
     states = {}
     if not is_restore:
         states = {one: without_records(summary, one.topic, of) for one, of in rows.items()}
-    columns = _texts("topic")
+    columns = _texts("topic", is_whole=True)
     if is_restore:
-        columns.append(Column("target", lambda topic: topic.target or topic.topic))
-    columns += _numbers("partitions", "records")
-    if any(text != _SEE_JSON for text in offsets.values()):
+        columns.append(Column("target", lambda topic: topic.target or topic.topic, is_whole=True))
+    columns += [replace(each, is_spared=True) for each in _numbers("partitions")]
+    columns += _numbers("records")
+    if any(text != "-" for text in offsets.values()):
         columns.append(
             Column(
                 "offsets",
                 lambda topic: offsets[topic],
-                is_number=is_restore,
+                is_number=True,
                 is_spared=True,
                 has_lines=True,
             )
@@ -297,17 +326,12 @@ def without_records(summary: Ended, topic: str, rows: Collection[PartitionRow]) 
     return ", ".join(sorted(states)) if states <= _WITHOUT else ""
 
 
-_SEE_JSON: Final = "see --json"
-"""Stands for the offsets of several partitions of a sink, whose table has no room for them."""
-
 _RANGES_MAX: Final = 8
-"""Partitions of a restored topic whose offsets its row shows."""
+"""Partitions of a topic whose offsets its row shows."""
 
 
-def _offsets(rows: Sequence[PartitionRow], *, has_room: bool) -> str:
+def _offsets(rows: Sequence[PartitionRow]) -> str:
     """Return the offsets that were copied, of several partitions a line for each."""
-    if len(rows) > 1 and not has_room:
-        return _SEE_JSON
     ranges = {
         row.where.partition: f"{row.first}-{UNKNOWN if row.last is None else row.last}"
         for row in rows
@@ -333,10 +357,10 @@ def _bytes(head: str, name: str = "bytes") -> Column:
 def plan_table(topics: Sequence[TopicPlanned]) -> Listing:
     """Return what a restore would do, a row a topic."""
     columns = [
-        Column("source topic", lambda row: row.source),
-        Column("target topic", lambda row: row.target or "-"),
+        Column("source\ntopic", lambda row: row.source, is_whole=True),
+        Column("target\ntopic", lambda row: row.target or "-", is_whole=True),
         Column("partitions\nbackup -> target", _partitions, is_number=True),
-        Column("objects", lambda row: digits(row.own.objects), is_number=True),
+        Column("objects", lambda row: digits(row.own.objects), is_number=True, is_spared=True),
         Column("records", lambda row: digits(row.own.records), is_number=True),
         Column("bytes", lambda row: size(row.own.bytes), is_number=True),
         Column("action", _action),
@@ -397,10 +421,11 @@ def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
     columns = [
         *_PLACE,
         Column("format", lambda row: row.format or UNKNOWN),
-        *_numbers("objects", "first", "last", "records"),
+        *(replace(each, is_spared=True) for each in _numbers("objects")),
+        *_numbers("first", "last", "records"),
         _bytes("stored"),
-        Column("newest", lambda row: _moment(row.newest)),
-        Column("last stored", lambda row: _moment(row.last_stored), is_spared=True),
+        Column("newest", lambda row: _moment(row.newest), is_whole=True),
+        Column("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
     ]
     return Listing(columns, partitions)
 
@@ -418,7 +443,7 @@ def topics_count(partitions: Sequence["StoredPartition"]) -> str:
         f"{size(sum(row.bytes for row in partitions))}"
     )
     if any(None in (row.first, row.last, row.records, row.newest) for row in partitions):
-        text += ".  ? = not known from names and ledger, use --deep"
+        text += ".  ? = not known: open objects (--deep), or build the ledger (sink reindex)"
     return text
 
 
@@ -435,7 +460,7 @@ def status_table(partitions: Sequence[PartitionRow]) -> Listing:
 def named_schemas_table(schemas: Sequence["NamedSchema"]) -> Listing:
     """Return the registry schemas that records name, a row a schema."""
     columns = [
-        Column("topic", lambda row: row.use.topic),
+        Column("topic", lambda row: row.use.topic, is_whole=True),
         Column("part", lambda row: row.use.part),
         Column("schema", lambda row: str(row.use.id), is_number=True),
         Column("kind", lambda row: row.kind or row.state),
@@ -452,19 +477,101 @@ def groups_table(groups: Sequence["GroupStood"]) -> Listing:
         return ", ".join(filter(None, [beyond, row.unsettled]))
 
     columns = [
-        Column("group", lambda row: row.group),
+        Column("group", lambda row: row.group, is_whole=True),
         *_PLACE,
         *_numbers(offset="offset", lag="unread"),
-        Column("captured", lambda row: _moment(row.taken)),
+        Column("captured", lambda row: _moment(row.taken), is_whole=True),
         Column("note", note),
     ]
     return Listing(columns, groups)
 
 
+def translated_table(rows: Sequence["GroupTranslated"]) -> Listing:
+    """Return where groups go on in restored topics, a row a group and partition."""
+
+    def copy(row: "GroupTranslated") -> str:
+        is_same = row.target_partition == row.where.partition
+        return row.target if is_same else f"{row.target}-{row.target_partition}"
+
+    columns = [
+        Column("group", lambda row: row.group or UNKNOWN, is_whole=True),
+        *_PLACE,
+        Column("copy", copy, is_spared=True, is_whole=True),
+        *_numbers(was="was", becomes="becomes", unread="unread"),
+        Column("captured", lambda row: _moment(row.taken), is_spared=True, is_whole=True),
+        Column("note", lambda row: row.note),
+    ]
+    return Listing(columns, rows)
+
+
+def compared_table(rows: Sequence["PartitionCompared"]) -> Listing:
+    """Return what comparing records has shown, a row a partition."""
+    columns = [
+        *_PLACE,
+        Column("copy", lambda row: row.target or "", is_spared=True),
+        *_numbers(records="equal"),
+        Column("result", lambda row: row.result),
+    ]
+    return Listing(columns, rows)
+
+
+def compared_count(rows: Sequence["PartitionCompared"], seconds: float | None) -> str:
+    """Return the line below: how much was compared, and what it has shown."""
+    parts = [count(len(rows), "partition"), f"{digits(sum(row.records for row in rows))} equal"]
+    if seconds is not None:
+        parts.append(f"in {duration(seconds)}")
+    wrong = sum(row.has_differences for row in rows)
+    unclear = sum(not row.is_compared for row in rows)
+    results = [f"{digits(wrong)} {'differs' if wrong == 1 else 'differ'}"] if wrong else []
+    results += [f"{digits(unclear)} not comparable"] if unclear else []
+    return f"{', '.join(parts)}: {', '.join(results) or 'no difference'}"
+
+
+def acls_table(rows: Sequence["AclPlanned"]) -> Listing:
+    """Return the ACLs of a backup, and what is done with each."""
+
+    def resource(row: "AclPlanned") -> str:
+        prefixed = " (prefix)" if row.acl.pattern == "PREFIXED" else ""
+        return f"{row.acl.resource_type.lower()} {row.acl.name}{prefixed}"
+
+    columns = [
+        Column("ACL", lambda row: row.action),
+        Column("permission", lambda row: row.acl.permission),
+        Column("principal", lambda row: row.acl.principal),
+        Column("operation", lambda row: row.acl.operation),
+        Column("on", resource),
+        Column("host", lambda row: row.acl.host, is_spared=True),
+        Column("note", lambda row: row.note),
+    ]
+    return Listing(columns, rows)
+
+
+def users_table(rows: Sequence["UserPlanned"]) -> Listing:
+    """Return the SCRAM users of a backup, and what is done with each."""
+    columns = [
+        Column("user", lambda row: row.action),
+        Column("name", lambda row: row.user.name),
+        Column("mechanism", lambda row: row.user.mechanism),
+        Column("iterations", lambda row: digits(row.user.iterations), is_number=True),
+        Column("note", lambda row: row.note),
+    ]
+    return Listing(columns, rows)
+
+
+def broker_settings_table(rows: Sequence["SettingCompared"]) -> Listing:
+    """Return the settings of brokers that differ from the captured ones."""
+    columns = [
+        Column("broker setting", lambda row: row.setting),
+        Column("captured", lambda row: row.captured or UNKNOWN),
+        Column("here", lambda row: row.here or UNKNOWN),
+    ]
+    return Listing(columns, rows)
+
+
 def runs_table(runs: Sequence[Any]) -> Listing:
     """Return how past runs ended, a row a run."""
     columns = [
-        Column("run", lambda row: row.run),
+        Column("run", lambda row: row.run, is_whole=True),
         Column("result", lambda row: row.result or UNKNOWN),
         Column("exit", lambda row: _text(row.exit_code), is_number=True),
         *_numbers("records", "objects"),
@@ -474,18 +581,44 @@ def runs_table(runs: Sequence[Any]) -> Listing:
     return Listing(columns, runs)
 
 
+def reports_table(rows: Sequence["DrillChecked"]) -> Listing:
+    """Return the reports of drills, a row a report."""
+
+    def result(row: "DrillChecked") -> str:
+        if row.report is None:
+            return "cannot be read"
+        return "passed" if row.report.has_passed else f"failed (exit {row.report.exit_code})"
+
+    def ended(row: "DrillChecked") -> str:
+        return UNKNOWN if row.report is None else shown_ms(row.report.ended_ms)
+
+    columns = [
+        Column("report", lambda row: digits(row.number), is_number=True),
+        Column("drill", lambda row: row.report.id if row.report else UNKNOWN, is_whole=True),
+        Column("ended", ended, is_whole=True),
+        Column("result", result),
+        Column("RTO", lambda row: duration(row.report and row.report.rto_s), is_number=True),
+        Column("RPO", lambda row: duration(row.report and row.report.rpo_s), is_number=True),
+        Column("signature", lambda row: row.signature),
+    ]
+    return Listing(columns, rows)
+
+
 def settings_table(settings: Sequence[Any]) -> Listing:
     """Return the effective configuration, a row a setting."""
-    columns = [Column("setting", lambda row: row.name), *_texts("value", "origin")]
+    columns = [Column("setting", lambda row: row.name, is_whole=True), *_texts("value", "origin")]
     return Listing(columns, settings)
 
 
 def plugins_table(plugins: Sequence[Any]) -> Listing:
     """Return what is installed, a row an implementation."""
-    names = _texts("seam", "name")
-    return Listing(
-        [*names, Column("class", lambda row: row.target), *_texts("package", "version")], plugins
-    )
+    columns = [
+        Column("kind", lambda row: row.seam, is_whole=True),
+        *_texts("name", is_whole=True),
+        Column("class", lambda row: row.target, is_spared=True, is_whole=True),
+        *_texts("package", "version"),
+    ]
+    return Listing(columns, plugins)
 
 
 _WIDEST: Final = 100
@@ -566,10 +699,10 @@ def draw_map(maps: Sequence["PartitionMap"], stream: OutputStream) -> None:
         stream.text("")
         stream.line(topic)
         for bar in offsets:
-            seen |= _line(bar, width, stream, f"{digits(bar.low)} to {digits(bar.high)}")
+            seen |= _line(bar, width, stream, named_range(bar.low, bar.high, digits))
         if days:
-            first, last = (_day(number) for number in (days[0].low, days[0].high))
-            stream.line(f"{topic}, by day of the records, {first} to {last}")
+            between = named_range(days[0].low, days[0].high, iso_day)
+            stream.line(f"{topic}, by day of the records, {between}")
             for bar in days:
                 seen |= _line(bar, width, stream, "")
     if seen:
@@ -588,135 +721,11 @@ def _line(bar: Bar, width: int, stream: OutputStream, ends: str) -> set[str]:
     return set(found)
 
 
-_CELLS: Final = 500
-_HEIGHT: Final = 14
-
-_COLOURS: Final = {
-    MapState.STORED: "#2e7d32", MapState.NAMED: "#7cb342", PART: "#c0ca33",
-    MapState.EXPIRED: "#9e9e9e", MapState.REMOVED: "#64b5f6",
-    MapState.MISSING: "#d50000", MapState.DISPUTED: "#ff6d00", NOTHING_KNOWN: "none",
-}  # fmt: skip
-
-_STYLE: Final = """
-:root { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif; }
-body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; }
-h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-table { border-collapse: collapse; width: 100%; }
-th { text-align: left; font-weight: 600; }
-tbody + tbody th { padding-top: .6rem; }
-td, th { padding: .15rem 1rem .15rem 0; white-space: nowrap; }
-.bar { width: 60%; padding-right: .5rem; }
-.number { text-align: right; padding-right: 0; padding-left: 1rem; font-variant-numeric: tabular-nums; }
-svg { display: block; width: 100%; height: 14px; background: color-mix(in srgb, currentColor 8%, transparent); }
-.legend span { display: inline-block; margin-right: 1rem; }
-i { display: inline-block; width: 1em; height: 1em; vertical-align: -.1em; border: 1px solid #8888; margin-right: .3em; }
-.missing { color: light-dark(#c40000, #ff7b72); font-weight: 600; }
-@media (max-width: 44rem) {
-  tr { display: grid; grid-template-columns: 5.5rem 1fr 1fr; margin-bottom: .4rem; }
-  th.number { display: none; }
-  .bar { width: auto; grid-column: 2 / -1; align-self: center; white-space: normal; }
-  td.number { text-align: left; padding-left: 0; }
-  td.number::before { content: attr(data-of) " "; opacity: .7; }
-  td:nth-child(odd).number { grid-column: 2; }
-  td:nth-child(even).number { grid-column: 3; }
-}
-"""  # noqa: E501
-
-_NUMBERS: Final = ("first", "last", "records", "stored")
-
-
-def page(
-    place: str,
-    moment: str,
-    partitions: Sequence["StoredPartition"],
-    maps: Sequence["PartitionMap"],
-) -> str:
-    """Return the page.
-
-    Args:
-        place: What is shown: the store and ``topics.dir``.
-        moment: When it was looked at.
-        partitions: What is stored.
-        maps: What became of each partition, by topic.
-    """
-    title = f"Backup in {place}"
-    rows = {row.where: row for row in partitions}
-    objects, stored = sum(row.objects for row in partitions), sum(row.bytes for row in partitions)
-    missing = sum(each.state == MapState.MISSING for one in maps for each in one.offsets)
-    verdict = (
-        f'<p class="missing">{count(missing, "range")} of offsets missing</p>' if missing
-        else "<p>Nothing that was stored is missing.</p>"
-    )  # fmt: skip
-    legend = "".join(
-        f'<span><i style="background:{colour}"></i>{html.escape(MEANINGS[state].lower())}</span> '
-        for state, colour in _COLOURS.items()
-    )
-    sections = (
-        _section(topic, list(among), rows)
-        for topic, among in groupby(maps, key=lambda one: one.where.topic)
-    )
-    summary = f"{count(len(rows), 'partition')}, {count(objects, 'object')}, {size(stored)}"
-    return (
-        "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width">'
-        f"<style>{_STYLE}</style></head><body>\n"
-        f"<h1>{html.escape(title)}</h1>\n<p>{summary}, as of {html.escape(moment)}</p>\n"
-        f'{verdict}\n<p class="legend">{legend}</p>\n{"".join(sections)}</body></html>\n'
-    )
-
-
-def _section(
-    topic: str,
-    maps: Sequence["PartitionMap"],
-    rows: Mapping[TopicPartition, "StoredPartition"],
-) -> str:
-    offsets, days = by_offset(maps), by_day(maps)
-    lines = [f"<h2>{html.escape(topic)}</h2>\n"]
-    if not offsets:
-        return f"{lines[0]}<p>No object.</p>\n"
-    heads = "".join(f'<th class="number">{name}</th>' for name in _NUMBERS)
-    lines.append(f"<table><tbody><tr><th>partition</th>{_head('by offset')}{heads}</tr>\n")
-    for bar in offsets:
-        row = rows.get(TopicPartition(topic, bar.partition))
-        records, stored = (None, None) if row is None else (row.records, row.bytes)
-        numbers = (digits(bar.low), digits(bar.high), digits(records), size(stored))
-        cells = "".join(
-            f'<td class="number" data-of="{name}">{text}</td>'
-            for name, text in zip(_NUMBERS, numbers, strict=True)
-        )
-        lines.append(f"<tr><td>{bar.partition}</td>{_bar(bar, digits)}{cells}</tr>\n")
-    if days:
-        first, last = (_day(number) for number in (days[0].low, days[0].high))
-        head = _head(f"by day, {first} to {last}")
-        lines.append(f"</tbody><tbody><tr><th>partition</th>{head}</tr>\n")
-        lines += [f"<tr><td>{bar.partition}</td>{_bar(bar, _day)}</tr>\n" for bar in days]
-    lines.append("</tbody></table>\n")
-    return "".join(lines)
-
-
-def _head(text: str) -> str:
-    return f'<th class="bar">{text}</th>'
-
-
-def _day(number: int) -> str:
+def iso_day(number: int) -> str:
+    """Return a day since year 1 as text."""
     return date.fromordinal(number).isoformat()
 
 
-def _bar(bar: Bar, named: Any) -> str:
-    """Return one line as a picture; each range says what it is when the pointer is on it."""
-    found = bar.cells(_CELLS)
-    length, at, parts = bar.high - bar.low + 1, 0, []
-    for state, run in groupby(found):
-        width = len(list(run))
-        first = bar.low + length * at // len(found)
-        last = bar.low + length * (at + width) // len(found) - 1
-        if state != NOTHING_KNOWN:
-            parts.append(
-                f'<rect x="{at}" width="{width}" height="{_HEIGHT}" fill="{_COLOURS[state]}">'
-                f"<title>{named(first)} to {named(last)}: {MEANINGS[state].lower()}</title></rect>"
-            )
-        at += width
-    view = f'viewBox="0 0 {len(found)} {_HEIGHT}" preserveAspectRatio="none"'
-    return f'<td class="bar"><svg {view}>{"".join(parts)}</svg></td>'
+def named_range(first: int, last: int, named: Callable[[int], str]) -> str:
+    """Return a range of offsets or days as text, its ends as *named* has them."""
+    return named(first) if first == last else f"{named(first)} to {named(last)}"

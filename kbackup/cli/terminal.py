@@ -285,7 +285,10 @@ class Mask:
         return cast(T, self._value("", event))
 
     def _value(self, name: str, value: Any) -> Any:
+        """Return *value* itself where it holds no secret: rows of partitions come by thousands."""
         match value:
+            case None | int() | float():
+                return value
             case str():
                 return self.text(value) if name in _FREE_TEXT else value
             case Mapping():
@@ -293,8 +296,12 @@ class Mask:
             case list() | tuple():
                 return type(value)(self._value(name, one) for one in value)
             case _ if is_dataclass(value) and not isinstance(value, type):
-                names = [each.name for each in fields(value) if each.init]
-                return replace(value, **{at: self._value(at, getattr(value, at)) for at in names})
+                parts = {
+                    each.name: getattr(value, each.name) for each in fields(value) if each.init
+                }
+                masked = {at: self._value(at, part) for at, part in parts.items()}
+                changed = {at: one for at, one in masked.items() if one != parts[at]}
+                return replace(value, **changed) if changed else value
         return value
 
 

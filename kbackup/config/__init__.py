@@ -6,7 +6,7 @@ One declaration of a property (`PROPERTIES`) gives its option ``--a-b-c``, its v
 """
 
 from kbackup.config.issues import ConfigIssue, Origin
-from kbackup.config.loading import Command, Loaded, check, load
+from kbackup.config.loading import Command, Loaded, check, load, runs
 from kbackup.config.property import Property
 from kbackup.config.settings import PROPERTIES, Settings
 
@@ -20,4 +20,5 @@ __all__ = [
     "Settings",
     "check",
     "load",
+    "runs",
 ]

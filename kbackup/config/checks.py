@@ -133,7 +133,15 @@ def parse_errors(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
 
 
 def followed(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
-    """Yield an error for a restore that is to follow what was stored before a time."""
+    """Yield what is wrong with what goes with --follow alone, or does not go with it."""
+    groups = given.get("follow.groups")
+    if groups is not None and groups.text and not is_true(given, "follow"):
+        why = "a restore that ends sets no groups"
+        do = "add --follow, or run kbackup restore groups afterwards"
+        if groups.origin.kind == "option":
+            yield error("combination", "follow.groups", groups, why, do)
+        else:  # a file serves the standby and a restore by hand
+            yield warning("no_effect", "follow.groups", groups, why, do)
     moment = given.get("as.of")
     if moment is not None and moment.text and is_true(given, "follow"):
         why = "--follow goes on with what is stored later, and nothing of that is from before"

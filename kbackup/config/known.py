@@ -206,6 +206,12 @@ _MEANT: Final = 0.75
 _SLIP: Final = 0.85
 """How like it must be to be taken for a slip: a letter or two, not a word."""
 
+_CREDENTIALS: Final = "s3.credentials.provider."
+_CLOSE_FAMILIES: Final = (*CONVERTER_PREFIXES, _CREDENTIALS)
+_CLOSE: Final = 0.92
+"""How like the rest of a name must be, where many begin alike."""
+_CONFLUENTS: Final = ("subject.name.strategy", "schema.registry.ssl.keystore.password")
+
 _SUGGESTIONS_MAX: Final = 64
 """Characters of a name that are compared; our longest name has 45."""
 
@@ -267,7 +273,24 @@ def is_slip(name: str) -> bool:
     if name in BY_NAME:
         return True
     best, likeness = _likest(name)
-    return name not in FROM_LIFE and likeness >= _SLIP and best in BY_NAME
+    return name not in FROM_LIFE and likeness >= _SLIP and (best in BY_NAME or best in ALIASES)
+
+
+def is_slip_in_family(name: str, given: Mapping[str, Value]) -> bool:
+    """Whether a converter's or a credential's property is nearly one of kbackup's.
+
+    What a provider of credentials that is named may take is its own, and Confluent's clients have
+    a few names that are nearly others.
+    """
+    prefix = next((each for each in _CLOSE_FAMILIES if name.startswith(each)), None)
+    if prefix is None or name in _all():
+        return False
+    if prefix == _CREDENTIALS and f"{prefix}class" in given:
+        return False
+    rest = name.removeprefix(prefix)[:_SUGGESTIONS_MAX]
+    others = [each.removeprefix(prefix) for each in _all() if each.startswith(prefix)]
+    near = difflib.get_close_matches(rest, others, 1, _CLOSE)
+    return bool(near) and rest not in _CONFLUENTS and is_slip(name)
 
 
 def _likest(name: str) -> tuple[str, float]:

@@ -5,6 +5,8 @@ from typing import Final
 from kbackup.config.property import (
     ALL,
     CONVERTING,
+    DRILL,
+    FINDING,
     READING,
     RESTORE,
     RUNS,
@@ -243,7 +245,7 @@ class Safety(Group, title="Safety", commands=RUNS):
         "What to do with a bad record.  The same for an object that cannot be read.",
         ("fail", "ignore", "log"),
         "fail",
-        commands=RESTORE,
+        commands=FINDING,
         any_case=True,
     )
     parse_error_topic_prefix = optional_text(
@@ -272,18 +274,25 @@ class Safety(Group, title="Safety", commands=RUNS):
     dry_run = switch(
         "Plan only: write nothing, commit nothing.",
         False,
-        commands=RUNS | SETTLING | {"thaw", "abort-uploads"},
+        commands=RUNS | SETTLING | DRILL | {"thaw", "abort-uploads"},
         is_property=False,
     )
-    yes = switch("Answer yes to every confirmation.", False, commands=SETTLING, is_property=False)
+    yes = switch(
+        "Answer yes to every confirmation.",
+        False,
+        commands=SETTLING,
+        is_property=False,
+    )
     lock_timeout = duration(
         "Wait this long for a run of the same backup.",
         0.0,
+        commands=RUNS | DRILL,
         example="30s",
     )
     no_lock = switch("Run without the lock.", False)
     lock_dir = optional_text(
         "Folder for local lock files; default: the user's cache folder.",
+        commands=RUNS | DRILL,
         is_option=False,
         example="/run/kbackup",
     )

@@ -20,7 +20,17 @@ from kbackup.config.issues import (
 )
 from kbackup.config.known import RefusedProperty, refusals_of
 from kbackup.config.layout import CONNECTORS_EXTRACTOR
-from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS, names_store
+from kbackup.config.property import (
+    CONVERTING,
+    DRILL,
+    FINDING,
+    READING,
+    RESTORE,
+    SETTLING,
+    SINK,
+    STATUS,
+    names_store,
+)
 from kbackup.config.selection import NamedPlugins
 from kbackup.config.settings import BY_NAME, OWN, PLACES, PROPERTIES, Settings, shown_value
 from kbackup.errors import ConfigurationError
@@ -45,6 +55,11 @@ _FOLLOW: Final = "follow"
 and a restore that does not end would be a surprise."""
 
 
+def _is_restores(name: str) -> bool:
+    """Whether *name* is a property that a restore takes and a sink does not."""
+    return name in BY_NAME and bool(BY_NAME[name].commands & (RESTORE | SINK) == RESTORE)
+
+
 def _files(name: str) -> bool:
     """Whether *name* is an option of a partitioner or a timestamp extractor."""
     seams_of = {seam for seam, _ in BY_NAME[name].plugins} if name in BY_NAME else set()
@@ -55,6 +70,8 @@ def _sides(command: str, connector: str | None) -> frozenset[str]:
     """Return the commands whose properties apply."""
     if command == "ddl":  # it describes what a sink will write
         return SINK
+    if command in FINDING | DRILL:  # what tells a restore from another tells which one wrote it
+        return RESTORE | {command}
     if command in SINK | READING | STATUS:
         return frozenset({command})
     return SINK | {"restore"} if connector is None else frozenset({connector})
@@ -104,12 +121,14 @@ class ConfigValidator:
         bad |= {issue.name for issue in unreadable}
         usable = selection.usable(self.used, self.given, bad)
         writes = "sink" in self.sides
-        named = self.given.get("connector.class")
+        named, form = self.given.get("connector.class"), "format.class"
+        takes_format = not self.sides.isdisjoint(BY_NAME[form].commands)
         found = selection.resolve_plugins(
             usable,
             writes=writes,
             converts=not self.sides.isdisjoint(CONVERTING),
             connector=None if named is None else named.text,
+            lacks_format=takes_format and (form not in self.given or not self.given[form].text),
         )
         self._take(found.issues, found.without_effect)
         values: dict[str, Any] = {
@@ -196,6 +215,9 @@ class ConfigValidator:
         if out and not values["topics"]:
             why, do = "it leaves out every topic that is named", "correct one of the two"
             self.issues.append(error("topics", "topics.exclude", excluded, why, do))
+        if names and not out:
+            why, do = "it matches none of the topics that are named", "remove or correct it"
+            self.issues.append(warning("no_effect", "topics.exclude", excluded, why, do))
 
     def _steps(self, usable: Mapping[str, Value], found: NamedPlugins) -> tuple[Step, ...]:
         """Return the transforms of a sink or a restore."""
@@ -228,7 +250,7 @@ class ConfigValidator:
                 bad.add(name)
             elif self._is_used(name, value):
                 self.used.append(name)
-            elif known.is_known(name):
+            elif known.is_known(name) and not known.is_slip_in_family(name, self.given):
                 self.without_effect.append(name)
             else:
                 unknown += 1
@@ -392,10 +414,15 @@ class ConfigValidator:
                 idle = [name for name in idle if not belongs(name)]
         told = {found.name for found in PLACES} & {issue.name for issue in self.issues}
         unsaid = [name for name in idle if name not in told]
-        if unsaid and self.command in ("sink", "restore", "config"):  # the others are read-only
-            names = ", ".join(unsaid)
-            why = "accepted, but without effect here"
-            self.issues.append(ConfigIssue("warning", "no_effect", names, "", names, why))
+        if self.command in ("sink", "restore", "config"):  # the others are read-only
+            restored = [name for name in unsaid if self.command == "config" and _is_restores(name)]
+            others = [name for name in unsaid if name not in restored]
+            for names, why in (
+                (others, "accepted, but without effect here"),
+                (restored, "for a restore alone, without effect in a sink"),
+            ):
+                if text := ", ".join(names):
+                    self.issues.append(ConfigIssue("warning", "no_effect", text, "", text, why))
         self.used = [name for name in self.used if name not in idle]
 
     def _settings(self, values: dict[str, Any], **more: Any) -> Settings:
@@ -424,9 +451,13 @@ Command = Literal[
     "cat",
     "query",
     "verify",
+    "against",
     "status",
     "thaw",
     "configs",
+    "groups",
+    "access",
+    "drill",
     "config",
     "doctor",
 ]
@@ -501,6 +532,24 @@ def load(
         {name: validator.given[name].text for name in validator.used if name not in BY_NAME},
         tuple(validator.narrowing()),
     )
+
+
+def runs(files: Sequence[Path], environ: Mapping[str, str]) -> list[tuple[Command, list[str]]]:
+    """Return the runs that a configuration is for, each with the names that keep it from one.
+
+    A connector's file is for its own side, any other for both.
+    """
+    merged = sources.merge({}, files, environ, ())
+    side = _connector(merged.values)
+    both: tuple[Command, ...] = ("sink", "restore")
+    found: list[tuple[Command, list[str]]] = []
+    for command in both:
+        if side in (None, command):
+            validator = ConfigValidator(merged, command)
+            validator.validate()
+            wrong = [issue.name for issue in validator.issues if issue.level == "error"]
+            found.append((command, wrong))
+    return found
 
 
 def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfigIssue]:

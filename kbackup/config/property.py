@@ -25,22 +25,31 @@ from kbackup.plugins import Declared
 SINK: Final = frozenset({"sink"})
 RESTORE: Final = frozenset({"restore"})
 READING: Final = frozenset(
-    {"restore", "list", "cat", "query", "verify", "thaw", "reindex", "accept"}
-)
+    {
+        "restore", "list", "cat", "query", "verify", "against", "thaw", "reindex", "accept",
+        "groups", "drill",
+    }
+)  # fmt: skip
 """The commands that read a backup."""
-KAFKA: Final = frozenset({"sink", "restore", "configs", "doctor"})
+KAFKA: Final = frozenset(
+    {"sink", "restore", "configs", "groups", "access", "against", "drill", "doctor"}
+)
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
-STATUS: Final = frozenset({"status", "configs", "abort-uploads"})
+DRILL: Final = frozenset({"drill"})
+STATUS: Final = frozenset({"status", "configs", "access", "abort-uploads"})
 """The commands that read run records: they open no object, so they do not depend on the layout."""
-SETTLING: Final = RESTORE | {"configs"}
+FINDING: Final = RESTORE | {"groups", "against"}
+"""The commands that find a restore again by the options that it was given."""
+SETTLING: Final = RESTORE | {"configs", "groups", "access"}
+"""The commands that write to the target of a restore."""
 CHOOSING: Final = SINK | READING - {"cat"} | STATUS
 """The commands that select topics and partitions by options; a cat is given one place."""
-TIMED: Final = RESTORE | {"cat"}
+TIMED: Final = FINDING | {"cat"}
 """The commands that choose records by time."""
-SPARK: Final = RUNS | {"verify", "query"}
+SPARK: Final = RUNS | {"verify", "against", "query", "drill"}
 """The commands that may start Spark."""
-CONVERTING: Final = RUNS | {"cat", "query"}
+CONVERTING: Final = RUNS | {"cat", "query", "drill"}
 """The commands that look into records."""
 ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
 
@@ -51,7 +60,8 @@ class Property(Option[Any]):
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "list", "verify", "cat", "query",
-            "thaw", "reindex", "accept", "status", "configs", "abort-uploads", "doctor", "config".
+            "against" (``verify --against``), "thaw", "reindex", "accept", "status", "configs",
+            "groups", "access", "drill", "abort-uploads", "doctor", "config".
         group: Its heading.
         declared: What its plugins declare; None if it is the tool's own.
         plugins: The seam and the names of the plugins that declare it.

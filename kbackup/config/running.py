@@ -8,6 +8,8 @@ from typing import Final
 from kbackup.config.property import (
     ALL,
     CHOOSING,
+    DRILL,
+    FINDING,
     KAFKA,
     READING,
     RESTORE,
@@ -95,7 +97,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
         "partitions",
         None,
         read_partitions,
-        commands=CHOOSING - {"configs"},
+        commands=CHOOSING - {"configs", "access"},
         example="0,3-5",
     )
     auto_offset_reset = words(
@@ -109,20 +111,26 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     group = optional_text(
         "Consumer group that keeps the position.  Default: connect-NAME for a connector's file, "
         "else derived from the bucket and topics.dir.",
-        commands=RUNS,
+        commands=RUNS | FINDING,
         aliases=("consumer.override.group.id",),
         example="nightly-backup",
         check=check_group,
     )
     groups = parsed(
-        "Capture where these consumer groups stand in the topics: all groups that have offsets "
-        "there, those whose whole name matches, or none.",
+        "Consumer groups whose whole name matches.  Of those that have offsets in the topics; "
+        "none: a sink captures no group.",
         "regular expression",
         None,
         read_pattern,
-        commands=SINK,
+        commands=SINK | {"groups"},
         example="billing.*",
         is_literal=True,
+    )
+    cluster_capture = boolean(
+        "Capture ACLs, SCRAM users and broker settings too.  Their names lie readable in the "
+        "bucket; no password is in them.",
+        False,
+        commands=SINK,
     )
     name = optional_text(
         "The connector's name, which determines its consumer group.",
@@ -167,6 +175,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     ssl_ca_location = optional_text(
         "PEM file or folder of the certificate authorities that signed the brokers' certificates.",
         aliases=("kafka.ssl.ca.location",),
+        type="file",
         example="/etc/kafka/ca.pem",
     )
 
@@ -204,14 +213,17 @@ class SchemaRegistry(Group, title="Schema Registry", commands=RUNS | {"doctor"})
     )
     schema_registry_ssl_ca_location = optional_text(
         "PEM file or folder of the authorities that signed that registry's certificate.",
+        type="file",
         example="/etc/ssl/registry-ca.pem",
     )
     schema_registry_ssl_certificate_location = optional_text(
         "PEM file with this client's certificate, for a registry that asks for one.",
+        type="file",
         example="/etc/ssl/client.pem",
     )
     schema_registry_ssl_key_location = optional_text(
         "PEM file with the private key, if it is not in the certificate's file.",
+        type="file",
         example="/etc/ssl/client.key",
     )
     schema_registry_ssl_key_password = optional_text(
@@ -234,6 +246,17 @@ class FollowSettings(Group, title="Following", commands=RUNS):
         commands=RESTORE,
         ge=1,
         le=DURATION_MOST_MS,
+    )
+    follow_groups = parsed(
+        "With --follow: consumer groups whose whole name matches are set in the copy.  As it "
+        "reaches where the sink has captured them, while they have no members and nobody moves "
+        "them.",
+        "regular expression",
+        None,
+        read_pattern,
+        commands=RESTORE,
+        example=".*",
+        is_literal=True,
     )
 
 
@@ -299,7 +322,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     rename = verbatim(
         "New name of each topic, such as 'copy_of_$0'.  $0, $1 and so on stand for what "
         "rename.regex matched, as in Java.",
-        commands=SETTLING,
+        commands=SETTLING | FINDING,
         example="copy_of_$0",
         is_literal=True,
         suspicions=(
@@ -312,7 +335,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     )
     rename_prefix = verbatim(
         "Put this in front of each topic's name.  The common case of rename.",
-        commands=SETTLING,
+        commands=SETTLING | FINDING,
         example="copy_of_",
         is_literal=True,
         check=_begins_names,
@@ -320,7 +343,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     rename_regex = verbatim(
         "Pattern that a topic's whole name must match for the topic to be renamed; default: all "
         "are renamed.",
-        commands=SETTLING,
+        commands=SETTLING | FINDING,
         example="prod[.](.*)",
         is_literal=True,
     )
@@ -357,24 +380,32 @@ class Restore(Group, title="Restore", commands=RESTORE):
         "moment",
         None,
         read_moment,
-        commands=RESTORE | {"list"},
+        commands=FINDING | {"list", "access"},
         is_property=False,
         example="2026-11-21T14:30:00Z",
     )
     from_offset = optional_integer(
         "Only records with this offset or a higher one.",
+        commands=FINDING,
         is_property=False,
         ge=0,
     )
-    to_offset = optional_integer("Only records with a lower offset.", is_property=False, ge=0)
+    to_offset = optional_integer(
+        "Only records with a lower offset.",
+        commands=FINDING,
+        is_property=False,
+        ge=0,
+    )
     offset_header = optional_text(
         "Add a header of this name to each record, with its original offset in decimal digits.",
+        commands=FINDING,
         example="kbackup.offset",
     )
     exactly_once = switch(
         "Write in transactions that also commit the position.  Without them, a killed run may "
         "repeat its last records.",
         True,
+        commands=FINDING,
         off="--at-least-once",
     )
     create_topics = switch(
@@ -388,6 +419,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
         ("same", "modulo", "key"),
         "same",
         any_case=True,
+        commands=FINDING,
     )
     target_partitions = optional_integer(
         "Number of partitions of created topics.  Default: the backup's.",
@@ -397,18 +429,21 @@ class Restore(Group, title="Restore", commands=RESTORE):
     )
     max_records_per_second = optional_integer(
         "Write at most so many records a second.  The limit is for all partitions together.",
+        commands=RESTORE | DRILL,
         ge=1,
         le=2**31 - 1,
         example="5000",
     )
     max_bytes_per_second = optional_integer(
         "Write at most so many bytes a second.  The limit is for all partitions together.",
+        commands=RESTORE | DRILL,
         ge=1,
         le=2**40,
         example="10000000",
     )
     replication_factor = optional_integer(
         "Replication factor of created topics.  Default: the cluster's.",
+        commands=RESTORE | DRILL,
         ge=1,
         le=32_767,
         example="3",
@@ -436,6 +471,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     skipped_file = optional_text(
         "Add a JSON line to this file for each record and object that is left out.",
         is_property=False,
+        type="file",
         example="/var/log/kbackup/skipped.jsonl",
     )
     yes_split_on_newline = switch(
@@ -470,13 +506,15 @@ class OutputSettings(Group, title="Output", commands=ALL):
         "Write the summary to this file.  It is replaced as a whole.",
         commands=ALL - {"config"},
         is_property=False,
+        type="file",
         example="/var/lib/kbackup/orders.json",
     )
     metrics_file = optional_text(
         "Write metrics for Prometheus to this file.  The node exporter's textfile collector reads "
         "it.  A run writes it once a minute and at its end.",
-        commands=MEASURED,
+        commands=MEASURED | DRILL,
         is_property=False,
+        type="file",
         example="/var/lib/node_exporter/kbackup.prom",
     )
     metrics_listen = parsed(
@@ -516,5 +554,6 @@ class OutputSettings(Group, title="Output", commands=ALL):
     log_file = optional_text(
         "Also write log lines to this file.",
         is_property=False,
+        type="file",
         example="kbackup.log",
     )

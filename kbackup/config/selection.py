@@ -219,7 +219,12 @@ _PARTITIONER: Final = "partitioner_class"
 
 
 def resolve_plugins(
-    given: Mapping[str, Value], *, writes: bool, converts: bool, connector: str | None
+    given: Mapping[str, Value],
+    *,
+    writes: bool,
+    converts: bool,
+    connector: str | None,
+    lacks_format: bool,
 ) -> NamedPlugins:
     """Find the view, formats, converters and partitioner.
 
@@ -228,6 +233,7 @@ def resolve_plugins(
         writes: Whether the command writes objects (sink) or reads them.
         converts: Whether it decodes records at all.
         connector: The class of the connector whose file this is; None if it is not one's.
+        lacks_format: Whether the command needs a format and none was given.
     """
     is_connector = connector is not None
     view = given["view"].text.lower() if "view" in given else ""
@@ -236,7 +242,7 @@ def resolve_plugins(
     named = NamedPlugins(view, {"view": view} if writes and "view" not in given else {})
     if "format.class" not in given:
         _name_by_connector(named, connector)
-    if is_connector and "format.class" not in given and "format_class" not in named.found:
+    if is_connector and lacks_format and "format_class" not in named.found:
         why = "a connector's configuration needs it"
         do = "add format.class; for full records leave out connector.class"
         named.issues.append(error("incomplete", "format.class", None, why, do))
@@ -467,7 +473,7 @@ def missing(
                 why = f"{plugin} declares it differently from another plugin, or from kbackup"
                 yield error("plugin", found.name, None, why, "uninstall one of the two")
             elif option.is_required and found.name not in given and found.commands & sides:
-                why = f"it is not given, and {plugin} needs it"
+                why = f"it is not given, and the {seam.removesuffix('s')} {plugin} needs it"
                 yield error("missing", found.name, None, why, f"set it: {option.help}")
         texts = {
             option.name: given[prefix + option.name].text or None

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kbackup.config import files, known
-from kbackup.config.issues import ConfigIssue, Origin, Value, error, is_secret, short, warning
-from kbackup.config.property import variable
+from kbackup.config.issues import MASK, ConfigIssue, Origin, Value, error, is_secret, short, warning
+from kbackup.config.property import read_pairs, variable
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_names
@@ -224,6 +224,7 @@ def merge(
         if value is not None and value != ():
             declared = by_attribute().get(name) or BY_NAME.get(name)
             merged.values[declared.name if declared else name] = Value(value, Origin("option"))
+    _refuse_secrets_in_pairs(merged)
     providers, places = _providers(merged)
     asked = _Asked(environ, places)
     for name, given in list(merged.values.items()):
@@ -331,11 +332,28 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
             continue
         name = ALIASES.get(name, name)
         if is_secret(name):
-            why = "any user on this machine can read the command line"
-            do = f"set it in a file, or in the variable {variable(name)}"
-            merged.issues.append(error("secret", name, Value(text, Origin("option")), why, do))
+            merged.issues.append(_secret(name, text))
             continue
         merged.values[name] = Value(text, Origin("option"))
+
+
+def _secret(name: str, text: str) -> ConfigIssue:
+    why = "any user on this machine can read the command line"
+    do = f"set it in a file, or in the variable {variable(name)}"
+    return error("secret", name, Value(text, Origin("option")), why, do)
+
+
+def _refuse_secrets_in_pairs(merged: Merged) -> None:
+    """Refuse a secret among the ``NAME=VALUE`` of an option, as `_add_extra` refuses others."""
+    for name, value in list(merged.values.items()):
+        declared = BY_NAME.get(name)
+        if value.origin.kind != "option" or declared is None or declared.read is not read_pairs:
+            continue
+        try:
+            secrets = [pair for pair in declared.read(value.value) if is_secret(pair)]
+        except ValueError:  # which is reported as what it is
+            continue
+        merged.issues.extend(_secret(name, f"{pair}={MASK}") for pair in secrets)
 
 
 def _providers(merged: Merged) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:

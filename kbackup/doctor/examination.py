@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from kbackup.catalog import identity
+from kbackup.clock import time_span
 from kbackup.config import ConfigIssue, Settings
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
@@ -185,7 +186,7 @@ def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
         return Check("kafka", "retention", "ok", f"{log.topic} keeps records for ever")
     keeps = f"{log.topic} keeps {time_span(log.retention_ms / 1000)}"
     if backup is None:
-        return Check("kafka", "retention", "ok", f"{keeps}, no good backup is on record yet")
+        return Check("kafka", "retention", "ok", f"{keeps}, and no sink has backed it up yet")
     age_s = max(0.0, (now - backup).total_seconds())
     text = f"{keeps}, last good backup {time_span(age_s)} ago"
     if not log.is_pending:
@@ -207,14 +208,6 @@ def _held_up(log: LogState) -> Iterator[Check]:
         )
         do = "if it stays open, see kafka-transactions.sh find-hanging"
         yield Check("kafka", "transactions", "warn", text, do)
-
-
-def time_span(seconds: float) -> str:
-    """Return a duration for people: ``24 h``, ``7 d``, ``90 s``."""
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def kafka_checks(
@@ -244,7 +237,7 @@ def kafka_checks(
         available = [topic for topic in cluster.topic_names() if topic != letters]
         names = settings.asked.topics(available)
         topics = cluster.topics(names)
-        yield _topics(settings, names, topics)
+        yield _topics(settings, available, topics)
         if is_sink(settings) and topics and _is_chosen(settings):
             name = "permissions"
             yield _permissions(settings, list(topics), group)
@@ -289,7 +282,10 @@ def _cluster(cluster: Cluster, settings: Settings) -> Check:
     return Check("kafka", "cluster", "ok", text)
 
 
-def _topics(settings: Settings, names: Sequence[str], topics: Collection[str]) -> Check:
+def _topics(settings: Settings, available: Collection[str], topics: Collection[str]) -> Check:
+    if is_sink(settings) and not settings.follow:
+        settings.asked.check_exclusion(available)
+    names = settings.asked.topics(available)
     missing = [name for name in names if name not in topics]
     if missing and is_sink(settings):
         text = f"{some(missing)} missing, or hidden from this principal"
@@ -298,8 +294,9 @@ def _topics(settings: Settings, names: Sequence[str], topics: Collection[str]) -
     if missing:
         return Check("kafka", "topics", "ok", f"{some(missing)} missing; a restore creates it")
     if settings.topics_regex is not None and not names:
-        text = f"no topic matches {settings.topics_regex}"
-        return Check("kafka", "topics", "warn", text, "correct topics.regex")
+        text = f"no topic matches {', '.join(settings.asked.words)}"
+        do = "correct topics.regex" + (" or topics.exclude" if settings.topics_exclude else "")
+        return Check("kafka", "topics", "warn", text, do)
     text = f"{some(names)} there" if _is_chosen(settings) else f"{len(names)} found; none was named"
     return Check("kafka", "topics", "ok", text)
 

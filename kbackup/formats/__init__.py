@@ -3,7 +3,8 @@
 A new format is one file here with a class that fits `Format`, one line under
 ``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
 What it is, its `Traits` say; what else it can do is a method of one of the small protocols below:
-`Salvages`, `DescribesTables`, `KeepsMetadata`, `SaysExtent`, and `HasIndex` of its writer.
+`Salvages`, `DescribesTables`, `KeepsMetadata`, `SaysExtent`, `StoresBatches`, and `HasIndex` of
+its writer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import plugins
+from kbackup.batches import Batches
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.connect.tables import Files
@@ -227,6 +229,38 @@ class SaysExtent(Protocol):
 
     def extent(self, data: bytes) -> Facts | None:
         """Return what the first ``extent_bytes`` of a file say, None if they make no sense."""
+        ...
+
+
+class BatchFile(Protocol):
+    """One file of record batches being written."""
+
+    def write(self, batches: Batches) -> None:
+        """Add batches, all of them behind those before.
+
+        How batches are divided into calls does not change the bytes of the file.
+        """
+        ...
+
+    def close(self, metadata: Mapping[str, str]) -> None:
+        """Complete the file with *metadata*; its owner closes it."""
+        ...
+
+
+@runtime_checkable
+class StoresBatches(Protocol):
+    """A format of full records whose files hold record batches as brokers send them."""
+
+    def batch_writer(self, file: BinaryIO) -> BatchFile:
+        """Begin a file of batches, none of them empty, of control, or of an aborted transaction."""
+        ...
+
+    def batches(self, file: BinaryIO, options: FormatOptions) -> Iterator[Batches]:
+        """Read the batches of a file that is positioned at 0, some at a time.
+
+        Raises:
+            CorruptObjectError: If it is not as it was written; records were not unpacked.
+        """
         ...
 
 

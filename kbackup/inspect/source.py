@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 from kbackup import config
 from kbackup.catalog import listing
 from kbackup.catalog.covered import FactsOf, covered, within
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.catalog.merging import records
 from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.clock import SystemClock
@@ -103,7 +103,7 @@ def _divided(
             yield Chunk(where, tuple(held))
             held, end, held_bytes = [], -1, 0
         held.append(files)
-        held_bytes += sum(file.size for file in files.files)
+        held_bytes += object_bytes([files])
         known = facts(files)
         end = None if end is None or known is None else max(end, known.last_offset)
     if held:

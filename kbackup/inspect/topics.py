@@ -17,7 +17,7 @@ from kbackup.catalog.covered import disputed
 from kbackup.catalog.groups import Captures, TopicCapture
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import (
     BackupFile,
     Catalog,
@@ -35,7 +35,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.runs.known import NOTHING, BackupState, as_of
+from kbackup.runs.known import NOTHING, REMOVED_SINCE, BackupState, as_of, removed_since
 from kbackup.stores import Archive, Store, Tier
 
 _DAY_MS: Final = 86_400_000
@@ -367,6 +367,10 @@ def topics(
         sets = found.sets.get(where, [])
         if not sets and as_of_ms is not None and not known.ledger(where).objects:
             continue
+        if as_of_ms is not None:
+            gone = known.ledger(where).removed(present)
+            if keys := [one.key or "" for one in gone if is_main(one)]:
+                yield Warned(REMOVED_SINCE, removed_since(where, keys), place=where.place)
         row = stored(where, sets, known)
         yield row.looked_at(store, sets, options) if deep else row
         if has_map:

@@ -78,7 +78,7 @@ class GroupOffset:
 
 
 class Groups(Protocol):
-    """The consumer groups of a cluster, and where they stand.  Nothing here changes them."""
+    """The consumer groups of a cluster, and where they stand."""
 
     def listed(self) -> GroupList:
         """Return the groups of all protocol types.
@@ -92,6 +92,106 @@ class Groups(Protocol):
         self, groups: Sequence[str]
     ) -> Iterator[tuple[str, Mapping[TopicPartition, GroupOffset] | None]]:
         """Yield each group, and where it stands; None where this principal may not know."""
+        ...
+
+    def alter(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
+        """Set where a group without members stands in these partitions, all or none.
+
+        Raises:
+            KafkaError: If the cluster refused, as it does while the group has members.
+        """
+        ...
+
+    def delete(self, group: str, wheres: Sequence[TopicPartition]) -> None:
+        """Leave a group without members no position in these partitions.
+
+        Raises:
+            KafkaError: If the cluster refused.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    """An access control list's entry, in the words of ``kafka-acls``.
+
+    Attributes:
+        resource_type: Such as ``TOPIC``; ``UNKNOWN`` where the client has no word for it, and so
+            cannot set it either.
+        name: The resource's, or how names begin; ``*`` for all.
+        pattern: ``LITERAL`` or ``PREFIXED``.
+        principal: Such as ``User:app``.
+        host: An address; ``*`` for all.
+        operation: Such as ``READ``; ``UNKNOWN`` as above.
+        permission: ``ALLOW`` or ``DENY``.
+    """
+
+    resource_type: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ScramUser:
+    """A user who signs in by SCRAM: nobody can read the password.
+
+    Attributes:
+        name: The user.
+        mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+        iterations: How often the password is hashed.
+    """
+
+    name: str
+    mechanism: str
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSetting:
+    """A setting of a broker.
+
+    Attributes:
+        value: What it is set to; None where the broker does not show it.
+        is_default: Whether nobody has set it.
+    """
+
+    value: str | None
+    is_default: bool
+
+
+class Access(Protocol):
+    """Who may do what in a cluster, and how its brokers are set.
+
+    Raises:
+        KafkaError: From each method, if the cluster refuses or does not answer.
+    """
+
+    def acls(self) -> tuple[Acl, ...] | None:
+        """Return all entries, sorted; None where the cluster has no authoriser."""
+        ...
+
+    def users(self) -> tuple[ScramUser, ...] | None:
+        """Return all users, sorted; None where the cluster keeps none that it tells of."""
+        ...
+
+    def settings(self) -> Mapping[str, BrokerSetting]:
+        """Return the settings of one broker."""
+        ...
+
+    def add(self, acls: Sequence[Acl]) -> None:
+        """Add entries; those that are there stay."""
+        ...
+
+    def set_password(self, user: ScramUser, password: bytes) -> None:
+        """Let a user sign in by this mechanism."""
         ...
 
     def close(self) -> None:
@@ -222,6 +322,14 @@ class Writer(Protocol):
 
         Raises:
             KafkaError: If the cluster refused a record.
+        """
+        ...
+
+    def written(self, where: TopicPartition) -> Span | None:
+        """Return where the records stand in a partition that were written since it was asked last.
+
+        All that was written is acknowledged: see `flush`.  None where there are none, and where
+        the cluster, or the client, does not say where they all are.  Others' may lie between them.
         """
         ...
 
@@ -366,6 +474,17 @@ class Cluster(Protocol):
         """Return where each partition's log ends, behind open transactions."""
         ...
 
+    def first_since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition whose record is of a time or later.
+
+        Args:
+            times: Of each partition, in ms since the epoch.
+
+        Returns:
+            A partition without such a record is left out.
+        """
+        ...
+
     def settled_spans(
         self,
         wheres: Sequence[TopicPartition],
@@ -454,6 +573,18 @@ class Cluster(Protocol):
             everywhere yet, and where nothing was created.  Or the reason why it was not created: a
             `ConfigurationError` where the cluster does not take a setting.
         """
+        ...
+
+    def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete topics, whatever they hold, and wait until the cluster has them no longer.
+
+        Returns:
+            By name, why one is there still; one that was not there is none of them.
+        """
+        ...
+
+    def delete_groups(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete consumer groups, likewise; the cluster refuses one that has members."""
         ...
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
@@ -584,6 +715,14 @@ class Connection(Protocol):
 
     def consumer_groups(self) -> Groups:
         """Ask where consumer groups stand; close it.
+
+        Raises:
+            KafkaError: If no client can be made.
+        """
+        ...
+
+    def access(self) -> Access:
+        """Ask who may do what; close it.
 
         Raises:
             KafkaError: If no client can be made.
@@ -747,3 +886,9 @@ class KafkaSettings:
         from kbackup.kafka import groups  # noqa: PLC0415
 
         return groups.KafkaGroups(self)
+
+    def access(self) -> Access:
+        """Ask who may do what: `Connection.access`."""
+        from kbackup.kafka import access  # noqa: PLC0415
+
+        return access.KafkaAccess(self)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import AdminClient
 
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import PATIENCE_S, KafkaSettings, OffsetMovedError, Position
@@ -79,6 +80,18 @@ def calls(what: str, complaints: Complaints | None, function: Callable[[], Any])
         return function()
     except KafkaException as error:
         raise kafka_error(what, error, complaints) from error
+
+
+def administrator(settings: KafkaSettings, complaints: Complaints) -> AdminClient:
+    """Return an administrator's client, whose complaints are kept for its errors.
+
+    Raises:
+        KafkaError: If it cannot be made.
+    """
+    properties = settings.properties({}, settings.admin) | {"error_cb": complaints}
+    return calls(
+        "connecting to Kafka", complaints, lambda: AdminClient(properties, logger=CLIENT_LOG)
+    )
 
 
 QUIET_S: Final = 60.0

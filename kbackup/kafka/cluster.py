@@ -39,6 +39,7 @@ from kbackup.kafka.client import (
     CLIENT_LOG,
     REQUEST_TIMEOUTS,
     Complaints,
+    administrator,
     calls,
     kafka_error,
     patiently,
@@ -214,13 +215,21 @@ class KafkaCluster:
         self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, Span]:
         """Ask where each log begins and ends: `Cluster.spans`."""
-        low = self._offsets(wheres, OffsetSpec.earliest(), committed_only=False)
-        high = self._offsets(wheres, OffsetSpec.latest(), committed_only=committed_only)
+        low = self._offsets(dict.fromkeys(wheres, OffsetSpec.earliest()), committed_only=False)
+        high = self._offsets(
+            dict.fromkeys(wheres, OffsetSpec.latest()), committed_only=committed_only
+        )
         return {where: Span(low[where], max(low[where], high[where])) for where in wheres}
 
     def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where each partition's log ends, behind open transactions."""
-        return self._offsets(wheres, OffsetSpec.latest(), committed_only=False)
+        return self._offsets(dict.fromkeys(wheres, OffsetSpec.latest()), committed_only=False)
+
+    def first_since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Ask for the first records of times: `Cluster.first_since`."""
+        specs = {where: OffsetSpec.for_timestamp(ms) for where, ms in times.items()}
+        found = self._offsets(specs, committed_only=False, may_lack=True)
+        return {where: offset for where, offset in found.items() if offset >= 0}
 
     def settled_spans(
         self,
@@ -257,19 +266,23 @@ class KafkaCluster:
         deadline = time.monotonic() + wait_s
         left = list(ends)
         while True:
-            stable = self._offsets(left, OffsetSpec.latest(), committed_only=True)
+            stable = self._offsets(dict.fromkeys(left, OffsetSpec.latest()), committed_only=True)
             left = [where for where, offset in stable.items() if offset < ends[where]]
             if not left or time.monotonic() > deadline:
                 return
             time.sleep(_LOOK_S)
 
     def _offsets(
-        self, wheres: Sequence[TopicPartition], spec: Any, *, committed_only: bool
+        self,
+        specs: Mapping[TopicPartition, Any],
+        *,
+        committed_only: bool,
+        may_lack: bool = False,
     ) -> dict[TopicPartition, int]:
-        if not wheres:
+        if not specs:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        asked = {ClientPartition(w.topic, w.partition): spec for w in wheres}
+        asked = {ClientPartition(w.topic, w.partition): spec for w, spec in specs.items()}
         timeout_s = self._settings.timeout_s
 
         tries = itertools.count()
@@ -294,7 +307,8 @@ class KafkaCluster:
                 if is_first and error.args[0].code() == Code._TIMED_OUT:  # noqa: SLF001
                     raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE)) from error
                 raise
-            if any(offset < 0 for offset in found.values()):  # a leader has not answered
+            # a leader has not answered, or has no record of that time
+            if not may_lack and any(offset < 0 for offset in found.values()):
                 raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE))
             return found
 
@@ -423,6 +437,45 @@ class KafkaCluster:
             for name, error in refused.items()
         }
 
+    def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete topics: `kafka.Cluster.delete_topics`."""
+        timeout_s, wanted = self._settings.timeout_s, sorted({*names})
+        failed: dict[str, KafkaError] = {}
+        for at in range(0, len(wanted), TOPICS_MOST):
+            futures = self._admin.delete_topics(
+                wanted[at : at + TOPICS_MOST], operation_timeout=timeout_s
+            )
+            failed |= self._failures("deleting topic", futures, Code.UNKNOWN_TOPIC_OR_PART)
+        left = [name for name in wanted if name not in failed]
+        deadline = time.monotonic() + SETTLE_S
+        while (there := self.topics(left)) and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        return failed | {
+            name: KafkaError(f"deleting topic {name}", "it is there still") for name in there
+        }
+
+    def delete_groups(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete consumer groups: `kafka.Cluster.delete_groups`."""
+        if not names:
+            return {}
+        futures = self._admin.delete_consumer_groups(
+            sorted({*names}), request_timeout=self._settings.timeout_s
+        )
+        return self._failures("deleting group", futures, Code.GROUP_ID_NOT_FOUND)
+
+    def _failures(
+        self, what: str, futures: Mapping[str, Any], no_failure: int
+    ) -> dict[str, KafkaError]:
+        """Return why not, by name; that there is none of the name is no failure."""
+        found: dict[str, KafkaError] = {}
+        for name, future in futures.items():
+            try:
+                self._result(f"{what} {name}", future)
+            except KafkaError as error:
+                if _code(error) != no_failure:
+                    found[name] = error
+        return found
+
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         """Add partitions to a topic: `kafka.Cluster.create_partitions`."""
         future = self._admin.create_partitions(
@@ -500,12 +553,7 @@ class KafkaPermissions:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings, self._timeout_s = settings, settings.timeout_s
         self._complaints = Complaints()
-        properties = settings.properties({"error_cb": self._complaints}, settings.admin)
-        self._admin = calls(
-            "connecting to Kafka",
-            self._complaints,
-            lambda: AdminClient(properties, logger=CLIENT_LOG),
-        )
+        self._admin = administrator(settings, self._complaints)
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """Return what is allowed with each topic: `Permissions.of_topics`."""

@@ -15,11 +15,16 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, cimpl
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka.admin import AclOperation
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import Group, GroupList, GroupOffset, KafkaSettings
-from kbackup.kafka.client import CLIENT_LOG, Complaints, calls, kafka_error, patiently
+from kbackup.kafka.client import (
+    Complaints,
+    administrator,
+    kafka_error,
+    patiently,
+)
 from kbackup.records import TopicPartition
 
 _THREADS: Final = 16
@@ -91,6 +96,9 @@ class _GroupList(ctypes.Structure):
 
 
 _P, _I, _S, _Z = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
+_LIST: Final = "ListConsumerGroupOffsets"
+_ALTER: Final = "AlterConsumerGroupOffsets"
+_DELETE: Final = "DeleteConsumerGroupOffsets"
 _REFRESH: Final = ctypes.CFUNCTYPE(None, _P, _S, _P)
 """What librdkafka calls when it needs a token."""
 
@@ -113,17 +121,28 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "AdminOptions_new": (_P, _P, _I),
     "AdminOptions_set_request_timeout": (_I, _P, _I, _S, _Z),
     "AdminOptions_destroy": (None, _P),
-    "ListConsumerGroupOffsets_new": (_P, _S, _P),
-    "ListConsumerGroupOffsets_destroy": (None, _P),
-    "ListConsumerGroupOffsets": (None, _P, ctypes.POINTER(_P), _Z, _P, _P),
     "event_error": (_I, _P),
-    "event_ListConsumerGroupOffsets_result": (_P, _P),
-    "ListConsumerGroupOffsets_result_groups": (ctypes.POINTER(_P), _P, ctypes.POINTER(_Z)),
+    "topic_partition_list_new": (ctypes.POINTER(_Partitions), _I),
+    "topic_partition_list_add": (
+        ctypes.POINTER(_Partition), ctypes.POINTER(_Partitions), _S, ctypes.c_int32,
+    ),
+    "topic_partition_list_destroy": (None, ctypes.POINTER(_Partitions)),
     "group_result_error": (_P, _P),
     "group_result_partitions": (ctypes.POINTER(_Partitions), _P),
     "error_code": (_I, _P),
     "event_destroy": (None, _P),
-}
+    **{
+        name.format(asked): types
+        for asked in (_LIST, _ALTER, _DELETE)
+        for name, types in {
+            "{}_new": (_P, _S, _P),
+            "{}_destroy": (None, _P),
+            "{}": (None, _P, ctypes.POINTER(_P), _Z, _P, _P),
+            "event_{}_result": (_P, _P),
+            "{}_result_groups": (ctypes.POINTER(_P), _P, ctypes.POINTER(_Z)),
+        }.items()
+    },
+}  # fmt: skip
 """Result and arguments of each function, by its name without ``rd_kafka_``."""
 
 
@@ -158,11 +177,7 @@ class KafkaGroups:
         self._timeout_s = settings.timeout_s
         self._complaints = Complaints()
         properties = settings.properties({}, settings.admin)
-        self._admin = calls(
-            "connecting to Kafka",
-            self._complaints,
-            lambda: AdminClient({**properties, "error_cb": self._complaints}, logger=CLIENT_LOG),
-        )
+        self._admin = administrator(settings, self._complaints)
         self._call = _librdkafka()
         self._refresh: Any = None  # librdkafka does not keep it alive
         self._client = self._made(properties)
@@ -287,17 +302,11 @@ class KafkaGroups:
             raise kafka_error(f"offsets of group {group}", error, self._complaints) from error
 
     def _offsets(self, group: str) -> dict[TopicPartition, GroupOffset]:
-        call = self._call
-        with self._answer(group) as event:
-            _check(call["event_error"](event))
-            result = call["event_ListConsumerGroupOffsets_result"](event)
-            count = ctypes.c_size_t()
-            (of_group,) = call["ListConsumerGroupOffsets_result_groups"](result, count)[:1]
-            if (error := call["group_result_error"](of_group)) is not None:
-                _check(call["error_code"](error))
+        # not only stable ones: what a transaction that is open has committed does not count, and
+        # what counted before it does
+        with self._answer(_LIST, group, None) as partitions:
             found = {}
-            partitions = call["group_result_partitions"](of_group)
-            for at in partitions.contents.elems[: partitions.contents.cnt] if partitions else ():
+            for at in partitions:
                 _check(at.err)
                 if at.offset >= 0:
                     where = TopicPartition(at.topic.decode(), at.partition)
@@ -305,27 +314,72 @@ class KafkaGroups:
                     found[where] = GroupOffset(at.offset, text)
             return found
 
+    def alter(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
+        """Set where a group stands: `Groups.alter`."""
+        if offsets:
+            self._change(_ALTER, group, offsets)
+
+    def delete(self, group: str, wheres: Sequence[TopicPartition]) -> None:
+        """Take positions from a group: `Groups.delete`."""
+        if wheres:
+            self._change(_DELETE, group, dict.fromkeys(wheres))
+
+    def _change(
+        self, asked: str, group: str, offsets: Mapping[TopicPartition, GroupOffset | None]
+    ) -> None:
+        call = self._call
+        listed = call["topic_partition_list_new"](len(offsets))
+        for where, offset in offsets.items():
+            at = call["topic_partition_list_add"](listed, where.topic.encode(), where.partition)
+            if offset is not None:
+                at.contents.offset = offset.offset
+        # librdkafka copies the list; that it has is only lent the texts
+        elements = listed.contents.elems[: len(offsets)]
+        texts = [ctypes.create_string_buffer(each.metadata) for each in offsets.values() if each]
+        for at, text in zip(elements, texts, strict=False):
+            at.metadata, at.metadata_size = ctypes.addressof(text), len(text) - 1
+
+        def change() -> None:
+            with self._answer(asked, group, listed) as partitions:
+                for at in partitions:
+                    _check(at.err)
+
+        try:
+            patiently(change, self._timeout_s)
+        except KafkaException as error:
+            what = f"setting the offsets of group {group}"
+            raise kafka_error(what, error, self._complaints) from error
+        finally:
+            for at in elements:
+                at.metadata, at.metadata_size = None, 0
+            call["topic_partition_list_destroy"](listed)
+
     @contextmanager
-    def _answer(self, group: str) -> Iterator[Any]:
-        """Ask for all offsets of a group, and yield librdkafka's answer."""
+    def _answer(self, asked: str, group: str, partitions: Any) -> Iterator[Sequence[_Partition]]:
+        """Ask something about a group's offsets, and yield the partitions of the answer."""
         call, client, why = self._call, self._client, ctypes.create_string_buffer(_TEXT_BYTES)
         queue = call["queue_new"](client)
         options = call["AdminOptions_new"](client, _ANY)
-        request = ctypes.c_void_p(call["ListConsumerGroupOffsets_new"](group.encode(), None))
+        request = ctypes.c_void_p(call[f"{asked}_new"](group.encode(), partitions))
         event = None
         try:
-            # not only stable ones: what a transaction that is open has committed does not count,
-            # and what counted before it does
             timeout_ms = max(1, int(self._timeout_s * 1000))
             call["AdminOptions_set_request_timeout"](options, timeout_ms, why, len(why))
-            call["ListConsumerGroupOffsets"](client, ctypes.byref(request), 1, options, queue)
+            call[asked](client, ctypes.byref(request), 1, options, queue)
             while not event:  # it comes: the request has a time limit
                 event = call["queue_poll"](queue, _POLL_MS)
-            yield event
+            _check(call["event_error"](event))
+            result = call[f"event_{asked}_result"](event)
+            count = ctypes.c_size_t()
+            (of_group,) = call[f"{asked}_result_groups"](result, count)[:1]
+            if (error := call["group_result_error"](of_group)) is not None:
+                _check(call["error_code"](error))
+            found = call["group_result_partitions"](of_group)
+            yield found.contents.elems[: found.contents.cnt] if found else ()
         finally:
             if event:
                 call["event_destroy"](event)
-            call["ListConsumerGroupOffsets_destroy"](request)
+            call[f"{asked}_destroy"](request)
             call["AdminOptions_destroy"](options)
             call["queue_destroy"](queue)
 

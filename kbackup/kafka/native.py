@@ -62,6 +62,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "client_free": (None, _P),
     "client_leave": (None, _P),
     "client_deliveries": (None, _P, ctypes.POINTER(_I64)),
+    "client_written": (None, _P, _I32, ctypes.POINTER(_I64)),
     "reader_new": (_P, _P, _S, _I32, _I64, _I64, _I64, _I64),
     "reader_free": (None, _P),
     "reader_drain": (None, _P, _I, ctypes.POINTER(Drained), ctypes.POINTER(ArrowArray)),

@@ -22,7 +22,7 @@ from kbackup.errors import KafkaError
 from kbackup.kafka import native
 from kbackup.kafka.client import CLIENT_LOG
 from kbackup.kafka.native import NativeClient
-from kbackup.records import SCHEMA, TopicPartition
+from kbackup.records import SCHEMA, Span, TopicPartition
 
 Wait = Callable[[float], None]
 """Serves the client's events for so many seconds; raises when it has waited too long in all."""
@@ -71,6 +71,9 @@ class Sender(Protocol):
 
     def refusal(self) -> RefusedRecord | None:
         """Return the first record that was handed over and could not be delivered, if any."""
+
+    def written(self, partition: int) -> Span | None:
+        """Return where the records stand that were acknowledged: `kbackup.kafka.Writer.written`."""
 
     def close(self) -> None:
         """Let go of the producer, which ends when nobody else holds it; may be repeated."""
@@ -160,6 +163,14 @@ class ColumnSender:
         _, _, number, error = self._deliveries()
         return RefusedRecord(Code(error), self._offset(number)) if error else None
 
+    def written(self, partition: int) -> Span | None:
+        """Return where the records stand that were acknowledged."""
+        found = (c_int64 * 4)()
+        with self._lock:
+            self._native.functions.client_written(self._native.handle, partition, found)
+        records, first, last, unknown = found
+        return Span(first, last + 1) if records and not unknown else None
+
     def close(self) -> None:
         """Let go of the producer; a thread that writes meanwhile gets a `KafkaError`."""
         self._native.leave()
@@ -231,6 +242,10 @@ class ObjectSender:
     def refusal(self) -> RefusedRecord | None:
         """Return the first record that could not be delivered, if any."""
         return self._refusal
+
+    def written(self, partition: int) -> Span | None:  # noqa: ARG002  (the protocol's)
+        """Return None: the client tells of no record that went well, or of each in Python."""
+        return None
 
     def close(self) -> None:
         """Let go of the producer."""

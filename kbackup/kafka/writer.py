@@ -35,7 +35,7 @@ from kbackup.kafka.sender import (
     Wait,
     without_zero_timestamps,
 )
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 
 FAILURES: Final = (KafkaException, SystemError)
 """What the client raises; see `unwrapped`."""
@@ -326,7 +326,7 @@ class KafkaWriter:
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
         largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
-        self.record_bytes_max = largest - OVERHEAD_BYTES
+        self.record_bytes_max = max(0, largest - OVERHEAD_BYTES)
         self._complaints = Complaints()
         own: dict[str, Any] = {
             "enable.idempotence": True,
@@ -453,6 +453,10 @@ class KafkaWriter:
         """
         self._answers.flush(self._producer, self._call, lambda: self._sender.refusal() is not None)
         self._raise(self._sender.refusal())
+
+    def written(self, where: TopicPartition) -> Span | None:
+        """Return where records stand that were written: `Writer.written`."""
+        return self._sender.written(where.partition)
 
     def abort(self) -> None:
         """Drop what was not committed; safe to call at any time, and it raises nothing."""

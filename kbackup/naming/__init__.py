@@ -93,6 +93,11 @@ def check_topic(topic: str, do: str = "choose another --rename") -> str:
     return topic
 
 
+def place_of(url: str, topics_dir: str) -> str:
+    """Return where a backup is, as people are told: the store's URL and ``topics.dir``."""
+    return "/".join(filter(None, [url.rstrip("/"), topics_dir]))
+
+
 class Place(NamedTuple):
     """Where an object begins.
 

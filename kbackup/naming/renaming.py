@@ -10,11 +10,11 @@ Source: ``org.apache.kafka.connect.transforms.RegexRouter`` (kafka 3.5) and
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kbackup.errors import ConfigurationError, counted
+from kbackup.errors import ConfigurationError, counted, some
 from kbackup.java.regex import IN_DOUBT, JavaPattern, PatternError, translate
 from kbackup.records import TopicPartition
 
@@ -157,14 +157,21 @@ class LeftOut:
     Attributes:
         excluded: Those that match ``topics.exclude``.
         internal: Those of Kafka, or of a service beside it, which have to be named.
+        not_yet: Those of which nothing had been backed up by the time that is asked for.
+        drills: Those of a drill, which it will delete, whoever named them.
     """
 
     excluded: Sequence[str] = ()
     internal: Sequence[str] = ()
+    not_yet: Sequence[str] = ()
+    drills: Sequence[str] = ()
 
 
 NOTHING_LEFT: Final = LeftOut()
 """All are taken."""
+
+EXCLUDES_NOTHING: Final = "excludes_nothing"
+"""The code of a warning: `Asked.idle_exclusion`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +215,28 @@ class Asked:
             return LeftOut((), internal)
         others = sorted({*available}.difference(internal))
         return LeftOut(matching(others, self.excluded, "topics.exclude"), internal)
+
+    def check_exclusion(self, available: Collection[str]) -> None:
+        """Check that not all topics that would be taken are to be left out.
+
+        Raises:
+            ConfigurationError: If they are.
+        """
+        if self.excluded is None or self.names or self.topics(available):
+            return
+        if out := replace(self, excluded=None).topics(available):
+            raise ConfigurationError(
+                f"topics.exclude {self.excluded!r} leaves out every topic that there is",
+                f"it matches {some(out)}",
+                "correct it (--topics-exclude), or name the topics",
+                property="topics.exclude",
+            )
+
+    def idle_exclusion(self, left: LeftOut) -> str | None:
+        """Return what to say of a pattern that leaves out nothing; None where that is not so."""
+        if self.excluded is None or self.names or left.excluded:
+            return None
+        return f"topics.exclude {self.excluded!r} matches no topic: nothing is left out by it"
 
     @property
     def words(self) -> list[str]:

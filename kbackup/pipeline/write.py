@@ -17,6 +17,7 @@ from kbackup.files import Spool
 from kbackup.formats import HasIndex, Writer
 from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.pipeline.convert import Conversion, brought_under
+from kbackup.pipeline.digest import RecordsDigest
 from kbackup.pipeline.rows import NO_TOMBSTONES, Part, Rows, by_directory
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import (
@@ -138,8 +139,8 @@ class OpenFiles:
             keys last; empty where there is none.
         dated: Gives the date under which the files that begin at an offset are stored; needed
             where the layout is dated.
-        pool: One thread in which rows are written, while the caller makes the next ones; None: the
-            caller's own.  What fails there is raised by the next call.
+        pool: One thread in which rows are written, while the caller makes the next ones, and takes
+            their digest; None: the caller's own.  What fails there is raised by the next call.
         records: Records in all open files.
     """
 
@@ -153,6 +154,7 @@ class OpenFiles:
     pool: Executor | None = None
     records: int = 0
     _open: dict[str, _Open] = field(default_factory=dict)
+    _digests: dict[str, RecordsDigest] = field(default_factory=dict)
     _writing: Future[None] | None = None
 
     def write(self, rows: Rows) -> None:
@@ -162,19 +164,22 @@ class OpenFiles:
             NoSpaceError: If neither memory nor disk takes them.
         """
         self.records += len(rows)
+        parts = by_directory(rows)
+        for directory, some in parts:
+            self._digests.setdefault(directory, RecordsDigest()).add(some.batch)
         self._await_written()
         if self.pool is None:
-            self._write(rows)
+            self._write(parts)
         else:
-            self._writing = self.pool.submit(self._write, rows)
+            self._writing = self.pool.submit(self._write, parts)
 
     def _await_written(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
-    def _write(self, rows: Rows) -> None:
-        for directory, some in by_directory(rows):
+    def _write(self, parts: Sequence[tuple[str, Rows]]) -> None:
+        for directory, some in parts:
             files = self._open.get(directory)
             if files is None:
                 files = self._open[directory] = _Open([])
@@ -201,7 +206,7 @@ class OpenFiles:
         cut = Rotation(span, len(self._open))
         is_spread = len(self._open) > 1
         for directory, files in self._open.items():
-            facts = files.facts
+            facts, digest = files.facts, self._digests[directory].text
             if self.dated is not None:
                 directory = self.dated(facts.first_offset)  # noqa: PLW2901
             metadata = inner_metadata(facts, self.where, self.identity)
@@ -214,7 +219,7 @@ class OpenFiles:
                     self.where.topic, self.where.partition, facts.first_offset, directory,
                     spec.extension(), spec.view,
                 )  # fmt: skip
-                own = replace(facts, sha256=sheet.body.sha256)
+                own = replace(facts, sha256=sheet.body.sha256, digest=digest)
                 is_main = sheet is files.sheets[-1]
                 beside = [each.view.spec.view for each in files.sheets[:-1]] if is_main else ()
                 closed.append(
@@ -223,7 +228,7 @@ class OpenFiles:
                         self.identity, self._index(key, sheet.writer), is_main, tuple(beside),
                     )
                 )  # fmt: skip
-        self._open, self.records = {}, 0
+        self._open, self._digests, self.records = {}, {}, 0
         return closed
 
     def drop(self) -> None:
@@ -236,7 +241,7 @@ class OpenFiles:
                     # it, pyarrow's writer has errors of its own, and none may hide the first
                     sheet.writer.close({})  # left alone, it would write its end later, to nowhere
                 sheet.body.close()
-        self._open, self.records = {}, 0
+        self._open, self._digests, self.records = {}, {}, 0
 
     def _filed(self, directory: str, rows: Rows) -> list[tuple[Conversion, Part]]:
         """Return what each file of *directory* takes of *rows*, in the order they are stored."""
@@ -276,7 +281,7 @@ class OpenFiles:
 
 def inner_metadata(facts: Facts, where: TopicPartition, identity: TopicIdentity) -> dict[str, str]:
     """Return what a file says about itself, if its format has room."""
-    metadata = facts.to_metadata()
+    metadata = replace(facts, digest=None).to_metadata()
     del metadata["sha256"]
     metadata |= {"topic": where.topic, "partition": str(where.partition)}
     return metadata | identity.to_metadata()

@@ -558,19 +558,6 @@ def known_gone(
     return found
 
 
-REMOVED_SINCE: Final = "removed_since"
-"""The code of a warning: what a restore as of a time should bring back was removed on purpose."""
-
-
-def removed_since(where: TopicPartition, gone: Sequence[FileSet]) -> tuple[str, str]:
-    """Return the warning that objects which were there at that time have been removed since."""
-    text = (
-        f"{where}: it lacks {counted(len(gone), 'object')} of that time, removed on purpose since: "
-        f"{some([files.id for files in gone], 3)}"
-    )
-    return REMOVED_SINCE, text
-
-
 def not_stored(
     source: str,
     sets: Iterable[FileSet],

@@ -19,6 +19,7 @@ from kbackup.kafka import Cluster, check_idle
 from kbackup.naming.renaming import Asked
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
+from kbackup.restore.followed_groups import FollowedGroups
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
@@ -74,6 +75,9 @@ class Following:
         self._routes: Routes | None = None
         if choose_topics(settings.transforms):
             self._routes = Routes(settings, store)
+        self._groups: FollowedGroups | None = None
+        if settings.follow_groups is not None:
+            self._groups = FollowedGroups(frame, store, self._remarks)
 
     def run(self, agree: Callable[[str], bool] | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
@@ -110,6 +114,8 @@ class Following:
         if self._asides.rests(BUCKET, now):
             return []
         cluster = self._reach()
+        if self._groups is not None:
+            self._groups.look()
         said = known.read_topics(self._store, self._layout, self._world.clock)
         found = self._lookout.catalog(self._settings.topics)
         stamped = stamps(found, said)
@@ -128,6 +134,8 @@ class Following:
                 raise
             self._stamps |= {name: stamped[name] for name in due}
         self._take_up(BUCKET)
+        if self._groups is not None:
+            self._groups.apply(cluster)
         held_up = known.held_up(
             self._store, self._layout, self._reached.get, names, self._settings.partitions
         )
@@ -150,6 +158,7 @@ class Following:
                 "last_success": (
                     None if good is None else rfc3339(datetime.fromtimestamp(good, UTC))
                 ),
+                **({} if self._groups is None else self._groups.facts()),
             }
 
     # looking

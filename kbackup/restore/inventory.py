@@ -1,7 +1,9 @@
 """What the backup holds of the topics to restore, what is known to be gone, and what it lacks."""
 
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -12,17 +14,20 @@ from kbackup.catalog import listing, merging
 from kbackup.catalog.covered import Covered, covered
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.judged import JudgedPartition
-from kbackup.catalog.ledger.rows import is_main
-from kbackup.catalog.listing import Catalog, FileSet, nothing_there
+from kbackup.catalog.ledger.rows import Entry, is_main
+from kbackup.catalog.listing import Catalog, FileSet, nothing_there, object_bytes
 from kbackup.catalog.merging import StoredRows
 from kbackup.catalog.reading import extent, facts
+from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
+from kbackup.kafka import Connection
 from kbackup.naming.renaming import LeftOut
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.restore.job import RestoreJob
 from kbackup.runs import wiring
-from kbackup.runs.known import BackupState, as_of
-from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject
+from kbackup.runs.known import BackupState, as_of, within
+from kbackup.stores import ObjectHead, RememberedHeads, Store, StoredObject, StoreSettings
 
 _THREADS: Final = 16
 
@@ -30,6 +35,50 @@ _NOT_ENTERED: Final = "not entered"
 """Stands for the cut of a run that was killed, or is at work."""
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def listed(settings: Settings, store: Store, topics: Collection[str]) -> Catalog:
+    """Return what is there of *topics*, all where there are none, as a restore reads it.
+
+    Raises:
+        StoreError: If the listing cannot be had whole.
+    """
+    return listing.list_backup(
+        store,
+        wiring.layout(settings),
+        wiring.format_options(settings),
+        topics=topics,
+        only_format=wiring.only_format(settings),
+    )
+
+
+def job_of(
+    settings: Settings,
+    kafka: Connection,
+    store: StoreSettings,
+    *,
+    run: str,
+    group: str,
+    clock: Clock,
+) -> RestoreJob:
+    """Return what *settings* say of how records are read, changed and written."""
+    return RestoreJob(
+        run=run,
+        kafka=kafka,
+        store=store,
+        reading=wiring.reading(settings),
+        group=group,
+        exactly_once=settings.exactly_once,
+        on_error=settings.behavior_on_error,
+        max_record_bytes=settings.max_record_bytes,
+        offset_header=settings.offset_header,
+        transforms=settings.transforms,
+        is_renamed=settings.rename is not None,
+        max_records_per_second=settings.max_records_per_second,
+        max_bytes_per_second=settings.max_bytes_per_second,
+        layout=wiring.layout(settings),
+        clock=clock,
+    )
 
 
 class Inventory:
@@ -44,14 +93,19 @@ class Inventory:
         known: What the backup says about itself, read before it was listed.
 
     Raises:
-        RefusedError: If only what was stored before a time is asked for, and that cannot be told.
+        IncompleteBackupError: If only what was stored before a time is asked for, and that is
+            nothing: `as_of`.
+        RefusedError: Likewise, if that cannot be told.
     """
 
     def __init__(
         self, settings: Settings, store: Store, catalog: Catalog, known: BackupState
     ) -> None:
+        self._names = {*catalog.topics(), *known.names}
         if settings.as_of is not None:
             catalog, known = as_of(catalog, known, settings.as_of, settings.asked)
+        if settings.tails:
+            catalog, known = within(catalog, known, settings.tails)
         self.settings, self.store, self._catalog, self.known = settings, store, catalog, known
         self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
@@ -65,6 +119,7 @@ class Inventory:
         """Return the topics that are asked for.
 
         Raises:
+            ConfigurationError: If all of them were to be left out.
             IncompleteBackupError: If one of them is not in the backup.
         """
         settings = self.settings
@@ -72,7 +127,7 @@ class Inventory:
         names = settings.asked.topics(there)
         place = f"{settings.url}/{settings.topics_dir}"
         if not names:
-            raise nothing_there(place)
+            raise nothing_there(settings.asked, there, place)
         for name in names:
             if name not in there:
                 raise IncompleteBackupError(
@@ -85,7 +140,7 @@ class Inventory:
 
     def left_out(self) -> LeftOut:
         """Return the topics of the backup that are not taken."""
-        return self.settings.asked.left_out({*self._catalog.topics(), *self._there})
+        return replace(self.settings.asked.left_out(self._names), not_yet=self.known.later)
 
     def stored(self, topic: str) -> Sequence[TopicPartition]:
         """Return the partitions of *topic* that have objects, by number."""
@@ -119,6 +174,11 @@ class Inventory:
             only_format=wiring.only_format(self.settings),
         ).sets  # fmt: skip
         return [files for files in found.get(where, ()) if files.main]
+
+    def missing(self, where: TopicPartition) -> list[Entry]:
+        """Return the objects that runs stored and that are not there, siblings left out."""
+        found = self.known.ledger(where).missing(self._catalog.keys)
+        return [entry for entry in found if is_main(entry)]
 
     def absent(self, where: TopicPartition) -> list[Span]:
         """Return the offsets of objects that are not there, whatever became of them."""
@@ -279,3 +339,47 @@ def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition
     for where in sorted(wheres):
         found.setdefault(where.topic, []).append(where)
     return found
+
+
+def newest(topic: str, inventory: Inventory, most: int | None) -> dict[TopicPartition, Span]:
+    """Return where the newest objects of a topic begin, of each partition its share.
+
+    An object that is gone is one of them, where the ledger knows of it: it will be missed.
+
+    Args:
+        topic: The topic.
+        inventory: All of the backup.
+        most: About how many bytes to take; None for all.
+    """
+    by_partition: defaultdict[TopicPartition, list[FileSet]] = defaultdict(list)
+    for files in inventory.sets(topic):
+        by_partition[files.where].append(files)
+    total = sum(map(object_bytes, by_partition.values()))
+    found = {}
+    for where in inventory.there(topic):
+        own, entered = by_partition[where], inventory.known.ledger(where).objects.values()
+        last = max([*(one.start_offset for one in own[-1:]), *(one.first for one in entered)],
+                   default=0)  # fmt: skip
+        first = 0
+        if most is not None and most < total and own:
+            first = _first(own, inventory, most * object_bytes(own) // total)
+        found[where] = Span(own[first].start_offset if first else 0, last + 1)
+    return found
+
+
+def _first(sets: Sequence[FileSet], inventory: Inventory, share: int) -> int:
+    """Return the first of the objects at the end of a partition that have a share of bytes.
+
+    No object before it may have offsets behind its beginning, as with several directories.
+    """
+    ends, end = [0], 0
+    for files in sets:
+        facts = inventory.entered(files)
+        end = max(end, files.start_offset if facts is None else facts.last_offset)
+        ends.append(end)
+    taken = 0
+    for at in range(len(sets) - 1, 0, -1):
+        taken += object_bytes(sets[at : at + 1])
+        if taken >= share and ends[at] < sets[at].start_offset:
+            return at
+    return 0

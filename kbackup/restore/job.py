@@ -16,10 +16,12 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.clock import Clock, SystemClock
 from kbackup.errors import KbackupError, counted, form
 from kbackup.kafka import Connection, Position
+from kbackup.naming import Layout
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step
 from kbackup.records import TopicPartition
@@ -53,6 +55,8 @@ class RestoreJob:
             schemas has in the target's registry.  Other ids stay as they are; a topic is left out
             where no registry is given.
         visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
+        layout: How the backup's objects are named.
+        clock: The time.
     """
 
     run: str
@@ -71,6 +75,8 @@ class RestoreJob:
     max_bytes_per_second: int | None = None
     schema_ids: Mapping[str, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
     visit: int = 0
+    layout: Layout = field(default_factory=Layout)
+    clock: Clock = field(default_factory=SystemClock)
 
     @property
     def committer(self) -> str:
@@ -148,6 +154,11 @@ class RestoreUnit:
         return self.lanes[0].committed
 
     @property
+    def is_translated(self) -> bool:
+        """Whether a row says which offsets its records have: they are all of one partition."""
+        return self.group is None and len(self.lanes) == 1
+
+    @property
     def counts_rest(self) -> bool:
         """Whether it counts the records that go nowhere."""
         return self.route is None or self.route.counts_rest
@@ -155,7 +166,7 @@ class RestoreUnit:
     @property
     def size(self) -> int:
         """Bytes of its objects."""
-        return sum(file.size for files in self.sets for file in files.files)
+        return object_bytes(self.sets)
 
     def positions(self) -> dict[TopicPartition, Position]:
         """Return what to commit in each of its partitions."""

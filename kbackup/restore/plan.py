@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.catalog.listing import FileSet, frozen
+from kbackup.catalog.listing import FileSet, frozen, object_bytes, object_count
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError, some
 from kbackup.events import PartitionCounts, RestoreTopic, TopicPlanned
 from kbackup.kafka import Cluster, Position, Topic
@@ -18,6 +18,7 @@ from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
+from kbackup.runs.known import REMOVED_SINCE, removed_since
 from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 
 
@@ -325,7 +326,8 @@ class Planner:
             replace(
                 copy,
                 target=target,
-                is_watched=self.known.watches(target, self.cluster.cluster_id),
+                is_watched=not self.settings.tails  # sinks leave out what a drill creates
+                and self.known.watches(target, self.cluster.cluster_id),
                 oldest_timestamp=(
                     self.inventory.oldest(name) if routes is None else routes.oldest(name, target)
                 ),
@@ -393,9 +395,9 @@ class _TopicPlanner:
             config=created,
             refusals=tuple(self._refusals),
             warnings=tuple(self._warnings),
-            objects=sum(len(files.files) for files in self._sets),
+            objects=object_count(self._sets),
             records=self._records,
-            stored_bytes=sum(file.size for files in self._sets for file in files.files),
+            stored_bytes=object_bytes(self._sets),
             partitions=self._count,
             beginnings=self._beginnings(),
         )
@@ -416,7 +418,7 @@ class _TopicPlanner:
     def _check_sizes(self, config: Mapping[str, str]) -> None:
         """Refuse more partitions or replicas than can be meant, and more bytes than are kept."""
         of, copy = self._of, self._copy
-        stored = [sum(file.size for one in unit.sets for file in one.files) for unit in self._units]
+        stored = [unit.size for unit in self._units]
         fullest = max(stored, default=0) if of.map.is_same else sum(stored) // self._count
         there = replace(copy.there, config=config)
         self._refusals += checks.too_large(replace(copy, there=there), fullest)
@@ -443,7 +445,11 @@ class _TopicPlanner:
         )
         if of.settings.as_of is not None:
             removed = ((at, self._removed(at)) for at in of.inventory.once_stored(source))
-            self._warnings += [checks.removed_since(at, gone) for at, gone in removed if gone]
+            self._warnings += [
+                (REMOVED_SINCE, removed_since(at, [files.id for files in gone]))
+                for at, gone in removed
+                if gone
+            ]
 
     def _check_archived(self) -> None:
         """Refuse what is archived, else what only the operator can say how to read."""

@@ -6,14 +6,19 @@ what it has left out when it ends, so a run that is killed may have left out mor
 """
 
 import json
+import logging
 import os
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import Any, Self, TextIO, Unpack
+from typing import Any, Final, Self, TextIO, Unpack
 
+from kbackup.catalog.listing import object_count
+from kbackup.catalog.translated import TranslatedEntry, TranslationLog
 from kbackup.errors import ConfigurationError, Issue, KbackupError, ObjectKeyError, SparkError
 from kbackup.events import (
     Event,
@@ -24,21 +29,23 @@ from kbackup.events import (
     to_json,
 )
 from kbackup.kafka import Cluster
-from kbackup.naming.renaming import LeftOut
+from kbackup.naming.renaming import EXCLUDES_NOTHING, LeftOut
 from kbackup.records import TopicPartition
 from kbackup.restore import target, transaction
+from kbackup.restore.inventory import job_of
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.routing import Surveyed, survey
 from kbackup.restore.target import Audit
 from kbackup.restore.task import put_back
-from kbackup.restore.transaction import Report
+from kbackup.restore.transaction import Report, translated
 from kbackup.runs import wiring
 from kbackup.runs.context import RunContext
-from kbackup.runs.position import NOTHING, Done
+from kbackup.runs.position import NOTHING, Done, RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport, Row, Summary
 from kbackup.spark.channel import Here, NotBegun, R, Task
 from kbackup.spark.engine import TaskOptions
+from kbackup.stores import Store
 
 
 class SkipList:
@@ -127,7 +134,7 @@ def row_of(unit: RestoreUnit) -> Row[OfRestore]:
     """Return the row of a partition of which this run has done nothing yet."""
     is_begun = not unit.begins and unit.committed is not None
     committed = unit.committed.offset if is_begun and unit.committed is not None else None
-    own = OfRestore(unit.target.topic, len(unit.sets))
+    own = OfRestore(unit.target.topic, object_count(unit.sets))
     return Row(PartitionReport(unit.source, unit.sets[0].start_offset, None, committed, own))
 
 
@@ -181,7 +188,7 @@ class RestoreProgress:
                 row = row_of(unit)
                 self._done[place] = NOTHING
             else:
-                planned = row.report.done.objects + len(unit.sets)
+                planned = row.report.done.objects + object_count(unit.sets)
                 own = replace(row.report.own, planned_objects=planned)
                 row = replace(row, report=replace(row.report, own=own), state="to do")
             self._rows[place] = row
@@ -312,8 +319,16 @@ def tell_start(
     started = Started(
         summary.run, "restore", topics, group, settings.url, settings.topics_dir, own,
         left_out.excluded or None, left_out.internal or None,
+        not_yet=left_out.not_yet or None,
     )  # fmt: skip
     frame.tell(started)
+    if (text := settings.asked.idle_exclusion(left_out)) is not None:
+        frame.tell(summary.warn(EXCLUDES_NOTHING, text))
+
+
+_log: Final = logging.getLogger(__name__)
+
+_THREADS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,24 +355,12 @@ class RestoreTasks:
             visit: Which visit of a run that follows it is, from 1.
         """
         frame, settings = self.frame, self.frame.settings
-        return RestoreJob(
-            run=frame.run,
-            kafka=frame.world.kafka,
-            store=frame.world.store,
-            reading=wiring.reading(settings),
-            group=group,
-            exactly_once=settings.exactly_once,
-            on_error=settings.behavior_on_error,
-            error_topic=target.error_topic(settings),
-            max_record_bytes=settings.max_record_bytes,
-            offset_header=settings.offset_header,
-            transforms=settings.transforms,
-            is_renamed=settings.rename is not None,
-            max_records_per_second=settings.max_records_per_second,
-            max_bytes_per_second=settings.max_bytes_per_second,
-            schema_ids=self.schema_ids,
-            visit=visit,
-        )
+        job = job_of(
+            settings, frame.world.kafka, frame.world.store, run=frame.run, group=group,
+            clock=frame.world.clock,
+        )  # fmt: skip
+        error_topic = target.error_topic(settings)
+        return replace(job, error_topic=error_topic, schema_ids=self.schema_ids, visit=visit)
 
     def survey(self, units: Sequence[RestoreUnit]) -> list[Surveyed | NotBegun]:
         """Read units for the topics of their records; nothing is written."""
@@ -377,6 +380,26 @@ class RestoreTasks:
         """Restore units, the largest first; return what has become of them."""
         job = self.job(group, visit)
         return self._run(partial(put_back, job), units, **transaction.manner(job))
+
+    def keep_translated(
+        self, store: Store, cluster: Cluster, units: Sequence[RestoreUnit], group: str
+    ) -> None:
+        """Store the translation rows beside the positions: a group that is idle loses those.
+
+        Nothing depends on it, and a store may be read-only.
+        """
+        asked = [unit.target for unit in units if unit.is_translated]
+        log = TranslationLog(store, self.frame.layout, group, self.frame.world.clock)
+        try:
+            rows = defaultdict[str, list[TranslatedEntry]](list)
+            for where, position in cluster.committed(group, asked).items():
+                read = RestorePosition.read(where, position)
+                rows[where.topic] += [] if read is None else translated(where, read[0])
+            filled = {topic: own for topic, own in rows.items() if own}
+            with ThreadPoolExecutor(_THREADS) as pool:  # a restore may be of a thousand topics
+                list(pool.map(log.append, filled, filled.values()))
+        except KbackupError as error:
+            _log.info("translation rows are not stored: %s", error)
 
     def audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[Report]) -> Audit:
         """Compare what stands in the targets of a plan with what was written there.

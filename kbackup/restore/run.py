@@ -2,20 +2,22 @@
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from kbackup import errors
-from kbackup.catalog import listing
+from kbackup.catalog import access, listing
 from kbackup.catalog.identity import BackupIdentity
+from kbackup.catalog.ledger import stream
 from kbackup.config import Settings
 from kbackup.errors import Issue, KbackupError, StoppedError
 from kbackup.events import Ended, Planned, Tell
 from kbackup.kafka import Cluster, check_idle
 from kbackup.plugins import choose_topics
 from kbackup.restore import target
-from kbackup.restore.checks import APPEND_TIME, REMOVED_SINCE
+from kbackup.restore.checks import APPEND_TIME
 from kbackup.restore.follow import Following
-from kbackup.restore.inventory import Inventory
+from kbackup.restore.inventory import Inventory, listed
 from kbackup.restore.job import SKIPPED_MOST
 from kbackup.restore.plan import Planner, RestorePlan, confirm
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, SkipList, skipped, tell_start
@@ -35,6 +37,24 @@ Agree = Callable[[str], bool]
 """Asks a person a question."""
 
 
+class Rehearsal(Protocol):
+    """What a drill knows of its restore, and is told: `kbackup.restore.drill`.
+
+    Attributes:
+        inventory: What is restored.
+    """
+
+    inventory: Inventory
+
+    def planned(self, plan: RestorePlan) -> None:
+        """Take what is about to be created."""
+        ...
+
+    def created(self, ids: Mapping[str, str]) -> None:
+        """Take the ids of the topics that were created, before anything is written to them."""
+        ...
+
+
 class RestoreRun:
     """One restore, from settings to summary: an `RunCommand`.
 
@@ -44,6 +64,7 @@ class RestoreRun:
         stop: When set, the run ends at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         agree: Asks a person; None if nobody can be asked.
+        rehearsal: The drill that it is for, which leaves a report in place of a run record.
     """
 
     def __init__(
@@ -53,9 +74,10 @@ class RestoreRun:
         stop: Stop,
         world: Environment,
         agree: Agree | None = None,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
         frame = self._frame = RunContext.of("restore", settings, tell, stop, world)
-        self._agree = agree
+        self._agree, self._rehearsal = agree, rehearsal
         self._summary = frame.summary
         self._skip_list = SkipList(settings.skipped_file, frame.run)
         self._account = RestoreProgress(
@@ -116,13 +138,15 @@ class RestoreRun:
             return False
         confirm(plan, self._agree, is_agreed=self._frame.settings.yes)
         try:
-            self._write(plan, cluster)
+            self._write(plan, cluster, store)
         except KbackupError as error:
             self._summary.fail(error)
         return True
 
     def record(self, store: Store) -> None:
         """Leave the run record.  Nothing depends on it, and a store may be read-only."""
+        if self._rehearsal is not None:
+            return
         try:
             history.write_run(store, self._frame.layout, self.finish())
         except KbackupError as error:
@@ -198,16 +222,12 @@ class RestoreRun:
     def _take_stock(self, store: Store) -> Inventory:
         """Read what the backup says of itself, and list it."""
         settings, layout = self._frame.settings, self._frame.layout
+        if self._rehearsal is not None:
+            return self._rehearsal.inventory
         # whoever holds the lock may write beside the ledger: that it may not be read is no design
         read = known.read_if_allowed if settings.no_lock else known.read
         said = read(store, layout, self._frame.world.clock, settings.asked)
-        found = listing.list_backup(
-            store,
-            layout,
-            wiring.format_options(settings),
-            topics=settings.topics,
-            only_format=wiring.only_format(settings),
-        )
+        found = listed(settings, store, settings.topics)
         self._say_foreign(found)
         for damage in said.all_damage():
             self._frame.tell(self._summary.warn(damage.code, damage.text, key=damage.what))
@@ -261,7 +281,7 @@ class RestoreRun:
                 self._frame.tell(self._summary.warn(code, text))
                 if code == LEFT_OUT:  # the target still differs from the backup
                     self._summary.skip("incomplete_partitions")
-                elif code == REMOVED_SINCE:
+                elif code == known.REMOVED_SINCE:
                     self._summary.skip("partitions_with_removed_objects")
                 elif code == APPEND_TIME and topic.units:
                     self._summary.skip("topics_with_other_timestamps")
@@ -270,15 +290,19 @@ class RestoreRun:
         self._schemas.show()
         self._frame.tell(Planned([row.shown() for row in self._account.rows()]))
 
-    def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
+    def _write(self, plan: RestorePlan, cluster: Cluster, store: Store) -> None:
         frame, settings = self._frame, self._frame.settings
         if frame.stop.is_set():
             return
+        of = self._rehearsal
+        if of is not None:
+            of.planned(plan)
         self._schemas.register()
         target.create_error_topic(self._error_topic, cluster, settings.replication_factor)
         begun = begin(  # empty topics too
-            plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once
-        )
+            plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once,
+            created=None if of is None else of.created,
+        )  # fmt: skip
         if not begun.units:
             return
         if begun.first and self._has_failed(self._tasks.begin(begun.first, plan.group)):
@@ -289,6 +313,25 @@ class RestoreRun:
                 self._summary.fail(report.failure)
             self._account.take(report)
         self._audit(plan, cluster, reports)
+        self._say_unregistered(plan, store)
+        self._say_captured(store)
+        self._tasks.keep_translated(store, cluster, begun.units, plan.group)
+
+    def _say_unregistered(self, plan: RestorePlan, store: Store) -> None:
+        try:
+            if left := self._schemas.unregistered(plan, store):
+                self._summary.facts["unregistered"] = left
+        except KbackupError as error:  # the records are there
+            _log.debug("which schemas they name is not known: %s", error)
+
+    def _say_captured(self, store: Store) -> None:
+        try:
+            if any(store.list(stream.folder(self._frame.layout, "groups"))):
+                self._summary.facts["captured"] = True
+            if any(store.list(access.bundles_folder(self._frame.layout))):
+                self._summary.facts["access"] = True
+        except KbackupError as error:
+            _log.debug("what was captured of the cluster is not known: %s", error)
 
     def _has_failed(self, failures: Sequence[Issue]) -> bool:
         """Take over the failures of tasks that only commit beginnings; whether to go no further."""

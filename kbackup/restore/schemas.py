@@ -268,12 +268,7 @@ class TargetSchemas:
             RegistryError: If the registry does not answer.
             StoreError: If the backup does not.
         """
-        targets = {
-            topic.copy.source: topic.copy.target
-            for topic in restore.topics
-            if not topic.refusals
-            and any(files.is_whole for unit in topic.units for files in unit.sets)
-        }
+        targets = _targets(restore)
         self._planned = NOTHING
         if self._registry is None or not targets:
             return
@@ -310,6 +305,17 @@ class TargetSchemas:
         self._facts |= {each.kept.use: _fact(each, None) for each in planned}
         self._planned = found
 
+    def unregistered(self, restore: RestorePlan, store: Store) -> list[str]:
+        """Return topics whose full records name schemas that no registry was given for.
+
+        Raises:
+            StoreError: If the backup does not answer.
+        """
+        if self._registry is not None:
+            return []
+        index = SchemaIndex.read(store, self._layout)
+        return sorted(_targets(restore).keys() & {use.topic for use in index.keys})
+
     def show(self) -> None:
         """Say what is planned, and what the backup lacks, once."""
         planned = self._planned
@@ -341,6 +347,15 @@ class TargetSchemas:
 
     def _keep_facts(self) -> None:
         self._summary.facts["schemas"] = list(self._facts.values())
+
+
+def _targets(restore: RestorePlan) -> dict[str, str]:
+    """Return the targets of the topics of which full records are restored."""
+    return {
+        topic.copy.source: topic.copy.target
+        for topic in restore.topics
+        if not topic.refusals and any(files.is_whole for unit in topic.units for files in unit.sets)
+    }
 
 
 def _fact(each: _PlannedSchema, new_id: int | None) -> dict[str, Any]:

@@ -185,6 +185,7 @@ def settle(
 
 
 def _found(settings: Settings, cluster: Cluster, said: BackupState) -> Iterator[_Settled]:
+    settings.asked.check_exclusion(said.topics)
     names = settings.asked.topics(said.topics)
     targets = {name: rename(name, settings.renames) for name in names}
     there = set(cluster.topic_names())

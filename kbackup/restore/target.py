@@ -235,7 +235,12 @@ class PreparedTasks:
 
 
 def begin(
-    plan: RestorePlan, cluster: Cluster, replication_factor: int | None, *, exactly_once: bool
+    plan: RestorePlan,
+    cluster: Cluster,
+    replication_factor: int | None,
+    *,
+    exactly_once: bool,
+    created: Callable[[Mapping[str, str]], None] | None = None,
 ) -> PreparedTasks:
     """Prepare the targets; a restore killed from here on can be continued.
 
@@ -244,6 +249,8 @@ def begin(
         cluster: The target.
         replication_factor: Of created topics; None for the cluster's default.
         exactly_once: Tasks write in transactions, and commit their beginnings themselves.
+        created: Takes the ids of the topics that were created, before anything is written to them;
+            one that the cluster does not say is empty.
 
     Raises:
         KafkaError: If a topic or a partition cannot be created, or a position not be written.
@@ -251,11 +258,13 @@ def begin(
     new = [topic for topic in plan.topics if topic.action == "create"]
     ids = dict[str, str]()
     refused = list[KbackupError]()
-    for name, created in create(new, cluster, replication_factor).items():
-        if isinstance(created, KbackupError):
-            refused.append(created)
+    for name, made in create(new, cluster, replication_factor).items():
+        if isinstance(made, KbackupError):
+            refused.append(made)
         else:
-            ids[name] = created
+            ids[name] = made
+    if created is not None:
+        created(ids)
     if refused:
         raise _refusal(refused)
 

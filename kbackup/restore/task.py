@@ -17,8 +17,9 @@ from typing import Final
 import pyarrow as pa
 
 from kbackup.catalog import merging
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
+from kbackup.catalog.translated import TranslationLog
 from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Outage, TakenOverError, Writer
@@ -28,6 +29,7 @@ from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     Fence,
     Joint,
+    OwnWriter,
     Pace,
     PartitionWriter,
     Report,
@@ -89,7 +91,8 @@ class RestorePartitionTask:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
         records = RecordFilter(self.job, self.unit)
-        out = self._out = PartitionWriter(self.job, self.unit, writer, self.letters)
+        log = TranslationLog(self._store, self.job.layout, self.job.group, self.job.clock)
+        out = self._out = PartitionWriter(self.job, self.unit, writer, self.letters, log)
         sets = self._resume()
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
@@ -143,9 +146,8 @@ class RestorePartitionTask:
             # some were read to their ends after the last commit
             names = {files.part for files in left}
             ended = [files for files in unit.sets if files.part not in names]
-            size = sum(file.size for files in ended for file in files.files)
-            count = len(ended) - out.done.bad_objects
-            out.done = replace(out.done, objects=count, bytes_read=size)
+            count = object_count(ended) - out.done.bad_objects
+            out.done = replace(out.done, objects=count, bytes_read=object_bytes(ended))
         self._report()
         return left
 
@@ -223,7 +225,7 @@ class RestorePartitionTask:
         self._enter(files)
         if self._begun is not None and not files.is_whole:
             self._begun.end()
-        self._out.count(objects=1, bytes_read=sum(file.size for file in files.files))
+        self._out.count(objects=object_count([files]), bytes_read=object_bytes([files]))
 
     # what is left out
 
@@ -264,7 +266,11 @@ class RestorePartitionTask:
         if self.job.on_error == "fail" or isinstance(error, RefusedError):
             raise error
         error = self.unit.left(files, error, unread)
-        self._out.count(bad_objects=1, bad_records=error.place.get("records", 0))
+        self._out.count(
+            objects=len(files.files) - 1,
+            bad_objects=1,
+            bad_records=error.place.get("records", 0),
+        )
         self._out.passed = None  # how many records it has is not known
         self._skip(error, None)
         self._log("bad_object", error, files)
@@ -433,7 +439,7 @@ class _Task:
 def _write(work: RestorePartitionTask) -> None:
     writer = _writer(work.job, work.unit, is_spread=len(work.unit.lanes) > 1)
     try:
-        work.run(writer)
+        work.run(OwnWriter(writer))
         if work.letters is not None:
             work.letters.flush()
     except BaseException:

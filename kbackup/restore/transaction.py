@@ -13,6 +13,7 @@ The limits of a run are shared out equally to the tasks that work at the same ti
 together stay below.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +24,11 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from kbackup.errors import RefusedError
+from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
+from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import Plain
 from kbackup.kafka import Position, Writer
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit, spread
 from kbackup.runs.dead_letters import DeadLetters
 from kbackup.runs.position import NOTHING, Cursor, Lane, RestorePosition
@@ -68,6 +70,11 @@ def next_limit(limit: int, seconds: float) -> int:
     return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
 
 
+Made = Callable[[Callable[[TopicPartition], Span | None]], Mapping[TopicPartition, Position]]
+"""Makes a unit's positions, by target, once all that it wrote is acknowledged: of `Writer.written`.
+"""
+
+
 class UnitWriter(Protocol):
     """What a unit needs of a `Writer`: its own, or what it shares with others."""
 
@@ -84,11 +91,38 @@ class UnitWriter(Protocol):
         """Send records in order; return how many timestamps were changed."""
         ...
 
-    def commit(
-        self, position: Position, others: Mapping[TopicPartition, Position], where: TopicPartition
-    ) -> None:
-        """Have what was written become visible with a position, and with others."""
+    def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
+        """Have what was written become visible, with the positions of a unit in its partitions."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWriter:
+    """A writer for one unit alone: a `UnitWriter`."""
+
+    writer: Writer
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Size of the largest record that is taken."""
+        return self.writer.record_bytes_max
+
+    def position(self, where: TopicPartition) -> Position | None:
+        """Return the group's committed position."""
+        return self.writer.position(where)
+
+    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
+        """Send records in order."""
+        return self.writer.write(batch, where)
+
+    def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
+        """Have what was written become visible."""
+        self.writer.flush()
+        positions = dict(made(self.writer.written))
+        self.writer.commit(positions.pop(targets[0]), positions, targets[0])
+
+
+_log: Final = logging.getLogger(__name__)
 
 
 class PartitionWriter:
@@ -99,6 +133,7 @@ class PartitionWriter:
         unit: The unit; it begins as it was planned.
         writer: To its partitions.
         letters: Takes what is left out; None for nowhere.
+        log: Takes the translation rows that a position has no room for.
 
     Attributes:
         position: Where the restore stands, as it is committed.
@@ -110,9 +145,18 @@ class PartitionWriter:
     """
 
     def __init__(
-        self, job: RestoreJob, unit: RestoreUnit, writer: UnitWriter, letters: DeadLetters | None
+        self,
+        job: RestoreJob,
+        unit: RestoreUnit,
+        writer: UnitWriter,
+        letters: DeadLetters | None,
+        log: TranslationLog,
     ) -> None:
         self._job, self._unit, self._writer, self._letters = job, unit, writer, letters
+        self._log = log
+        # of what is sent: the offsets in the backup, None where not all have one of their own
+        self._source: Span | None = None
+        self._uncommitted: tuple[Span, int] | None = None  # the same, and how many records
         self.position, self.lanes = unit.position, unit.lanes
         self.done, self.cursor = NOTHING, unit.position.cursor
         self.passed: int | None = 0
@@ -206,6 +250,7 @@ class PartitionWriter:
         """
         targets = [lane.target for lane in self.lanes]
         parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
+        is_first = not self.records
         for at, part in parts if len(batch) else ():
             if not self.records:
                 self.begun = monotonic()
@@ -217,6 +262,9 @@ class PartitionWriter:
             first, last = (batch["offset"][at].as_py() for at in (0, len(batch) - 1))
             begun = first if self.done.first is None else self.done.first
             self.done = replace(self.done, first=begun, last=last)
+            start = first if is_first or self._source is None else self._source.start_offset
+            is_known = passed and (is_first or self._source is not None)
+            self._source = Span(start, last + 1) if is_known else None
 
     def is_full(self, *, waits: bool) -> bool:
         """Whether to commit; what *waits* for its turn to be written is not open for long."""
@@ -249,6 +297,8 @@ class PartitionWriter:
                 lane.wrote(self._sent.get(lane.target, 0), leaves_marker=self._job.exactly_once)
                 for lane in self.lanes
             )
+            if records and self._source is not None:
+                self._uncommitted = self._source, records
             self._commit()
         if records:
             self._limit_bytes = next_limit(self._limit_bytes, monotonic() - self.begun)
@@ -258,14 +308,62 @@ class PartitionWriter:
     def _commit(self) -> None:
         if self._letters is not None:
             self._letters.flush()  # what is left out is safe before the position after it
-        positions = {lane.target: self.position.position(lane) for lane in self.lanes}
-        where = self._unit.target
-        self._writer.commit(positions.pop(where), positions, where)
+        self._writer.commit([lane.target for lane in self.lanes], self._made)
+
+    def _made(
+        self, written: Callable[[TopicPartition], Span | None]
+    ) -> Mapping[TopicPartition, Position]:
+        """Return what to commit in each of the partitions, with what was written there."""
+        if self._unit.is_translated:
+            self._translate(written(self._unit.target))
+        return {lane.target: self.position.position(lane) for lane in self.lanes}
+
+    def _translate(self, target: Span | None) -> None:
+        """Note which offsets of the target have those that were written.
+
+        What the position has no room for is stored before it: it is committed, so it is true, and
+        a kill in between stores it twice, which counts once.
+        """
+        uncommitted, self._uncommitted = self._uncommitted, None
+        if uncommitted is None or target is None:
+            return
+        source, records = uncommitted
+        row = Translation(
+            source.start_offset, source.end_offset - 1, records,
+            target.start_offset, target.end_offset - 1,
+        )  # fmt: skip
+        before = self.position
+        self.position = replace(before, translated=(*before.translated, row))
+        if not self.position.has_room(self.lanes[0]):
+            self._keep(before)
+            self.position = replace(before, translated=(row,))
+        if not self.position.has_room(self.lanes[0]):
+            self.position = replace(before, translated=())
+
+    def _keep(self, position: RestorePosition) -> None:
+        """Store rows that are committed; without them they are counted where they are needed."""
+        target = self._unit.target
+        try:
+            self._log.append(target.topic, translated(target, position))
+        except KbackupError as error:  # a bucket may be read-only
+            _log.info("translation rows of %s are not stored: %s", target, error)
 
     @property
     def _ids(self) -> Ids | None:
         """The ids of the topic's schemas in the target; None where no registry is given."""
         return self._job.schema_ids.get(self._unit.source.topic)
+
+
+def translated(target: TopicPartition, position: RestorePosition) -> list[TranslatedEntry]:
+    """Return the translation rows of a position as they are stored."""
+    source = position.source.where
+    return [
+        TranslatedEntry(
+            target.partition, position.target_id, source.topic, source.partition,
+            row.first, row.last, row.records, row.target_first, row.target_last, position.run,
+        )
+        for row in position.translated
+    ]  # fmt: skip
 
 
 _HALF: Final = 8
@@ -371,6 +469,8 @@ class Joint(Line):
         self._found: dict[TopicPartition, Position | None] = {}
         self._line = line
         self._positions: dict[TopicPartition, Position] = {}
+        self._made: dict[TopicPartition, Made] = {}  # by the first partition of a unit
+        self._committed: set[TopicPartition] = set()
         self._written: set[TopicPartition] = set()
         self._events: list[Plain] = []
         self._ended: dict[TopicPartition, Report] = {}
@@ -414,7 +514,7 @@ class Joint(Line):
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
         """Write records of a unit."""
-        if where in self._positions and where in self._written and not self.is_dirty:
+        if where in self._committed and where in self._written and not self.is_dirty:
             self.settle()  # a unit counts its transactions, by what they leave in the log
         if not self._bytes:
             self._begun = monotonic()
@@ -423,15 +523,14 @@ class Joint(Line):
         self._bytes += batch.nbytes
         return self.writer.write(batch, where)
 
-    def commit(
-        self, position: Position, others: Mapping[TopicPartition, Position], where: TopicPartition
-    ) -> None:
+    def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
         """Take in what a unit commits; it waits no longer where it is enough already.
 
         Raises:
             KafkaError: If the cluster refused; nothing of it is visible.
         """
-        self._positions |= {where: position, **others}
+        self._made[targets[0]] = made
+        self._committed |= {*targets}
         self.is_dirty = False
         if self.is_full:
             self.settle()
@@ -451,7 +550,7 @@ class Joint(Line):
             KafkaError: If the cluster refused; nothing that waited is visible.
         """
         self._ended[target] = report
-        if self.is_full or not self._positions:
+        if self.is_full or not self._made:
             self.settle()
 
     def settle(self) -> None:
@@ -460,16 +559,19 @@ class Joint(Line):
         Raises:
             KafkaError: If the cluster refused; nothing of it is visible.
         """
-        if self._positions:
-            (where, position), *others = self._positions.items()
+        if self._positions or self._made:
             self.is_dirty = True
+            self.writer.flush()
+            for made in self._made.values():
+                self._positions |= made(self.writer.written)
+            (where, position), *others = self._positions.items()
             self.writer.commit(position, dict(others), where)
             self.is_dirty = False
         for event in self._events:
             self._line.tell(event)
         self.settled |= self._ended
-        self._positions, self._events, self._ended = {}, [], {}
-        self._written, self._bytes = set(), 0
+        self._positions, self._made, self._events, self._ended = {}, {}, [], {}
+        self._committed, self._written, self._bytes = set(), set(), 0
 
 
 _NAP_S: Final = 0.5

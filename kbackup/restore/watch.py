@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, Final
 
-from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
@@ -20,10 +19,10 @@ from kbackup.errors import Issue
 from kbackup.events import NO_TOPIC, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import APPEND_TIME
+from kbackup.restore.inventory import listed
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import skipped
 from kbackup.restore.resume import LEFT_OUT
-from kbackup.runs import wiring
 from kbackup.runs.following import Subject
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
@@ -279,14 +278,7 @@ class BucketWatch:
         Raises:
             StoreError: If the listing cannot be had whole.
         """
-        settings = self._settings
-        return listing.list_backup(
-            self._store,
-            wiring.layout(settings),
-            wiring.format_options(settings),
-            topics=topics,
-            only_format=wiring.only_format(settings),
-        )
+        return listed(self._settings, self._store, topics)
 
     def names(self, there: Collection[str]) -> list[str]:
         """Return the topics to restore of those that are there; report which have yet to come."""

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType, NoneType
@@ -28,7 +28,7 @@ import orjson
 
 from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
-from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, to_json
+from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, known_fields, to_json
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
@@ -221,7 +221,7 @@ _UNSAID: Final[Mapping[str, Any]] = {
 
 def _row(said: Mapping[str, Any]) -> PartitionRow:
     """Return a row of a run record; what this version does not know of is left out."""
-    given = {each.name: said[each.name] for each in fields(PartitionRow) if each.name in said}
+    given = known_fields(PartitionRow, said)
     given["where"] = TopicPartition(said["topic"], said["partition"])
     given["complete_until"] = _moment(said.get("complete_until"))
     with suppress(KeyError, TypeError, ValueError):

@@ -31,7 +31,15 @@ from kbackup.catalog.ledger.rows import (
 from kbackup.catalog.ledger.stream import unreadable
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.clock import Clock, shown_ms
-from kbackup.errors import Issue, RefusedError, StoreError, counted, form, some
+from kbackup.errors import (
+    IncompleteBackupError,
+    Issue,
+    RefusedError,
+    StoreError,
+    counted,
+    form,
+    some,
+)
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import (
@@ -62,12 +70,14 @@ class BackupState:
         sinks: The newest row about each sink.
         ledgers: Each topic's ledger.
         damage: Files of the ledger that cannot be read, beside those of the topics' own.
+        later: Topics of which nothing had been backed up by the time that is asked for: `as_of`.
     """
 
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
     sinks: Sequence[TopicEntry] = ()
     ledgers: Mapping[str, TopicLedger] = field(default_factory=dict)
     damage: Sequence[Issue] = ()
+    later: Sequence[str] = ()
     _watched: set[tuple[str, str]] = field(
         init=False, repr=False, compare=False, default_factory=set
     )
@@ -79,7 +89,7 @@ class BackupState:
     @property
     def names(self) -> set[str]:
         """The topics that the ledger speaks of, also where what it said of topics is gone."""
-        return {*self.topics, *self.ledgers}
+        return {*self.topics, *self.ledgers}.difference(self.later)
 
     def has_ledger(self, topic: str) -> bool:
         """Whether the ledger speaks of *topic*; else the objects alone do."""
@@ -109,7 +119,7 @@ class BackupState:
             found |= {TopicPartition(name, at) for at in range(entry.partitions or 0)}
         for name, ledger in self.ledgers.items():
             found |= {TopicPartition(name, at) for at in ledger.partitions}
-        return found
+        return {where for where in found if where.topic not in self.later}
 
     def facts(self, where: TopicPartition, file: BackupFile) -> Facts | None:
         """Return what the ledger knows of the records in a listed object.
@@ -299,6 +309,8 @@ def as_of(
         asked: What has to be known.
 
     Raises:
+        IncompleteBackupError: If nothing had been stored of all that is asked for, or of a topic
+            that is asked for by name.
         RefusedError: If that cannot be told of an object of *asked*.
     """
     ledgers = {topic: one.before(moment_ms) for topic, one in known.ledgers.items()}
@@ -318,7 +330,47 @@ def as_of(
             _check_order(where, kept, late, known.ledger(where), moment_ms)
         if kept:
             sets[where] = kept
-    return replace(found, sets=sets), then
+    there = {where.topic for where in sets}
+    there |= {name for name, one in ledgers.items() if one.has_objects}
+    names = {*found.topics(), *known.names}
+    wanted = names.intersection(asked.topics(names))
+    later = sorted(wanted - there)
+    if later and (asked.names or not wanted & there):
+        raise IncompleteBackupError(
+            f"nothing of {some(later)} had been backed up by {shown_ms(moment_ms)}",
+            "either it was empty, or its first records were stored later",
+            "choose a later time; what there was, kbackup restore list --as-of shows",
+            topic=later[0],
+        )
+    return replace(found, sets=sets), replace(then, later=later)
+
+
+def within(
+    found: Catalog, known: BackupState, begin: Mapping[TopicPartition, Span]
+) -> tuple[Catalog, BackupState]:
+    """Return listing and ledger with nothing but the objects that begin at these offsets.
+
+    Args:
+        found: What is listed.
+        known: What the backup says of itself, read before.
+        begin: By partition; others have none.
+    """
+    sets = {
+        where: kept
+        for where, span in begin.items()
+        if (
+            kept := [
+                files
+                for files in found.sets.get(where, ())
+                if span.start_offset <= files.start_offset < span.end_offset
+            ]
+        )
+    }
+    ledgers = {
+        topic: one.within({at.partition: span for at, span in begin.items() if at.topic == topic})
+        for topic, one in known.ledgers.items()
+    }
+    return replace(found, sets=sets), replace(known, ledgers=ledgers)
 
 
 def _was_there(
@@ -387,6 +439,18 @@ def _check_order(
             before = bisect_right(rows[directory], at, key=lambda one: one.start_offset) - 1
             if before < 0 or at >= rows[directory][before].end_offset:
                 raise _untold(where, [files], moment_ms)
+
+
+REMOVED_SINCE: Final = "removed_since"
+"""The code of a warning: what had been stored by a time was removed on purpose since."""
+
+
+def removed_since(where: TopicPartition, keys: Sequence[str]) -> str:
+    """Return the warning that objects which were there at that time have been removed since."""
+    return (
+        f"{where}: it lacks {counted(len(keys), 'object')} of that time, removed on purpose since: "
+        f"{some(keys, 3)}"
+    )
 
 
 _SKEW_S: Final = 900.0

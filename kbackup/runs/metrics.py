@@ -20,12 +20,14 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kbackup import files
+from kbackup.catalog import drills
+from kbackup.catalog.drills import LastDrill
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import is_main
 from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
-from kbackup.naming import Layout
+from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
 from kbackup.runs import known
 from kbackup.runs.context import Periodic, RunCommand, RunContext
@@ -67,6 +69,7 @@ class Seen:
         success: Up to when the backup, or the restore, is complete; None where nothing says so.
         running: How many runs hold their locks.
         stored: What is stored, by topic.
+        drill: How the newest drill has ended; None where there was none.
     """
 
     command: str
@@ -79,6 +82,7 @@ class Seen:
     success: datetime | None = None
     running: int = 0
     stored: Mapping[str, Stored] = field(default_factory=dict)
+    drill: LastDrill | None = None
 
 
 _Samples = Iterator[tuple[tuple[str, ...], float | None]]
@@ -141,6 +145,14 @@ def _of_topic(name: str, text: str, value: Callable[[Stored], float | None]) -> 
             yield (topic,), value(sums)
 
     return Metric(f"kbackup_stored_{name}", text, ("topic",), samples)
+
+
+def _of_drill(name: str, text: str, value: Callable[[LastDrill], float | None]) -> Metric:
+    def samples(seen: Seen) -> _Samples:
+        if seen.drill is not None:
+            yield (), value(seen.drill)
+
+    return Metric(f"kbackup_last_drill_{name}", text, (), samples)
 
 
 def _place(seen: Seen, row: PartitionRow) -> tuple[str, ...]:
@@ -233,6 +245,14 @@ METRICS: Final = (
         "newest_record_timestamp_seconds", "The highest timestamp of their records.",
         lambda sums: None if sums.newest_ms is None else sums.newest_ms / 1000,
     ),
+    _of_drill("timestamp_seconds", "End of the newest drill.",
+              lambda drill: int(drill.ended.timestamp())),
+    _of_drill("passed_timestamp_seconds", "End of the newest drill that has passed; 0 for none.",
+              lambda drill: 0 if drill.passed is None else int(drill.passed.timestamp())),
+    _of_drill("exit_code", "Exit code of the newest drill.", lambda drill: drill.exit_code),
+    _of_drill("rto_seconds", "How long a recovery takes by it, of all that is stored.",
+              lambda drill: drill.rto_s),
+    _of_drill("rpo_seconds", "Age of its oldest partition's backup.", lambda drill: drill.rpo_s),
 )  # fmt: skip
 """All metrics, in the order in which they are written."""
 
@@ -263,8 +283,11 @@ class Watched:
     def labels(self) -> dict[str, str]:
         """The texts of `LABELS`."""
         asked = ",".join(sorted(self.asked.names)) or self.asked.pattern or ""
-        place = "/".join(filter(None, [self.url.rstrip("/"), self.layout.topics_dir]))
-        return {"backup": place, "command": self.of.command, "topics": asked}
+        return {
+            "backup": place_of(self.url, self.layout.topics_dir),
+            "command": self.of.command,
+            "topics": asked,
+        }
 
     def status(
         self, max_age_s: float | None, own: RunRecord | None = None, *, has_schemas: bool = True
@@ -290,6 +313,14 @@ class Watched:
             _log.debug("what is stored is not known: %s", error)
             return {}
         return {topic: _sums(ledger) for topic, ledger in sorted(found.ledgers.items())}
+
+    def drill(self) -> LastDrill | None:
+        """Return how the newest drill has ended; None where that cannot be read."""
+        try:
+            return drills.last(self.store, self.layout) if self.of is SINK else None
+        except StoreError as error:
+            _log.debug("how the last drill has ended is not known: %s", error)
+            return None
 
 
 def _sums(ledger: TopicLedger) -> Stored:
@@ -347,9 +378,9 @@ class Exporter(Collector):
                     self._seen, last=own.past(), rows=tuple(own.rows), group=own.group
                 )
             raise
-        stored = self._seen.stored
+        stored, drill = self._seen.stored, self._seen.drill
         if self._summed is None or steady_s - self._summed >= LEDGER_S:
-            self._summed, stored = steady_s, watched.stored()
+            self._summed, stored, drill = steady_s, watched.stored(), watched.drill()
         self._seen = Seen(
             watched.of.command,
             is_up=True,
@@ -361,6 +392,7 @@ class Exporter(Collector):
             success=found.facts["last_success"],
             running=len(found.facts["running"]),
             stored=stored,
+            drill=drill,
         )
         return found
 

@@ -8,10 +8,11 @@ does.  It is bounded whatever the backup looks like: keys are kept as digests.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Final, Self, TypeVar
 
+from kbackup.catalog.translated import Translation
 from kbackup.errors import NewerVersionError
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition, joined
@@ -23,7 +24,7 @@ class Done:
 
     Attributes:
         records: Records that are safe: stored, or acknowledged and committed.
-        objects: Objects stored, or file sets read to their end.
+        objects: Objects stored, or read to their end.
         bytes_read: Bytes of the records read, as `records.record_bytes` counts; of a restore, of
             the objects read.
         bad_records: Records left out because they do not fit where they go.
@@ -37,7 +38,7 @@ class Done:
             only, as all that follow.
         duplicates: Records that several objects hold, each of them written once.
         zero_timestamps: Timestamps of 0 ms, written as 1 ms.
-        bad_objects: File sets of which rows were left out as bad.
+        bad_objects: Objects of which rows were left out as bad.
         strange_schemas: Records written with the id of a schema that the backup lacks.
     """
 
@@ -329,8 +330,7 @@ class RestorePosition:
             none of their records; None where a version committed the position that did not keep
             them.
         translated: Rows that say which offsets of the target have which of the backup, and are not
-            stored elsewhere yet, `TRANSLATED_MOST` at most.  Nobody writes any so far: those of a
-            later version are kept.
+            stored elsewhere yet, `TRANSLATED_MOST` at most; in order.
         run: Id of the run that committed; empty where it was not kept.
         done: What that run had done by then: where a task dies, the one that takes over continues
             from here, and no count is lost.
@@ -342,7 +342,7 @@ class RestorePosition:
     total: int | None = 0
     ids: tuple[tuple[str, int, int], ...] | None = None
     is_all: bool = True
-    translated: tuple[tuple[int | str, ...], ...] = ()
+    translated: tuple[Translation, ...] = ()
     absent: tuple[Span, ...] | None = ()
     run: str = ""
     done: Done = NOTHING
@@ -362,7 +362,7 @@ class RestorePosition:
             **({} if self.ids is None else {"ids": self.ids}),
             **({} if self.is_all else {"all": False}),
             **_absent(self.absent),
-            **({"translated": self.translated} if self.translated else {}),
+            **_translated(self.translated),
         }  # fmt: skip
         done = replace(self.done, records=lane.records, commits=lane.commits)
         return Position(cursor.reached, _to_text(of, cursor.reached, self.run, done))
@@ -409,11 +409,17 @@ class RestorePosition:
         if ids is not None:
             ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
         is_all = bool(data.get("all", True))
-        rows = tuple(tuple(row) for row in data.get("translated") or ())
+        rows = tuple(Translation(*map(int, row[:5])) for row in data.get("translated") or ())
         absent = data.get("absent")
         if absent is not None:
             absent = tuple(Span(int(start), int(end)) for start, end in absent)
         return cls(source, data["target-id"], cursor, data["total"], ids, is_all, rows, absent)
+
+    def has_room(self, lane: Lane) -> bool:
+        """Whether a broker takes what it has to say beside an offset."""
+        text = self.position(lane).metadata
+        is_complete = len(text) < _ROOM and '"backup":' in text
+        return is_complete and len(self.translated) <= TRANSLATED_MOST
 
     def follows(self, earlier: "RestorePosition") -> bool:
         """Whether this is of the same restore into the same topic as *earlier*, or a later one."""
@@ -444,6 +450,10 @@ def _absent(spans: Sequence[Span] | None) -> dict[str, Any]:
     if spans is None:
         return {}
     return {"absent": [[span.start_offset, span.end_offset] for span in spans]}
+
+
+def _translated(rows: Sequence[Translation]) -> dict[str, Any]:
+    return {"translated": [astuple(row) for row in rows]} if rows else {}
 
 
 def is_own(where: TopicPartition, offset: int, text: str) -> bool:

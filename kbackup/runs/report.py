@@ -240,7 +240,7 @@ class OfRestore:
 
     Attributes:
         target: The topic that is written to.
-        planned_objects: File sets to be read, with those that were; 0 where a task does not say.
+        planned_objects: Objects to be read, with those that were; 0 where a task does not say.
         log_end: Where the target's log ended at least before this run's first record, judging by a
             position that was committed since the plan; None where there was none, or where other
             partitions of the backup are restored to the same one.

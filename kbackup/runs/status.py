@@ -3,19 +3,20 @@
 Everything comes from run records and lock objects; Kafka is not contacted, and nothing is written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final
 
-from kbackup.catalog import groups
+from kbackup.catalog import drills, groups
 from kbackup.catalog.schemas import SchemaIndex
 from kbackup.clock import StoppedClock, moment_of
 from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
+from kbackup.records import TopicPartition
 from kbackup.runs import history, locks
 from kbackup.runs.history import PastRun, RunRecord, Selection
 from kbackup.runs.report import Summary
@@ -79,7 +80,7 @@ class CapturesKept:
 
 SINK: Final = Words(
     "sink",
-    "no good run is known for the backup in",
+    "no good run of kbackup sink is known for",
     "the backup is known to be complete only up to",
     "see the errors of the last run, and run kbackup sink",
     keeps_success=True,
@@ -87,7 +88,7 @@ SINK: Final = Words(
 
 RESTORE: Final = Words(
     "restore",
-    "no good restore is known for the backup in",
+    "no good run of kbackup restore is known for",
     "the restore is known to hold only what was in the bucket",
     "see the errors of the last run, and run kbackup restore",
 )
@@ -132,6 +133,7 @@ def status(
       that is not known;
     * ``captures``: of sinks, since when there are captures of consumer groups, when the newest was
       taken, of how many topics and groups, and whether of all groups; null if there are none;
+    * ``last_drill``: of sinks, `kbackup.catalog.drills.LastDrill`; null if there was none;
     * ``running``: run, host, pid and started of each run that recently refreshed its lock,
       by this host's clock;
     * ``group``: the consumer group of the newest run;
@@ -199,7 +201,8 @@ def status(
         for code, text in index.lacking(asked.topics(schemas_of)):
             summary.warn(code, text)
         summary.facts["captures"] = _captures(store, layout, summary, now, asked)
-    _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
+        summary.facts["last_drill"] = drills.last(store, layout)
+    _judge(of, summary, layout, (success, now, max_age_s), newest)
     summary.facts |= {
         "group": None if newest is None else newest.group,
         "topics_dir": layout.topics_dir,
@@ -211,6 +214,43 @@ def status(
         "running": list(_running(of, store, layout, now, words, group)),
     }
     return summary.finish()
+
+
+def complete_up_to(
+    store: Store,
+    layout: Layout,
+    wheres: Collection[TopicPartition],
+    now: datetime,
+    summary: Summary,
+) -> dict[TopicPartition, datetime]:
+    """Return up to when the backup of each partition is complete, as far as a sink says so.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        wheres: The partitions, as they are called in Kafka.
+        now: Aware.
+        summary: Takes warnings.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    found: dict[TopicPartition, datetime] = {}
+    kept = history.kept_successes(store, layout)
+    past = islice(history.runs(store, layout, SINK.command, now=now), _LOOKED)
+    for record in chain(past, kept.values()):
+        left = [at for at in wheres if at not in found and record.vouches_for([at.partition])]
+        if not left:
+            if len(found) == len(wheres):
+                break
+            continue
+        rows = {row.where: row.complete_until for row in record.rows}
+        covered, success = record.covered, _believed(record, kept, summary, now)
+        for at in left:
+            moment = rows.get(at) or (success if at.topic in covered else None)
+            if moment is not None and moment <= now + history.CLOCKS:
+                found[at] = moment
+    return found
 
 
 def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
@@ -263,12 +303,17 @@ def _judge(
     summary: Summary,
     layout: Layout,
     times: tuple[datetime | None, datetime, float | None],
-    trouble: str,
+    newest: RunRecord | None,
 ) -> None:
     success, now, max_age_s = times
+    trouble = "" if newest is None else newest.trouble
     if success is None:
-        text = f"{of.unknown} {layout.topics_dir or 'this bucket'}"
-        summary.fail(OutdatedBackupError(text, trouble, of.do))
+        text = f"{of.unknown} {f'{layout.topics_dir}/' if layout.topics_dir else 'this bucket'}"
+        if newest is None:
+            why = "no such run has left a record there"
+            summary.fail(OutdatedBackupError(text, why, f"run kbackup {of.command}"))
+        else:
+            summary.fail(OutdatedBackupError(text, trouble, of.do))
     elif max_age_s is not None and _age_s(success, now) > max_age_s:
         text = f"{of.old} {_span(_age_s(success, now))} ago"
         why = f"--max-age is {_span(max_age_s)}" + (f"; {trouble}" if trouble else "")

@@ -24,7 +24,7 @@ from kbackup.events import (
     Warned,
 )
 from kbackup.naming import Layout
-from kbackup.naming.renaming import UNROUTED, Routes
+from kbackup.naming.renaming import EXCLUDES_NOTHING, UNROUTED, Routes
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport, Row, Summary
@@ -311,8 +311,15 @@ class News:
             own,
             plan.left_out.excluded or None,
             plan.left_out.internal or None,
+            drills=plan.left_out.drills or None,
         )
         self._tell(started)
+        for name in settings.topics:
+            if name in plan.left_out.drills:
+                said = f"{name} is left out: it is of a drill, which will delete it"
+                self._tell(self._summary.warn("topic_of_drill", said))
+        if (text := settings.asked.idle_exclusion(plan.left_out)) is not None:
+            self._tell(self._summary.warn(EXCLUDES_NOTHING, text))
         self.planned(plan)
         if not plan.partitions:
             self.no_topic()

@@ -1,24 +1,24 @@
-"""Capture where consumer groups stand: offsets first, then high watermarks, then records.
+"""Capture where consumer groups stand, and if asked who may do what in the cluster.
 
-So whatever an application had written by the time it committed an offset lies before a high
-watermark, and a capture that is stored once the backup has reached those misses nothing of it.
-Last stable offsets would not do: a committed offset can be seen before the marker of the
-transaction that it was committed with.
+Of groups: offsets first, then high watermarks, then records.  So whatever an application had
+written by the time it committed an offset lies before a high watermark, and a capture that is
+stored once the backup has reached those misses nothing of it.  Last stable offsets would not do: a
+committed offset can be seen before the marker of the transaction that it was committed with.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from kbackup.catalog import groups
+from kbackup.catalog import access, groups
+from kbackup.catalog.access import AccessBundle
 from kbackup.catalog.groups import GroupEntry
-from kbackup.catalog.ledger.rows import TopicEntry
-from kbackup.catalog.ledger.stream import FOLD_AT
-from kbackup.errors import KbackupError
+from kbackup.catalog.ledger.rows import TopicEntry, table
+from kbackup.errors import CorruptObjectError, KbackupError, some
 from kbackup.events import Warned
-from kbackup.kafka import SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
+from kbackup.kafka import SETTLE_S, Access, Cluster, Connection, Group, GroupOffset, Topic
 from kbackup.naming.renaming import Asked, matching
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
@@ -26,6 +26,7 @@ from kbackup.runs.context import RunContext
 from kbackup.runs.position import is_own
 from kbackup.runs.report import OfSink, Row
 from kbackup.sink.accounting import SinkProgress
+from kbackup.sink.plan import topics_of_drills
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -48,7 +49,51 @@ LEFT_OUT: Final = "incomplete_captures"
 INCOMPLETE: Final = "groups_incomplete"
 NOT_CAPTURED: Final = "groups_not_captured"
 
+ACCESS_S: Final = 600.0
+"""Seconds between two looks of a run that follows at ACLs, users and settings."""
+
+NO_ACCESS: Final = "missing_cluster_parts"
+"""Counts, where ``cluster.capture`` asks for them, the parts that could not be captured."""
+
+ACCESS_NOT_CAPTURED: Final = "access_not_captured"
+
+SHARED: Final = "share_groups"
+
+_NOT_CLASSIC: Final = "DEAD"
+"""What Kafka 4.1 says of a share group that it is asked to describe as a classic one."""
+
+_NOT_OFFERED: Final = {
+    "acls": "the cluster has no authoriser",
+    "users": "the cluster tells of no SCRAM users",
+}
+
 Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
+
+
+class _Remarks:
+    """Warnings of a run's summary that hold as long as nobody takes them back."""
+
+    def __init__(self, frame: RunContext, account: SinkProgress) -> None:
+        self._frame, self._account = frame, account
+        self._told: set[str] = set()
+
+    def put(self, code: str, text: str, skipped: str | None, count: int = 1) -> None:
+        """Put a warning that holds for now into the summary, and tell it once."""
+        warned, summary = Warned(code, text, {}, run=self._frame.run), self._frame.summary
+        with self._account.lock:  # the summary is written meanwhile
+            summary.remarks[code, None] = warned
+            if skipped is not None:
+                summary.skipped[skipped] = count
+        if code not in self._told:
+            self._told.add(code)
+            self._frame.tell(warned)
+
+    def take_back(self, code: str, skipped: str | None = None) -> None:
+        """Leave a warning that holds no longer out of the summary."""
+        with self._account.lock:
+            self._frame.summary.remarks.pop((code, None), None)
+            if skipped is not None:
+                self._frame.summary.skipped.pop(skipped, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +135,14 @@ class GroupCaptures:
     def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
         self._frame, self._settings, self._account = frame, frame.settings, account
         self._kafka: Connection = frame.world.kafka
+        self._store = store
         self._stream = groups.group_stream(store, frame.layout, frame.world.clock)
         self._routes = wiring.routes(frame.settings)
         self._own: frozenset[str] = frozenset()
         self._taken: _Taken | None = None
         self._begun: float | None = None
         self._stored = 0
-        self._told: set[str] = set()
+        self._remarks = _Remarks(frame, account)
 
     def know(self, sinks: Collection[TopicEntry]) -> None:
         """Learn which groups are those of sinks of this backup."""
@@ -126,7 +172,10 @@ class GroupCaptures:
 
     def _ask(self, cluster: Cluster, now_ms: int) -> _Taken:
         asked, steady_s = self._settings.asked, self._frame.world.clock.steady_s()
-        topics = cluster.topics(asked.topics(cluster.topic_names()))
+        names = {*asked.topics(cluster.topic_names())}
+        topics = cluster.topics(
+            names.difference(topics_of_drills(self._settings, cluster, self._store))
+        )
         with closing(self._kafka.consumer_groups()) as clients:
             listed = clients.listed()
             known = {each.name: each for each in listed.groups}
@@ -140,6 +189,10 @@ class GroupCaptures:
         denied = any(positions is None for positions in standing.values())
         is_complete = listed.is_complete and not denied
         self._note_lack(is_complete=is_complete)
+        self._note_shared(sorted(
+            name for name, positions in standing.items()
+            if known[name].state == _NOT_CLASSIC and positions == {}
+        ))  # fmt: skip
         return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
 
     def _wanted(self, names: Collection[str]) -> list[str]:
@@ -150,33 +203,24 @@ class GroupCaptures:
     def _note_lack(self, *, is_complete: bool) -> None:
         """Say that there may be groups that cannot be seen."""
         if is_complete:
-            self._take_back(INCOMPLETE, LEFT_OUT)
+            self._remarks.take_back(INCOMPLETE, LEFT_OUT)
             return
         text = (
             "maybe not all consumer groups are captured: this principal lacks DESCRIBE on the "
             "cluster, or on a group"
         )
-        self._remark(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
+        self._remarks.put(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
+
+    def _note_shared(self, names: Sequence[str]) -> None:
+        """Name groups that Kafka lists and whose offsets it tells nobody."""
+        if names:
+            text = f"{some(names)}: not captured: share groups have no offsets that can be set"
+            self._remarks.put(SHARED, text, None)
+        else:
+            self._remarks.take_back(SHARED)
 
     def _drop(self, error: KbackupError) -> None:
-        self._remark(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
-
-    def _remark(self, code: str, text: str, skipped: str | None) -> None:
-        """Put a warning that holds for now into the summary, and tell it once."""
-        warned, summary = Warned(code, text, {}, run=self._frame.run), self._frame.summary
-        with self._account.lock:  # the summary is written meanwhile
-            summary.remarks[code, None] = warned
-            if skipped is not None:
-                summary.skipped[skipped] = 1
-        if code not in self._told:
-            self._told.add(code)
-            self._frame.tell(warned)
-
-    def _take_back(self, code: str, skipped: str) -> None:
-        """Leave a warning that holds no longer out of the summary."""
-        with self._account.lock:
-            self._frame.summary.remarks.pop((code, None), None)
-            self._frame.summary.skipped.pop(skipped, None)
+        self._remarks.put(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
 
     def turn(self) -> None:
         """Take a capture if it is time, or store the one that was taken; for a run that follows."""
@@ -218,14 +262,14 @@ class GroupCaptures:
         if not (entries := list(self._entries(taken, rows, found))):
             return
         try:
-            self._stream.append(groups.group_table(entries))
+            self._stream.append(table(entries, groups.GROUPS))
             self._stored += 1
-            if is_last or self._stored % FOLD_AT == 0:
-                self._stream.fold()
+            if is_last or self._stored % groups.FOLD_AT == 0:
+                self._stream.fold(groups.FOLD_AT)
         except KbackupError as error:
             self._drop(error)
             return
-        self._take_back(NOT_CAPTURED, DROPPED)
+        self._remarks.take_back(NOT_CAPTURED, DROPPED)
 
     def _entries(
         self,
@@ -246,9 +290,9 @@ class GroupCaptures:
         yield from heads.values()
         for where, why in sorted(lacks.items()):
             if why:
-                yield _of(
-                    heads[where.topic], groups.UNSETTLED, where,
-                    high_watermark=taken.ends[where], why=why,
+                yield replace(
+                    heads[where.topic], kind=groups.UNSETTLED, is_complete=None,
+                    partition=where.partition, high_watermark=taken.ends[where], why=why,
                 )  # fmt: skip
         for name, positions in sorted(taken.offsets.items()):
             if name in self._own:
@@ -259,23 +303,84 @@ class GroupCaptures:
                     continue
                 report = rows[where].report
                 beyond = 0 if report.start is None else at.offset - report.reached
-                yield _of(
-                    heads[where.topic], groups.OFFSET, where, name, group.protocol_type,
-                    group.state, at, taken.ends[where], beyond if beyond > 0 else None,
+                yield replace(
+                    heads[where.topic], kind=groups.OFFSET, is_complete=None, group=name,
+                    protocol_type=group.protocol_type, state=group.state,
+                    partition=where.partition, offset=at.offset, metadata=at.metadata,
+                    high_watermark=taken.ends[where], beyond=beyond if beyond > 0 else None,
                 )  # fmt: skip
 
 
-def _of(
-    head: GroupEntry, kind: str, where: TopicPartition, group: str | None = None,
-    protocol_type: str | None = None, state: str | None = None, at: GroupOffset | None = None,
-    high_watermark: int | None = None, beyond: int | None = None, why: str | None = None,
-) -> GroupEntry:  # fmt: skip
-    """Return a row about a partition, of the capture that *head* begins."""
-    return GroupEntry(
-        kind, head.taken, head.topic, head.cluster_id, head.topic_id, None, group, protocol_type,
-        state, where.partition, None if at is None else at.offset,
-        None if at is None else at.metadata, high_watermark, beyond, why, head.run, head.time,
-    )  # fmt: skip
+class AccessCapture:
+    """Captures ACLs, users and the brokers' settings, where ``cluster.capture`` asks for that.
+
+    What the cluster does not tell is a warning, and makes the run exit 3: records are backed up.
+
+    Args:
+        frame: The run's.
+        store: Where the backup is.
+        account: Has the lock of the summary.
+    """
+
+    def __init__(self, frame: RunContext, store: Store, account: SinkProgress) -> None:
+        self._frame, self._store = frame, store
+        self._remarks = _Remarks(frame, account)
+        self._newest: AccessBundle | None = None
+        self._looked: float | None = None
+
+    def turn(self) -> None:
+        """Look whether it is time; for a run that follows."""
+        now = self._frame.world.clock.steady_s()
+        if self._looked is None or now - self._looked >= ACCESS_S:
+            self.take()
+
+    def take(self) -> None:
+        """Ask the cluster, and store what it says if that differs from the newest bundle."""
+        if not self._frame.settings.cluster_capture:
+            return
+        self._looked = self._frame.world.clock.steady_s()
+        try:
+            with closing(self._frame.world.kafka.access()) as asked:
+                found, failures = self._ask(asked)
+            if found.missing.keys() != {*access.PARTS}:
+                self._keep(found)
+        except KbackupError as error:
+            failures = dict.fromkeys(access.PARTS, str(error))
+        if not failures:
+            self._remarks.take_back(ACCESS_NOT_CAPTURED, NO_ACCESS)
+            return
+        why = "; ".join(dict.fromkeys(failures.values()))
+        text = f"not captured: {', '.join(failures)} of the cluster: {why}"
+        self._remarks.put(ACCESS_NOT_CAPTURED, text, NO_ACCESS, len(failures))
+
+    def _ask(self, asked: Access) -> tuple[AccessBundle, dict[str, str]]:
+        """Return what the cluster says, and why parts failed that it should have."""
+        found, missing, failures = dict[str, Any](), dict[str, str](), dict[str, str]()
+        asks: Mapping[str, Callable[[], Any]] = {
+            "acls": asked.acls,
+            "users": asked.users,
+            "settings": lambda: access.shared(asked.settings()),
+        }
+        for part, ask in asks.items():
+            try:
+                found[part] = ask()
+            except KbackupError as error:
+                found[part], failures[part] = None, str(error)
+            if found[part] is None:
+                missing[part] = failures.get(part) or _NOT_OFFERED[part]
+        now = self._frame.world.clock.ms()
+        return AccessBundle(now, **found, missing=missing), failures
+
+    def _keep(self, found: AccessBundle) -> None:
+        store, layout = self._store, self._frame.layout
+        if self._newest is None:
+            try:
+                self._newest = next(access.newest_first(store, layout), None)
+            except CorruptObjectError as error:
+                _log.warning("the newest capture of ACLs and users: %s", error)
+        if self._newest is None or not found.says_as(self._newest):
+            access.put(store, layout, found, self._frame.run)
+            self._newest = found
 
 
 def _lack(row: Row[OfSink], end: int, *, has_waited: bool, is_last: bool) -> str:

@@ -35,6 +35,7 @@ from kbackup.errors import (
 from kbackup.files import Spool
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
+from kbackup.pipeline.digest import RecordsDigest
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
 from kbackup.records import Facts, TopicIdentity, TopicPartition, pairs, rest_of
 from kbackup.stores import ObjectHead, Store, StoredObject
@@ -57,18 +58,20 @@ def united(
     Returns:
         What to store; its body is the caller's to close.
     """
-    body, facts = Spool(_SPOOL_BYTES), NO_RECORDS
+    body, facts, digest = Spool(_SPOOL_BYTES), NO_RECORDS, RecordsDigest()
     writer = file.spec.open_format().writer(body, file.spec.view, file.spec.options)
     try:
         for batch in _merged(iter(ours), iter(theirs)):
             writer.write(batch)
             facts = grown(facts, batch)
+            digest.add(batch)
     except ConflictError:
         writer.close({})
         body.close()
         return None
     writer.close(inner_metadata(facts, file.where, file.identity))
-    return replace(file, body=body, facts=replace(facts, sha256=body.sha256))
+    own = replace(facts, sha256=body.sha256, digest=digest.text)
+    return replace(file, body=body, facts=own)
 
 
 def _merged(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbackup import partitioners, plugins
+from kbackup.catalog import drills
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import Clock
 from kbackup.config import Settings
@@ -360,12 +361,18 @@ def make_plan(
 
     Raises:
         GroupActiveError: If someone else works with the group.
+        ConfigurationError: If the configuration leaves out every topic, and none is waited for; or
+            no topic has a partition that is asked for.
         KafkaError: If a topic does not exist, or the cluster does not answer.
         StoreError: If the bucket cannot be asked.
     """
-    names = _names(settings, cluster)
+    available = _available(settings, cluster)
+    if settings.dry_run or not settings.follow:
+        settings.asked.check_exclusion(available)
+    of_drills = topics_of_drills(settings, cluster, store)
+    names = [name for name in settings.asked.topics(available) if name not in of_drills]
     topics = cluster.topics(names)
-    missing = [name for name in names if name not in topics]
+    missing = [name for name in names if name not in topics and name in settings.topics]
     if missing:
         raise KafkaError(
             f"topic {', '.join(missing)} does not exist",
@@ -384,7 +391,8 @@ def make_plan(
         )
     planner = _Planner(settings, cluster, store, clock, backup or wiring.address(settings))
     plan = planner.plan(topics, wheres, reached=reached, likely=likely)
-    return replace(plan, left_out=settings.asked.left_out(cluster.topic_names()))
+    left_out = settings.asked.left_out(cluster.topic_names())
+    return replace(plan, left_out=replace(left_out, drills=of_drills))
 
 
 def plan_more(
@@ -413,8 +421,8 @@ def plan_more(
     Raises:
         KbackupError: As `make_plan`, but for topics that do not exist: those may have been deleted.
     """
-    names = _names(settings, cluster)
-    topics = cluster.topics(names)
+    names = {*settings.asked.topics(_available(settings, cluster))}
+    topics = cluster.topics(names.difference(topics_of_drills(settings, cluster, store)))
     ids = {where.topic: identity.topic_id for where, identity in already.items()}
     wheres = [
         where
@@ -445,11 +453,24 @@ def _claimed(settings: Settings, topics: Mapping[str, Topic], claim: Claim) -> d
     return {name: topic for name, topic in topics.items() if routes.topic(name) not in left}
 
 
-def _names(settings: Settings, cluster: Cluster) -> list[str]:
-    """Return the topics to back up; a pattern never takes its own dead letter topic."""
+def _available(settings: Settings, cluster: Cluster) -> list[str]:
+    """Return the topics there are; a pattern never takes its own dead letter topic."""
     letters = settings.errors_deadletterqueue_topic_name
-    available = [name for name in cluster.topic_names() if name != letters]
-    return settings.asked.topics(available)
+    return [name for name in cluster.topic_names() if name != letters]
+
+
+def topics_of_drills(settings: Settings, cluster: Cluster, store: Store) -> list[str]:
+    """Return the topics of drills that are there: the drill that made one will delete it.
+
+    Raises:
+        CorruptObjectError: If what a drill has stored about them cannot be read.
+        StoreError: If the store does not answer.
+    """
+    # names of the cluster first: a drill stores its own before they are there
+    maybe = [name for name in cluster.topic_names() if name.startswith(drills.PREFIX)]
+    if not maybe:
+        return []
+    return sorted(drills.scratch_topics(store, wiring.layout(settings)).intersection(maybe))
 
 
 def _partitions(topics: Mapping[str, Topic], settings: Settings) -> list[TopicPartition]:

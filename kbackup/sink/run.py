@@ -5,12 +5,12 @@ import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from queue import SimpleQueue
 from typing import Final
 
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.clock import rfc3339
+from kbackup.clock import moment_of, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
 from kbackup.events import Ended, Event, Plain, Progress, Tell, from_json
@@ -24,7 +24,7 @@ from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport
 from kbackup.sink import accounting, schemas
 from kbackup.sink.accounting import News, SinkProgress
-from kbackup.sink.captures import LOOK_S, GroupCaptures
+from kbackup.sink.captures import LOOK_S, AccessCapture, GroupCaptures
 from kbackup.sink.entering import NEWCOMERS_S, Newcomers, Opening, RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import Adopt, Examined, GaveUp, SinkJob, SinkUnit
@@ -137,6 +137,7 @@ class SinkRun:
         settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
         opening = self._open(store)
         captures = GroupCaptures(self._frame, store, self._account)
+        bundle = AccessCapture(self._frame, store, self._account)
         captures.take(cluster, waits=not settings.follow)  # before the plan asks for end offsets
         looked = world.clock.now().timestamp()
         plan = make_plan(
@@ -155,11 +156,14 @@ class SinkRun:
         with Periodic("folding the ledger", self._ledger.fold):
             if settings.follow:
                 self._newcomers = Newcomers(self._frame, store, opening, plan, looked, self._claim)
-                with Periodic("capturing consumer groups", captures.turn, LOOK_S):
+                groups = Periodic("capturing consumer groups", captures.turn, LOOK_S)
+                with groups, Periodic("capturing ACLs and users", bundle.turn, LOOK_S):
                     self._follow(plan, store, self._newcomers)
             else:
                 self._once(plan, cluster, store, opening)
         captures.keep(is_last=not self._frame.stop.is_set())
+        if not settings.follow and not self._frame.stop.is_set():
+            bundle.take()
         self._fold()
         routes = wiring.routes(settings)
         with self._account.lock:
@@ -320,7 +324,7 @@ class SinkRun:
             self._news.held_up(held_up)
             untils = self._untils()
             self._summary.partitions = [
-                replace(row.shown(), complete_until=_moment(untils.get(row.report.where)))
+                replace(row.shown(), complete_until=untils.get(row.report.where))
                 for row in self._account.rows()
             ]
             summary = self._frame.finish()
@@ -332,14 +336,19 @@ class SinkRun:
             if summary.is_good:
                 good = self._complete(held_up.values())
         elif until is not None and self._newcomers is not None:
-            good = _moment(min(until, self._newcomers.looked))
+            good = moment_of(min(until, self._newcomers.looked) * 1000)
         good = good or self._earlier
         return summary.saying(last_success=None if good is None else rfc3339(good))
 
-    def _untils(self) -> Mapping[TopicPartition, float | None]:
-        """Return up to when each partition is backed up, in seconds since the epoch, if known."""
-        if self._frame.settings.follow:
-            return self._account.untils()
+    def _untils(self) -> Mapping[TopicPartition, datetime | None]:
+        """Return up to when each partition is backed up, if known."""
+        untils = self._account.untils() if self._frame.settings.follow else self._untils_of_once()
+        return {
+            where: moment_of(until * 1000) for where, until in untils.items() if until is not None
+        }
+
+    def _untils_of_once(self) -> Mapping[TopicPartition, float | None]:
+        """Return the same of a run that ends by itself, in seconds since the epoch."""
         started = self._frame.started.timestamp()
         found: dict[TopicPartition, float | None] = {}
         for row in self._account.rows():
@@ -354,12 +363,9 @@ class SinkRun:
         """Return up to when a good run has made the backup complete: mostly up to its own start."""
         # what lies behind an open transaction is not in it; None: as far as it had been before
         started, untils = self._frame.started, [each.until for each in held_up]
-        known = [datetime.fromtimestamp(until, UTC) for until in untils if until is not None]
+        moments = (moment_of(until * 1000) for until in untils if until is not None)
+        known = [moment for moment in moments if moment is not None]
         return min([started, *known]) if len(known) == len(untils) else None
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _gone(where: TopicPartition) -> KbackupError:

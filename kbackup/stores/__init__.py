@@ -6,15 +6,18 @@ a key is never taken for a local path outside the store's root.
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any, BinaryIO, Final, Literal, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Final, Literal, Protocol, TypeVar, runtime_checkable
 
 import orjson
 
 from kbackup import plugins
+from kbackup.errors import CorruptObjectError, NewerVersionError
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +187,39 @@ def open_store(settings: StoreSettings) -> Store:
 def put_json(store: Store, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
     """Store *data* as a small JSON object, and return and raise as `Store.put` does."""
     body = orjson.dumps(data)
+    return put_bytes(store, key, body, if_absent=if_absent)
+
+
+def put_bytes(store: Store, key: str, body: bytes, *, if_absent: bool = False) -> bool:
+    """Write a small object, as `Store.put` does."""
     sha256 = hashlib.sha256(body).hexdigest()
     return store.put(key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent)
+
+
+def parse_json(
+    key: str, body: bytes, make: Callable[[Mapping[str, Any]], Made], what: str, do: str
+) -> Made:
+    """Return what a small JSON object of ours holds; its ``v``, the version of its form, is 1.
+
+    Args:
+        key: The object's.
+        body: All of it.
+        make: Makes it of JSON values.
+        what: What it should hold.
+        do: What to do if it does not.
+
+    Raises:
+        CorruptObjectError: If it holds something else.
+        NewerVersionError: If a later version has stored it.
+    """
+    try:
+        said = orjson.loads(body)
+        if (version := int(said["v"])) > 1:
+            raise NewerVersionError.of(key, version, 1, str(said.get("version")), key=key)
+        return make(said)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise CorruptObjectError(f"{key} holds no {what}", why, do, key=key) from error
 
 
 ARCHIVED: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})

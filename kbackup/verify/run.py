@@ -19,6 +19,7 @@ import pyarrow as pa
 from kbackup.catalog import listing
 from kbackup.catalog.claims import Checked
 from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
+from kbackup.catalog.groups import group_stream
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger import objects
 from kbackup.catalog.ledger.rows import (
@@ -38,7 +39,7 @@ from kbackup.catalog.listing import OTHER_FORMAT, Catalog, not_in_backup, nothin
 from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
-from kbackup.errors import ConfigurationError, CorruptObjectError, counted, form, some
+from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, counted, form, some
 from kbackup.events import Event, Warned
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
@@ -82,6 +83,7 @@ class Notes:
         schemas: The schemas of a registry that were stored, or are lacking.
         held_up: Partitions, by the names they are stored under, with an open transaction.
         has_id: The backup has an id: a sink of kbackup has been at work, and has begun a ledger.
+        captures: Damaged files of where consumer groups stood.
     """
 
     known: BackupState = NOTHING
@@ -89,6 +91,7 @@ class Notes:
     schemas: SchemaIndex = NO_SCHEMAS
     held_up: Mapping[TopicPartition, HeldUp] = field(default_factory=dict)
     has_id: bool = False
+    captures: Sequence[Issue] = ()
 
 
 Told = Warned | Finding | PartitionVerdict
@@ -127,6 +130,7 @@ def verify(
         Warnings, findings, and what is concluded about each partition.
 
     Raises:
+        ConfigurationError: If *asked* leaves every topic out.
         IncompleteBackupError: If a topic of *asked* is neither there nor in the ledger.
         StoreError: If the listing cannot be had whole.
     """
@@ -146,7 +150,7 @@ def verify(
         if where.topic in chosen and asked.has(where.partition)
     )
     backup = _Backup(
-        store, layout, options, summary, now, notes, found, chosen, wheres,
+        store, layout, options, summary, now, notes, found, asked, chosen, wheres,
         {topic for topic in chosen if topic not in there}, read, sample,
     )  # fmt: skip
     for check in _CHECKS:
@@ -164,6 +168,7 @@ class _Backup:
     now: datetime
     notes: Notes
     found: Catalog  # what is listed
+    asked: Asked
     topics: Sequence[str]  # those asked for
     partitions: Sequence[TopicPartition]  # theirs, those without any object too
     absent: Collection[str]  # topics that were asked for and are not in the backup
@@ -189,7 +194,8 @@ def _is_every_topic_there(backup: _Backup) -> Iterable[Warned]:
     if backup.absent:
         raise not_in_backup(min(backup.absent), backup.found)
     if not backup.partitions:
-        backup.summary.fail(nothing_there(backup.layout.topics_dir or "the bucket"))
+        there = {*backup.found.topics(), *backup.notes.known.names}
+        backup.summary.fail(nothing_there(backup.asked, there, backup.layout.topics_dir))
     return ()
 
 
@@ -222,6 +228,13 @@ def _does_the_ledger_say_it_all(backup: _Backup) -> Iterator[Warned]:
             f"it left a gap between other objects; {REBUILD}"
         )
         yield backup.summary.warn("no_ledger", text)
+
+
+def _can_every_capture_be_read(backup: _Backup) -> Iterable[Warned]:
+    for damage in backup.notes.captures:
+        error = CorruptObjectError(damage.what, damage.why, damage.do, key=damage.what)
+        backup.summary.fail(error)
+    return ()
 
 
 def _is_every_schema_there(backup: _Backup) -> Iterator[Warned]:
@@ -319,6 +332,7 @@ _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (
     _is_anything_left_out,
     _is_every_topic_there,
     _does_the_ledger_say_it_all,
+    _can_every_capture_be_read,
     _is_every_schema_there,
     _does_a_transaction_hold_it_up,
     _is_every_partition_whole,
@@ -459,11 +473,16 @@ class Mending:
         there = {*found.topics(), *said.names}
         topics = [name for name in self.asked.topics(there) if name in there]
         if not topics:
-            raise nothing_there(self.layout.topics_dir or "the bucket")
+            raise nothing_there(self.asked, there, self.layout.topics_dir)
         if only_new:
             topics = [name for name in topics if not said.has_ledger(name)]
         for topic in topics:
             yield self._rebuild(topic, found, has_times=not only_new)
+        captures = group_stream(self.store, self.layout, self.clock)
+        if not only_new and captures.read().damage:
+            captures.rewrite(lambda before: before.rows)
+            text = "captures of consumer groups that cannot be read are left out from now on"
+            yield self.summary.warn("captures_left_out", text)
         if topics:
             stream = topics_stream(self.store, self.layout, self.clock)
             stream.rewrite(lambda before: self._topics(before, topics, found, said))

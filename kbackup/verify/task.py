@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import BinaryIO, Final, Self, cast
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
+from kbackup.batches.tally import METHOD as OF_BATCHES
+from kbackup.batches.tally import BatchesDigest
 from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
@@ -28,6 +31,8 @@ from kbackup.errors import (
     UnsupportedObjectError,
     counted,
 )
+from kbackup.formats import StoresBatches
+from kbackup.pipeline.digest import METHOD, RecordsDigest
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.spark.channel import Line
@@ -216,14 +221,20 @@ class _Check:
         files = self.unit.files
         heads = {file.key: self.store.head(file.key) for file in files.files}
         watched = _Watched(self.store, files, heads, self.unit.stored)
-        self._read(watched)
         head = None if files.main is None else heads[files.main.key]
         known = None if head is None else Facts.from_metadata(head.metadata)
+        told = self._with_digest(known)
+        digest = RecordsDigest() if any(_is_of(METHOD, one) for one in told) else None
+        if any(_is_of(OF_BATCHES, one) for one in told):
+            watched.digests(self.reading)
+        self._read(watched, digest)
         said = None if head is None else head.metadata.get("sha256")
         sha256 = watched.sha256 if said is None else said
         is_unread = any(one.code == UnsupportedObjectError.code for one in self.problems)
         if is_unread or not self.problems:
             self._check_ledger(sha256)
+        texts = [None if digest is None else digest.text, watched.of_batches]
+        is_compared = self._compare(told, [text for text in texts if text is not None])
         end = self._end(known)
         known_of = {watched.hashed}
         if not is_unread:
@@ -249,9 +260,10 @@ class _Check:
             repeated=repeated,
             identity=UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata),
             says_what=known is not None,
+            is_compared=is_compared,
         )
 
-    def _read(self, watched: "_Watched") -> None:
+    def _read(self, watched: "_Watched", digest: RecordsDigest | None) -> None:
         """Read all rows; a sibling that is missing is not this task's to report."""
         files = self.unit.files
         options = replace(self.reading, wants_siblings=False)
@@ -265,6 +277,8 @@ class _Check:
                     self.first = batch["offset"][0].as_py()
                 self.last = batch["offset"][-1].as_py()
                 self.records += len(batch)
+                if digest is not None:
+                    digest.add(batch)
         except ObjectNotFoundError:
             self._problem("missing_object", watched.at, "it has disappeared since it was listed")
         except UnsupportedObjectError as error:
@@ -300,6 +314,28 @@ class _Check:
             held = f"it holds {counted(self.records, 'record')}, the ledger says {stored.records}"
             held += splits(files.main)
             self._problem("count_mismatch", files.main.key, held)
+
+    def _with_digest(self, known: Facts | None) -> list[Facts]:
+        """Return what ledger and object say of the records, if that can be compared with them.
+
+        Rows of values do not give back all that was in Kafka.
+        """
+        told = (self.unit.stored, known) if self.unit.files.is_whole else ()
+        methods = METHOD, OF_BATCHES
+        return [one for one in told if one is not None and _is_of(methods, one)]
+
+    def _compare(self, told: Sequence[Facts], digests: Sequence[str]) -> bool:
+        """Compare what was read with what was stored; return whether that is known.
+
+        Of an object that has grown, the ledger may know less than it says itself.
+        """
+        said = next((one for one in told if one.records == self.records), None)
+        if self.problems or said is None or not digests:
+            return False
+        if said.digest not in digests:
+            text = "its records are not those that were stored: their digest differs"
+            self._problem("corrupt", self.unit.files.id, text)
+        return True
 
     def _problem(self, code: str, key: str, text: str) -> None:
         self.problems.append(Issue(code, key, text))
@@ -340,6 +376,10 @@ class _Check:
         return pa.Table.from_batches(batches, SCHEMA)
 
 
+def _is_of(methods: str | tuple[str, ...], known: Facts) -> bool:
+    return (known.digest or "").startswith(methods)
+
+
 def _agree(*tables: pa.Table) -> bool:
     """Whether tables hold the same record wherever they have the same offset."""
     # any may lack rows of the others: compaction may have come in between
@@ -365,6 +405,7 @@ class _Watched:
         bytes: Sizes of what was opened, together.
         hashed: The main object, where only the ledger can tell whether it is right.
         sha256: Of that object.
+        of_batches: The digest of the main object's batches, where `digests` has asked for it.
     """
 
     def __init__(
@@ -382,6 +423,13 @@ class _Watched:
         self.at = files.files[0].key
         self.bytes = 0
         self.sha256: str | None = None
+        self.of_batches: str | None = None
+        self._main = files.main
+        self._reading: ReadOptions | None = None
+
+    def digests(self, reading: ReadOptions) -> None:
+        """Take the digest of the main object's batches when it is opened."""
+        self._reading = reading
 
     def open(self, key: str) -> BinaryIO:
         self.at = key
@@ -390,7 +438,20 @@ class _Watched:
             self.bytes += self._files[key].size
         if key == self.hashed:
             self.sha256 = sha256_of(body)
+        if self._reading is not None and self._main is not None and key == self._main.key:
+            self._digest(self._main, body, self._reading)
         return body
+
+    def _digest(self, main: BackupFile, body: BinaryIO, reading: ReadOptions) -> None:
+        form = formats.by_name(main.format)
+        if not isinstance(form, StoresBatches):
+            return
+        digest = BatchesDigest()
+        with suppress(CorruptObjectError):  # reading the rows says so
+            for batches in form.batches(body, reading.formats):
+                digest.add(batches)
+            self.of_batches = digest.text
+        body.seek(0)
 
     def head(self, key: str) -> ObjectHead | None:
         return self._heads[key]

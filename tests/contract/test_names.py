@@ -34,7 +34,7 @@ _KNOWN_PLUGINS: Final = {
 
 _WORDS: Final = {
     "boolean", "bytes", "cast", "default", "double", "field", "file", "filter", "flatten", "float",
-    "integer", "json", "long", "memory", "record", "s3", "short", "string", "time",
+    "integer", "json", "log", "long", "memory", "record", "s3", "short", "string", "time",
 }  # fmt: skip
 """Names of plugins that are words of other things too, such as types."""
 

@@ -24,6 +24,7 @@ from tests.contract.product import (
     KafkaSettings,
     KbackupError,
     Position,
+    Span,
     TopicPartition,
     Writer,
 )
@@ -384,3 +385,30 @@ def test_damaged_columns_are_refused(mock_kafka: MockKafka, target: TopicPartiti
         with pytest.raises(TypeError, match="not in order"):
             writer.write(good.set_column(at, SCHEMA.field(at), column))
     writer.close()
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_writer_says_where_its_records_stand(
+    mock_kafka: MockKafka, way: str, target: TopicPartition, *, exactly_once: bool
+) -> None:
+    """The C library hears of each record's offset, the client for Python of none."""
+    settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    other, group = TopicPartition(target.topic, 0), f"told-{target.topic}"
+    found = []
+    for count in (2, 3):
+        writer = Writer(settings, target, group, exactly_once=exactly_once)
+        for _ in range(2):
+            writer.write(batch_of([{"value": b"home"}] * count))
+            writer.write(batch_of([{"value": b"away"}]), other)
+            writer.flush()
+            found.append([writer.written(target), writer.written(other), writer.written(other)])
+            writer.commit(Position(1), {other: Position(1)})
+        writer.close()
+
+    marker = int(exactly_once)
+    ends = [2, 4 + marker, 7 + 2 * marker, 10 + 3 * marker]
+    expected = [
+        [Span(end - count, end), Span(at * (1 + marker), at * (1 + marker) + 1), None]
+        for at, (end, count) in enumerate(zip(ends, (2, 2, 3, 3), strict=True))
+    ]
+    assert (expected if way == "native" else [[None] * 3] * 4) == found

@@ -13,14 +13,14 @@ from tests.support.large import Large, back_up_large
 
 @pytest.fixture(scope="session")
 def large(s3: LocalS3, cluster: TestCluster) -> Large:
-    """A backup of 560 MB that compress to few."""
-    return back_up_large(cluster, s3, "large", 4, 7_000)
+    """A backup of 320 MB that compress to few."""
+    return back_up_large(cluster, s3, "large", 4, 4_000)
 
 
 @pytest.fixture(scope="session")
 def large_in_directories(s3: LocalS3, cluster: TestCluster) -> Large:
     """The same, each partition over three directories."""
-    return back_up_large(cluster, s3, "large-spread", 4, 7_000, "--partitioner", "modulo")
+    return back_up_large(cluster, s3, "large-spread", 4, 4_000, "--partitioner", "modulo")
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """All that the integration tests take from kbackup: what moves there is followed here alone."""
 
 from kbackup import config, converters
+from kbackup.batches import BatchError, Batches
+from kbackup.batches.decoding import EVERYTHING, decoded
+from kbackup.batches.tally import Tally
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
 from kbackup.cli import main, root
@@ -20,24 +23,40 @@ from kbackup.errors import (
     RegistryError,
 )
 from kbackup.events import Event, to_json
+from kbackup.formats import FormatOptions
+from kbackup.formats.log import LogFormat
 from kbackup.inspect.ddl import statements
 from kbackup.inspect.query import check_reads
 from kbackup.inspect.source import BackupSource
-from kbackup.kafka import KafkaSettings, NewTopic, Position, TakenOverError, reader
+from kbackup.kafka import (
+    Acl,
+    GroupOffset,
+    KafkaSettings,
+    NewTopic,
+    Position,
+    ScramUser,
+    TakenOverError,
+    reader,
+)
+from kbackup.kafka import client as kafka_client
+from kbackup.kafka import cluster as kafka_cluster
 from kbackup.kafka.cluster import KafkaCluster as Cluster
 from kbackup.kafka.reader import KafkaReader as Reader
 from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
-from kbackup.local.downloads import ivy_jar
+from kbackup.local.downloads import fetch_kafka, ivy_jar
 from kbackup.local.java import trust_store_options
 from kbackup.local.sample import compare_topics
 from kbackup.local.servers import free_ports
 from kbackup.naming import DatedLayout, Layout
-from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.records import SCHEMA, Facts, Span, TopicPartition
 from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context, wiring
 from kbackup.runs.context import Environment, Stop
+from kbackup.sink import entering as sink_entering
+from kbackup.sink import follow as sink_follow
+from kbackup.sink import run as sink_run
 from kbackup.sink.run import SinkRun
 from kbackup.spark import engine
 from kbackup.spark.channel import Hub, Line
@@ -50,11 +69,16 @@ __all__ = [
     "DATE",
     "DECIMAL",
     "ENGINE",
+    "EVERYTHING",
     "ON_SPARK",
     "PATIENCE",
     "SCHEMA",
+    "WAITS",
+    "Acl",
     "AuditError",
     "BackupSource",
+    "BatchError",
+    "Batches",
     "Cluster",
     "ConfigurationError",
     "ConnectSchema",
@@ -62,6 +86,9 @@ __all__ = [
     "EngineSettings",
     "Environment",
     "Event",
+    "Facts",
+    "FormatOptions",
+    "GroupOffset",
     "Hub",
     "KafkaSettings",
     "KbackupError",
@@ -71,6 +98,7 @@ __all__ = [
     "LocalRegistry",
     "LocalS3",
     "LocalServiceError",
+    "LogFormat",
     "NewTopic",
     "Position",
     "Reader",
@@ -80,6 +108,7 @@ __all__ = [
     "RegistryError",
     "RegistrySettings",
     "RestoreRun",
+    "ScramUser",
     "Settings",
     "SinkRun",
     "Span",
@@ -88,6 +117,7 @@ __all__ = [
     "StoreSettings",
     "SystemClock",
     "TakenOverError",
+    "Tally",
     "TopicCapture",
     "TopicPartition",
     "Type",
@@ -98,6 +128,8 @@ __all__ = [
     "connect",
     "converters",
     "deal",
+    "decoded",
+    "fetch_kafka",
     "find_java",
     "find_jvm",
     "free_ports",
@@ -117,6 +149,14 @@ __all__ = [
 
 PATIENCE = (reader, "patience_s")
 """How long a reader waits: its owner, and its name there."""
+
+WAITS = {
+    "PATIENCE_S": (kafka_client, kafka_cluster, sink_follow),  # for a cluster that is away
+    "NEWCOMERS_S": (sink_run, sink_entering),  # between two looks for new topics
+    "RECORD_S": (context,),  # between two run records
+    "REPORT_S": (sink_follow,),  # between two reports of a task that follows
+}
+"""Waits of a command, and their owners."""
 
 ON_SPARK = (context, "OnSpark")
 ENGINE = (engine, "run")

@@ -14,8 +14,11 @@ from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 from tests.support.large import back_up_large
 from tests.support.running import running
+from tests.support.waits import shorter
 
 pytestmark = [pytest.mark.integration, pytest.mark.one_process]
+
+QUICK = ("--kafka-timeout", "6s")
 
 
 @pytest.mark.parametrize(
@@ -77,26 +80,28 @@ def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(
     """Frozen in the middle: exit 5, nothing half done or twice, and a sink that follows ends."""
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
-        big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000).in_one_process()
+        big = back_up_large(cluster, s3, "broker-stays-away", 1, 4000).in_one_process()
         s3.create_bucket("broker-stays-away-again")
         other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-stays-away-again")
         proxy.faults = [  # neither ends before the other one is in its middle
-            Fault("PUT /broker-stays-away-again/topics/", "delay", after=5, seconds=1),
-            Fault("GET /broker-stays-away/topics/", "delay", after=4, seconds=15),
+            Fault("PUT /broker-stays-away-again/topics/", "delay", after=5, seconds=4),
+            Fault("GET /broker-stays-away/topics/", "delay", after=2, seconds=4),
         ]
-        slow = {"KBACKUP_STORE_URL": proxy.url}
+        patience = shorter(PATIENCE_S=6)
+        slow = {"KBACKUP_STORE_URL": proxy.url, **patience}
         sinks, restores = other.with_environment(**slow), big.kbackup.with_environment(**slow)
-        sink_words = ("sink", "-t", big.topic, "--flush-size", "100", "--group", "again")
-        restore_words = big.restore("copy_of_")
+        sink_words = ("sink", "-t", big.topic, "--flush-size", "100", "--group", "again", *QUICK)
+        restore_words = (*big.restore("copy_of_"), *QUICK)
+        follows = big.kbackup.with_environment(**patience)
         follow_words = ("sink", "-t", big.topic, "--follow", "--group", "follows", "--no-lock")
         with (
+            running(follows, *follow_words, *QUICK) as follow,
             running(sinks, *sink_words) as sink,
             running(restores, *restore_words) as restore,
-            running(big.kbackup, *follow_words) as follow,
         ):
+            follow.wait_for("start")
             sink.wait_for("object", 3)
             restore.wait_for("progress")
-            follow.wait_for("start")
             os.kill(broker.pid, signal.SIGSTOP)
             stopped = [command.finish(300) for command in (sink, restore, follow)]
             os.kill(broker.pid, signal.SIGCONT)

@@ -132,24 +132,6 @@ def test_another_tools_bytes_are_split_only_with_consent(
     ]
 
 
-@pytest.mark.parametrize("name", ["keys-headers-mixed-json", "json-schemaless-gzip", "pad-2"])
-def test_the_real_connectors_objects_are_restored(
-    name: str, kbackup: Kbackup, cluster: TestCluster, store: Store
-) -> None:
-    """Each record below the connector's committed offset is back once, in order, in its place."""
-    folder = SCENARIOS / name
-    records = inputs(folder)
-    put_objects(store, folder)
-    target = f"{name}_of_{records[0]['topic']}"
-
-    kbackup.json("restore", "--rename", f"{name}_of_$0")
-
-    copies = cluster.read(target, records[0]["partition"])
-    assert [
-        record["value"].get("$schemaless", record["value"].get("payload")) for record in records
-    ] == [json.loads(copy.value or b"") for copy in copies]
-
-
 @pytest.mark.parametrize(
     ("records", "options", "what"),
     [

@@ -150,7 +150,8 @@ def test_restore_elsewhere_looks_plans_and_restores(
     assert records == cluster.read(f"elsewhere_{topic}")
 
 
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(
+@pytest.mark.nightly  # the gate runs it as its session docs
+def test_the_site_builds_without_a_warning(
     tmp_path: Path,
 ) -> None:
     """Every link leads somewhere, and the documentation loads nothing from other servers."""

@@ -17,6 +17,7 @@ from tests.support.backup import Backup
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.running import Running, running, wait_until
+from tests.support.waits import SOON, shorter
 
 pytestmark = pytest.mark.integration
 
@@ -100,7 +101,9 @@ def test_whatever_happens_what_is_committed_is_equal_and_memory_is_flat(
                 "KBACKUP_S3_BUCKET_NAME": bucket,
                 "KBACKUP_S3_RETRY_BACKOFF_MS": "10",
                 **s3.environment,
-            }
+                **shorter(NEWCOMERS_S=2, RECORD_S=3),
+            },
+            SOON,
         )
         cluster.create("f-keep", 4)
         cluster.create("f-gone")

@@ -11,6 +11,7 @@ from tests.integration.product import free_ports
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.running import running, wait_until
+from tests.support.waits import shorter
 
 pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
@@ -31,6 +32,7 @@ def scraped(port: int) -> dict[tuple[str, str], float]:
 
 def test_metrics_of_a_sink_that_follows_outlive_it(kbackup: Kbackup, cluster: TestCluster) -> None:
     """A scrape tells what was copied; when the sink is killed, any host serves the same metrics."""
+    kbackup = kbackup.with_environment(**shorter(RECORD_S=2, REPORT_S=1))
     cluster.create("watched", 2)
     cluster.write("watched", [Record(b"k", b"v%d" % at) for at in range(30)], 0)
     cluster.write("watched", [Record(b"k", b"v%d" % at) for at in range(12)], 1)

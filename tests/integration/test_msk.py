@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 @pytest.mark.parametrize(
     ("way", "life_s", "run_s"),
     [
-        pytest.param("native", 8, 18, marks=pytest.mark.one_process, id="in one process"),
+        pytest.param("native", 6, 13, marks=pytest.mark.one_process, id="in one process"),
         pytest.param("native", 20, 60, marks=pytest.mark.nightly, id="on Spark"),
         pytest.param("python", 20, 60, marks=pytest.mark.nightly, id="on Spark, in Python"),
     ],

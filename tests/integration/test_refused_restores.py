@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from s3fault import Fault, S3Faults
 
 from tests.integration.product import LocalS3
 from tests.support.cluster import Record, TestCluster, varied
@@ -113,12 +114,14 @@ def test_a_refused_restore_writes_nothing(
 
 @pytest.mark.parametrize("change", ["added", "deleted"])
 def test_the_audit_notices_what_others_do_to_the_target(
-    change: str, cluster: TestCluster, large: Large
+    change: str, cluster: TestCluster, proxy: S3Faults, large: Large
 ) -> None:
     """Records that somebody adds or deletes while a restore runs are exit 7."""
     target = f"{change}_to_{large.topic}"
+    proxy.faults = [Fault("GET .*/topics/", "delay", after=12, seconds=2)]  # it does not end
+    slow = large.in_one_process().kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
 
-    with running(large.kbackup, *large.restore(f"{change}_to_")) as command:
+    with running(slow, *large.restore(f"{change}_to_")) as command:
         where = _first_written(command)
         if change == "added":
             cluster.write(target, [Record(b"stranger", b"in town")], where)

@@ -29,7 +29,7 @@ _NIGHTS_KILLS = 10
 @pytest.mark.parametrize(
     ("seed", "backup", "kills_due"),
     [
-        (0, "large", GATES_KILLS),
+        pytest.param(0, "large", GATES_KILLS, marks=pytest.mark.one_process),
         pytest.param(1, "large", KILLS, marks=pytest.mark.nightly),
         pytest.param(2, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         pytest.param(3, "large_in_directories", KILLS, marks=pytest.mark.nightly),
@@ -44,6 +44,8 @@ def test_a_restore_killed_again_and_again_delivers_every_record_once(
 ) -> None:
     """The same command goes on, and a reader sees each record once, in order of its directory."""
     large: Large = request.getfixturevalue(backup)
+    if request.node.get_closest_marker("one_process") is not None:
+        large = large.in_one_process()
     chance = random.Random(seed)
     kills = 0
     while kills < kills_due:

@@ -1,7 +1,9 @@
 """A signal stops a run cleanly: what is safe is committed, and the next run goes on."""
 
+import itertools
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 from s3fault import Fault, S3Faults
@@ -9,11 +11,13 @@ from s3fault import Fault, S3Faults
 from tests.support.backup import Backup
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
+from tests.support.in_process import in_one_process
 from tests.support.large import Large
 from tests.support.running import Running, ended, running, wait_until
 
 pytestmark = pytest.mark.integration
 
+_NUMBER = itertools.count()
 NIGHTLY = pytest.mark.nightly
 PARTITIONS = 2
 SMALL = ("--flush-size", "300")
@@ -53,7 +57,7 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
     stored = [len(backup.records(topic, partition)) for partition in range(PARTITIONS)]
     group = stopped.summary["group"]
     committed = cluster.committed(group, topic, range(PARTITIONS))
-    rest = ended(kbackup, "sink", "-t", topic, *SMALL)
+    rest = ended(in_one_process(kbackup), "sink", "-t", topic, *SMALL)
 
     assert (code, "stopped") == (stopped.code, stopped.summary["result"])
     assert code == stopped.summary["exit_code"]
@@ -69,17 +73,25 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
     ("number", "code"),
     [
         pytest.param(signal.SIGTERM, 143, id="SIGTERM", marks=NIGHTLY),
-        pytest.param(signal.SIGINT, 130, id="SIGINT"),
+        pytest.param(signal.SIGINT, 130, id="SIGINT", marks=NIGHTLY),
+        pytest.param(signal.SIGINT, 130, id="SIGINT without Spark", marks=pytest.mark.one_process),
     ],
 )
 def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
-    number: int, code: int, cluster: TestCluster, proxy: S3Faults, large: Large
+    number: int,
+    code: int,
+    kbackup: Kbackup,
+    cluster: TestCluster,
+    proxy: S3Faults,
+    large: Large,
 ) -> None:
     """After a signal what the summary counts is in the target; the next run adds the rest, once."""
     proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
-    slow = large.kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
-    words = large.restore(f"signal_{number}_of_")
-    target = f"signal_{number}_of_{large.topic}"
+    slow = replace(large.kbackup, module=kbackup.module).with_environment(
+        KBACKUP_STORE_URL=proxy.url
+    )
+    prefix = f"signal_{next(_NUMBER)}_of_"
+    words, target = large.restore(prefix), f"{prefix}{large.topic}"
     whole = large.partitions * large.count
 
     with running(slow, *words) as command:
@@ -89,7 +101,7 @@ def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
         command.leave_nothing()
     safe = sum(len(cluster.read(target, partition)) for partition in range(large.partitions))
     proxy.faults = []
-    rest = ended(slow, *words)
+    rest = ended(in_one_process(slow), *words)
 
     assert (code, "stopped") == (stopped.code, stopped.summary["result"])
     assert safe == stopped.summary["records"] < whole
@@ -142,7 +154,7 @@ def test_a_second_signal_ends_at_once(
         seconds = time.monotonic() - begin
         command.leave_nothing()
     proxy.faults = []
-    ended(hanging, "sink", "-t", topic)
+    ended(in_one_process(hanging), "sink", "-t", topic)
 
     assert (True, 143) == (is_waiting, stopped.code)
     assert seconds < 60

@@ -3,7 +3,7 @@
 import itertools
 import json
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -65,10 +65,8 @@ class Source:
         if layout not in self._files:
             bucket = f"crash-reference-{len(self._files)}"
             self.s3.create_bucket(bucket)
-            kbackup = _kbackup(self.kafka, self.s3, bucket)
-            ended(
-                replace(kbackup, module=WITHOUT_SPARK), "sink", "-t", self.topic, *LAYOUTS[layout]
-            )
+            kbackup = _kbackup(self.kafka, self.s3, bucket, WITHOUT_SPARK)
+            ended(kbackup, "sink", "-t", self.topic, *LAYOUTS[layout])
             backup = Backup(self.s3, bucket)
             for partition, records in self.written.items():
                 assert records == backup.records(self.topic, partition)
@@ -113,7 +111,7 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
 @pytest.mark.parametrize(
     ("seed", "layout", "kills_due"),
     [
-        (1, "third party's", GATES_KILLS),
+        pytest.param(1, "third party's", GATES_KILLS, marks=pytest.mark.one_process),
         pytest.param(0, "one directory", KILLS, marks=pytest.mark.nightly),
         pytest.param(2, "by value", KILLS, marks=pytest.mark.nightly),
         pytest.param(3, "one directory", KILLS, marks=pytest.mark.nightly),
@@ -128,17 +126,20 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     cluster: TestCluster,
     source: Source,
     tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     """After each kill what was said is stored, at last the objects of a run without faults."""
     chance, reference = random.Random(seed), source.reference(layout)
     topic, expected = reference.topic, _facts(reference.files)
     summary = tmp_path / "summary.json"
     words = ("sink", "-t", topic, *LAYOUTS[layout], "--summary-file", str(summary))
+    is_one = request.node.get_closest_marker("one_process") is not None
+    module = WITHOUT_SPARK if is_one else "kbackup"
     kills = 0
     while kills < kills_due:
         bucket = f"crash-sink-{next(_NUMBER)}"
         s3.create_bucket(bucket)
-        kbackup, backup = _kbackup(kafka, s3, bucket), Backup(s3, bucket)
+        kbackup, backup = _kbackup(kafka, s3, bucket, module), Backup(s3, bucket)
         group = kbackup.json("sink", "plan", "-t", topic).summary["group"]
         while kills < kills_due:
             with running(kbackup, *words) as command:

@@ -8,6 +8,7 @@ from confluent_kafka.admin import NewPartitions
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 from tests.support.running import Running, running, wait_until
+from tests.support.waits import shorter
 
 pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
@@ -24,6 +25,7 @@ def test_a_standby_holds_each_record_once_whatever_comes_and_dies(
     kbackup: Kbackup, cluster: TestCluster
 ) -> None:
     """Both run, things come, the restore is killed: copies hold what originals do, once each."""
+    kbackup = kbackup.with_environment(**shorter(NEWCOMERS_S=1))
     cluster.create("y-one", 2)
     written: dict[tuple[str, int], list[Record]] = {}
 

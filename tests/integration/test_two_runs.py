@@ -75,7 +75,7 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     # It falls asleep with an upload open.  Stopped between the look at the group's position and
     # its own commit, it would move the group back and do all of it again: Kafka cannot compare.
     puts = "PUT /[^/]+/topics/"
-    proxy.faults = [Fault(puts, "delay", after=3, seconds=15)]
+    proxy.faults = [Fault(puts, "delay", after=3, seconds=5)]
     slow = kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
 
     with running(slow, *words) as sleeper:

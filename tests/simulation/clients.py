@@ -19,6 +19,7 @@ from tests.simulation.product import (
     NO_ENDS,
     NO_OTHERS,
     SCHEMA,
+    Access,
     Group,
     GroupList,
     GroupOffset,
@@ -28,6 +29,7 @@ from tests.simulation.product import (
     NewTopic,
     OffsetMovedError,
     Position,
+    RestorePosition,
     Span,
     TakenOverError,
     Topic,
@@ -60,6 +62,9 @@ class SimConnection:
 
     def consumer_groups(self) -> "SimGroups":
         return SimGroups(self)
+
+    def access(self) -> Access:
+        raise NotImplementedError  # no simulated sink asks for it
 
     def writer(
         self,
@@ -447,7 +452,7 @@ class SimWriter:
         self._exactly_once = exactly_once
         self._id = f"{group}-{connection.fence(target)}"
         self.record_bytes_max = 2**31
-        self._written: list[Row] = []
+        self._written: dict[TopicPartition, Span] = {}
         self._epoch = 0
         if exactly_once:
             connection.call("kafka init", self._init)
@@ -484,11 +489,13 @@ class SimWriter:
         self._check()
         self._to.kafka.history.append(Touched("topic", where.topic))
         log = self._to.log(where)
+        start = self._written[where].start_offset if where in self._written else log.end
         if self._exactly_once:
             log.append(rows, self._id)
         else:
             log.append(rows)
             self._note(rows, where)
+        self._written[where] = Span(start, log.end)
 
     def _note(self, rows: Iterable[Row], where: TopicPartition) -> None:
         """Note what a run wrote; what it writes again after its worker died counts once."""
@@ -520,6 +527,23 @@ class SimWriter:
                     raise OffsetMovedError("committing", "another run overtook this one")
         for where, position in positions.items():
             self._to.moved(self._group, where, position)
+            self._check_translated(where, position)
+
+    def _check_translated(self, where: TopicPartition, position: Position) -> None:
+        """A row says where the target has the records of a span of offsets: all, and no other."""
+        read = RestorePosition.read(where, position)
+        if read is None:
+            return
+        log, source = self._to.log(where), read[0].source.where
+        for row in read[0].translated:
+            is_mixed = not (self._exactly_once or row.is_contiguous)  # nobody keeps another away
+            if row.target_first < log.start or is_mixed:
+                continue
+            shown = log.between(row.target_first, row.target_last + 1)
+            names = [(one.name or b"").decode().strip('"').split("/")[:3] for one in shown]
+            own = [int(at) for topic, _, at in names if source.topic.endswith(topic)]
+            expected = [row.first, row.last, row.records]
+            assert [*own[:1], *own[-1:], len(own)] == expected, (where, row, names, position)
 
     def _check(self) -> None:
         if self._exactly_once and self._to.kafka.epochs[self._id] != self._epoch:
@@ -527,6 +551,9 @@ class SimWriter:
 
     def flush(self) -> None:
         pass
+
+    def written(self, where: TopicPartition) -> Span | None:
+        return self._written.pop(where, None)
 
     def abort(self) -> None:
         """A process that is dead aborts nothing; the next writer does."""

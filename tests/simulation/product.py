@@ -34,6 +34,7 @@ from kbackup.formats.parquet_records import read_records
 from kbackup.kafka import (
     NO_ENDS,
     NO_OTHERS,
+    Access,
     Group,
     GroupList,
     GroupOffset,
@@ -83,6 +84,7 @@ __all__ = [
     "SCHEMA",
     "TOPICS",
     "Acceptance",
+    "Access",
     "Asked",
     "ClosedFile",
     "Command",

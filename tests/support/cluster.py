@@ -83,6 +83,7 @@ class TestCluster:
                 "bootstrap.servers": self.servers,
                 "message.max.bytes": 100_000_000,
                 "linger.ms": 20,
+                "enable.idempotence": True,  # a batch that is sent again keeps its place
                 "queue.buffering.max.messages": 1_000_000,
                 **settings,
             }

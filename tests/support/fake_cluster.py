@@ -6,9 +6,71 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import Group, GroupList, GroupOffset, NewTopic, Position, Topic
+from kbackup.kafka import (
+    Acl,
+    BrokerSetting,
+    Group,
+    GroupList,
+    GroupOffset,
+    NewTopic,
+    Position,
+    ScramUser,
+    Topic,
+)
 from kbackup.records import Span, TopicPartition
 from tests.support.creating import each_created
+
+
+@dataclass
+class FakeAccess:
+    """Who may do what in a cluster; None where it has no authoriser, or keeps no users."""
+
+    entries: set[Acl] | None = field(default_factory=set)
+    people: dict[tuple[str, str], int] | None = field(default_factory=dict)
+    brokers: dict[str, BrokerSetting] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)  # what this principal may not ask for
+    passwords: dict[str, bytes] = field(default_factory=dict)  # that were set
+    done: list[str] = field(default_factory=list)  # what was added, in order
+
+    def _check(self, what: str) -> None:
+        if what in self.denied:
+            raise KafkaError(f"reading {what}", "Cluster authorization failed")
+
+    def acls(self) -> tuple[Acl, ...] | None:
+        """All entries."""
+        self._check("acls")
+        return None if self.entries is None else tuple(sorted(self.entries))
+
+    def users(self) -> tuple[ScramUser, ...] | None:
+        """All users."""
+        self._check("users")
+        if self.people is None:
+            return None
+        return tuple(sorted(ScramUser(*who, number) for who, number in self.people.items()))
+
+    def settings(self) -> Mapping[str, BrokerSetting]:
+        """The settings of a broker."""
+        self._check("settings")
+        return self.brokers
+
+    def add(self, acls: Sequence[Acl]) -> None:
+        """Add entries; without an authoriser nobody asks for that."""
+        self._check("adding")
+        if not acls:
+            return
+        assert self.entries is not None
+        self.entries.update(acls)
+        self.done += [acl.permission for acl in acls]
+
+    def set_password(self, user: ScramUser, password: bytes) -> None:
+        """Add a user."""
+        assert self.people is not None
+        self.people[user.name, user.mechanism] = user.iterations
+        self.passwords[user.name] = password
+        self.done.append(user.name)
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 @dataclass
@@ -32,6 +94,7 @@ class FakeCluster:
     sees_all_groups: bool = True
     # an error of the next look at consumer groups
     no_groups: KafkaError | None = None
+    who: FakeAccess = field(default_factory=FakeAccess)
     # what is asked about offsets and ends, in order
     asked: list[str] = field(default_factory=list)
 
@@ -62,11 +125,18 @@ class FakeCluster:
         """Itself: where consumer groups stand."""
         return self
 
+    def access(self) -> FakeAccess:
+        """Who may do what."""
+        return self.who
+
     def listed(self) -> GroupList:
         """The consumer groups there are."""
         if self.no_groups is not None:
             raise self.no_groups
-        found = tuple(Group(name, "consumer", "EMPTY") for name in self.consumers)
+        found = tuple(
+            Group(name, "consumer", "EMPTY") if where != {} else Group(name, "", "DEAD")
+            for name, where in self.consumers.items()
+        )  # what Kafka says of share groups, which tell no offsets
         return GroupList(found, self.sees_all_groups)
 
     def offsets(
@@ -85,7 +155,7 @@ class FakeCluster:
 
     def of_group(self, _group: str) -> frozenset[str]:
         """All operations."""
-        return frozenset({"READ", "WRITE", "DESCRIBE", "ALTER"})
+        return frozenset({"READ", "WRITE", "DESCRIBE", "ALTER", "DELETE"})
 
     of_transactions = of_group
 
@@ -154,6 +224,16 @@ class FakeCluster:
         """Where the logs end."""
         self.asked.append("ends")
         return {where: self.span(where).end_offset for where in wheres}
+
+    def first_since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first records of times."""
+        found = {}
+        for where, ms in times.items():
+            log = self.logs[where]
+            at = (n for n, row in enumerate(log.rows) if row and row["timestamp"] >= ms)
+            if (first := next(at, None)) is not None:
+                found[where] = log.start + first
+        return found
 
     def committed(
         self, group: str, wheres: Iterable[TopicPartition]

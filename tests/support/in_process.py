@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -19,11 +20,17 @@ from pyspark import cloudpickle
 
 from tests.integration.product import ENGINE, ON_SPARK, Hub, Line, deal, main, root
 from tests.support.command import Kbackup, Result
+from tests.support.waits import shortened
 
 CORES = 2
 
 WITHOUT_SPARK = "tests.support.in_process"
 """The module of a `Kbackup` that is a process of its own and starts in a second."""
+
+
+def in_one_process(kbackup: Kbackup) -> Kbackup:
+    """Return the same command without Spark."""
+    return replace(kbackup, module=WITHOUT_SPARK)
 
 
 class InProcess(Kbackup):
@@ -104,5 +111,5 @@ def _run(
 
 
 if __name__ == "__main__":
-    with _tasks_in_threads():
+    with _tasks_in_threads(), shortened():
         main()

@@ -7,7 +7,7 @@ from typing import Final
 from kbackup.local import LocalS3
 from tests.support.cluster import Record, TestCluster, send
 from tests.support.command import Kbackup
-from tests.support.in_process import WITHOUT_SPARK
+from tests.support.in_process import in_one_process
 from tests.support.running import ended
 
 VALUE_BYTES: Final = 20_000
@@ -39,7 +39,7 @@ class Large:
 
     def in_one_process(self) -> "Large":
         """The same, its command without Spark."""
-        return replace(self, kbackup=replace(self.kbackup, module=WITHOUT_SPARK))
+        return replace(self, kbackup=in_one_process(self.kbackup))
 
     def restore(self, prefix: str) -> tuple[str, ...]:
         """Return the words of a restore to a topic with *prefix* in front of its name."""
@@ -92,6 +92,5 @@ def back_up_large(
             **s3.environment,
         }
     )
-    quick = replace(kbackup, module=WITHOUT_SPARK)
-    run = ended(quick, "sink", "-t", topic, "--flush-size", "1000", *layout)
+    run = ended(in_one_process(kbackup), "sink", "-t", topic, "--flush-size", "600", *layout)
     return Large(topic, partitions, count, kbackup, run.summary["group"])

@@ -30,6 +30,7 @@ class Running:
     """``kbackup ... --json`` at work; its lines are read as they come."""
 
     def __init__(self, kbackup: Kbackup, *words: str) -> None:
+        self.kbackup = kbackup
         self.process = kbackup.start(*words, "--json")
         self.pid = self.process.pid
         self._out: list[str] = []

@@ -1,6 +1,6 @@
 """A cluster in memory that a restore writes to, and a restore of a backup into it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
@@ -12,19 +12,21 @@ from kbackup.catalog import listing
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import Entry
-from kbackup.errors import KbackupError
-from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
+from kbackup.catalog.translated import Translation
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import NO_OTHERS, GroupOffset, KafkaSettings, Position
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step, choose_topics
-from kbackup.records import Span, TopicPartition
+from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.routing import Routes, survey
 from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import Pace
+from kbackup.restore.transaction import OwnWriter, Pace
 from kbackup.runs import wiring
+from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 from tests.support.fake_cluster import FakeCluster
@@ -66,6 +68,7 @@ class FakeTarget(FakeCluster):
     # a record that somebody else writes to a partition as soon as it is written to
     beside: dict[TopicPartition, Row] = field(default_factory=dict)
     crash_at: int = 0  # the commit that kills the process, counted from 1; 0 for none
+    made: int = 0  # how many topics were created
     _: KW_ONLY
     cluster_id: str = "cluster-here"
     brokers: int = 3
@@ -85,8 +88,22 @@ class FakeTarget(FakeCluster):
 
     def add_topic(self, name: str, partitions: int, _config: Mapping[str, str]) -> None:
         """Create a topic; each one has an id of its own."""
-        self.ids[name] = f"id-{len(self.ids)}"
+        self.made += 1
+        self.ids[name] = f"id-{self.made}"
         self.logs |= {TopicPartition(name, at): Log() for at in range(partitions)}
+
+    def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete topics with all that they hold, and all positions in them."""
+        for name in names:
+            del self.ids[name]
+        self.logs = {at: log for at, log in self.logs.items() if at.topic not in names}
+        return {}
+
+    def delete_groups(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete groups."""
+        for name in names:
+            self.groups.pop(name, None)
+        return {}
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         """Add partitions to a topic."""
@@ -134,6 +151,81 @@ class _Reader:
 
 
 @dataclass
+class ReadableTarget(FakeTarget):
+    """The cluster, whose records can be read again, each at its own offset."""
+
+    def cluster(self) -> "ReadableTarget":
+        """The cluster itself."""
+        return self
+
+    def reader(self, _group: str) -> Any:
+        """Open a reader."""
+        return _OffsetReader(self)
+
+
+@dataclass
+class _OffsetReader:
+    target: ReadableTarget
+
+    def read(self, where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
+        """The records of a span, two in a batch."""
+        log = self.target.logs[where]
+        found = [
+            {**log.rows[at - log.start], "offset": at}
+            for at in range(span.start_offset, span.end_offset)
+            if log.rows[at - log.start] is not MARKER
+        ]
+        for at in range(0, len(found), 2):
+            yield pa.RecordBatch.from_pylist(found[at : at + 2], SCHEMA)
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass
+class _Clients:
+    """The groups of a cluster: where they stand, and what keeps one from being set."""
+
+    target: "Grouped"
+
+    def offsets(self, groups: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Where groups stand."""
+        yield from ((group, dict(self.target.stood.get(group, {}))) for group in groups)
+
+    def alter(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
+        """Set a group, unless somebody has joined it."""
+        if group in self.target.joined:
+            raise KafkaError(f"setting the offsets of group {group}", "it is not empty")
+        self.target.stood.setdefault(group, {}).update(offsets)
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass
+class Grouped(ReadableTarget):
+    """A cluster with groups."""
+
+    stood: dict[str, dict[TopicPartition, GroupOffset]] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)
+    live: set[str] = field(default_factory=set)
+
+    def consumer_groups(self) -> Any:
+        """Ask where groups stand."""
+        return _Clients(self)
+
+    def members(self, group: str) -> list[str]:
+        """Who is in a group."""
+        return ["c at h"] if group in self.live else []
+
+    def delete_groups(self, names: Collection[str]) -> dict[str, KafkaError]:
+        """Delete groups."""
+        for name in names:
+            self.stood.pop(name, None)
+        return super().delete_groups(names)
+
+
+@dataclass
 class FakeWriter:
     """One task's transactions; the commits *fails_at* crash, counted from 1."""
 
@@ -175,10 +267,15 @@ class FakeWriter:
         self._open = {}
 
     def flush(self) -> None:
-        """Records become visible; their partition is the client's choice."""
-        for where, rows in self._open.items():
-            self.cluster.logs[TopicPartition(where.topic, max(0, where.partition))].rows += rows
-        self._open = {}
+        """Records outside of transactions become visible; the client chooses their partition."""
+        for where in [at for at in self._open if at.partition < 0]:
+            self.cluster.logs[TopicPartition(where.topic, 0)].rows += self._open.pop(where)
+
+    def written(self, where: TopicPartition) -> Span | None:
+        """Where records will stand."""
+        end = self.cluster.span(where).end_offset
+        count = len(self._open.get(where, []))
+        return Span(end, end + count) if count else None
 
     def abort(self) -> None:
         """Forget what is not committed."""
@@ -281,7 +378,7 @@ class Restoring:
         )  # fmt: skip
         work = RestorePartitionTask(job, unit, self.store, SilentLine(), self.pace)
         writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
-        work.run(writer)
+        work.run(OwnWriter(writer))
         return work.report
 
     def restore(
@@ -312,6 +409,23 @@ class Restoring:
             )
             for unit in begun.units
         ]
+
+    def translated(self) -> tuple[Translation, ...]:
+        """The rows of translation that are beside the position."""
+        (group,) = self.cluster.groups
+        read = RestorePosition.read(COPY, self.cluster.groups[group][COPY])
+        assert read is not None
+        return read[0].translated
+
+    def keep_rows(self, rows: tuple[Translation, ...] = (), **changed: Any) -> None:
+        """Lose other rows of translation, beside the position too; change what else it says."""
+        (group,) = self.cluster.groups
+        for each in [*self.store.list("_kbackup/restores/")]:
+            self.store.delete(each.key)
+        read = RestorePosition.read(COPY, self.cluster.groups[group][COPY])
+        assert read is not None
+        kept, lane = replace(read[0], translated=rows, **changed), read[1]
+        self.cluster.groups[group][COPY] = kept.position(lane)
 
 
 def values(*offsets: range) -> list[bytes]:

@@ -48,7 +48,7 @@ def test_a_wheel_with_c_libraries_is_for_this_platform_alone(hook: Any) -> None:
 
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     assert (f"py3-none-{platform}", False) == (said["tag"], said["pure_python"])
-    assert 2 == sum(name.endswith(".so") for name in said["force_include"].values())
+    assert 3 == sum(name.endswith(".so") for name in said["force_include"].values())
 
 
 def test_a_pure_wheel_can_be_asked_for(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,15 @@ class PartitionLedger:
         }
         return replace(self, objects=kept)
 
+    def within(self, begin: Span) -> "PartitionLedger":
+        """Return what it knows of the objects that begin at these offsets."""
+        kept = {
+            key: one
+            for key, one in self.objects.items()
+            if begin.start_offset <= one.first < begin.end_offset
+        }
+        return replace(self, objects=kept)
+
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
 
@@ -213,6 +222,11 @@ class TopicLedger:
             one.skipped[:] = joined(one.skipped)
         return cls(dict(found), damage, unknown)
 
+    @property
+    def has_objects(self) -> bool:
+        """Whether it knows of any object, wherever it is now."""
+        return any(one.objects for one in self.partitions.values())
+
     def partition(self, number: int) -> PartitionLedger:
         """Return what is known of a partition."""
         return self.partitions.get(number, NOTHING)
@@ -221,6 +235,12 @@ class TopicLedger:
         """Return what it knows of the objects that had been stored before a time."""
         then = {number: one.before(moment_ms) for number, one in self.partitions.items()}
         return replace(self, partitions=then)
+
+    def within(self, begin: Mapping[int, Span]) -> "TopicLedger":
+        """Return what it knows of the objects that begin at these offsets of each partition."""
+        nothing = Span(0, 0)
+        kept = {n: one.within(begin.get(n, nothing)) for n, one in self.partitions.items()}
+        return replace(self, partitions=kept)
 
     def facts(self, partition: int, key: str) -> Facts | None:
         """Return what is known of the records in an object; None where nothing is."""

@@ -1,9 +1,9 @@
 """The rows of the ledger: their columns, and which of two rows about the same thing counts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,7 +71,7 @@ class Entry:
         covers: The run that wrote the row that is accepted; None where an earlier version wrote
             it, and for any other kind.
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
-            as Kafka stores them, ``h1:`` with a key.  None: not taken.  So far nobody takes it.
+            as Kafka stores them, ``h1:`` with a key.  None: not taken.
         version: The store's version of the object; None where it is not known.  So far always.
         data_key: What the object is encrypted with; None where it is not.  So far nothing is.
         first_stored: When an object of these records was stored first, in ms since the epoch: one
@@ -117,12 +117,14 @@ class Entry:
         return None if self.first_stored < moment_ms else False
 
     def instead_of(self, before: "Entry") -> "Entry":
-        """Return the row of an object with the times that an earlier row about it knows."""
+        """Return the row of an object with what an earlier row about it knows: times and digest."""
         said, now = (before.records, before.bytes), (self.records, self.bytes)
         is_as_long = said[0] == now[0] if None not in (said[0], now[0]) else said[1] == now[1]
         held = before.held_since if is_as_long else None
+        is_same = self.sha256 is not None and self.sha256 == before.sha256
         return replace(
-            self, first_stored=before.first_stored or self.first_stored,
+            self, digest=before.digest if is_same and self.digest is None else self.digest,
+            first_stored=before.first_stored or self.first_stored,
             held_since=held or self.held_since,
         )  # fmt: skip
 
@@ -132,8 +134,9 @@ class Entry:
         if self.last is None or self.records is None or self.sha256 is None:
             return None
         return Facts(
-            self.first, self.last, self.records, self.min_timestamp, self.max_timestamp, self.sha256
-        )
+            self.first, self.last, self.records, self.min_timestamp, self.max_timestamp,
+            self.sha256, self.digest,
+        )  # fmt: skip
 
     @property
     def cut(self) -> tuple[int, int, str | None] | None:
@@ -240,7 +243,8 @@ def stored(
     return Entry(
         OBJECT, where.partition, facts.first_offset, facts.last_offset, key, named(view),
         facts.records, size, facts.sha256, facts.min_timestamp, facts.max_timestamp,
-        cut.start_offset, cut.end_offset, run, time_ms, first_stored=time_ms, held_since=time_ms,
+        cut.start_offset, cut.end_offset, run, time_ms, digest=facts.digest, first_stored=time_ms,
+        held_since=time_ms,
     )  # fmt: skip
 
 
@@ -257,28 +261,32 @@ def is_main(entry: Entry) -> bool:
 MAIN_VIEWS: Final = (named(View.RECORD), named(View.VALUE), TOMBSTONES)
 
 
-def table(entries: Iterable[Entry] | Iterable[TopicEntry], form: Form) -> pa.Table:
-    """Return rows as columns."""
-    rows: list[tuple[Any, ...]] = [_values(entry) for entry in entries]
-    columns = list(zip(*rows, strict=True)) or [()] * len(form.schema)
-    arrays = [pa.array(column, f.type) for column, f in zip(columns, form.schema, strict=True)]
+def table(rows: Iterable[object], form: Form) -> pa.Table:
+    """Return rows, whose attributes are the columns of *form*, as columns."""
+    values = attrgetter(*form.schema.names)
+    columns = list(zip(*map(values, rows), strict=True)) or [()] * len(form.schema)
+    arrays = [_array(column, f.type) for column, f in zip(columns, form.schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=form.schema)
 
 
-_columns: Final = attrgetter(*(f.name for f in fields(Entry)))
+def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_map(kind):
+        column = [sorted(each.items()) for each in column]
+    return pa.array(column, kind)
 
 
-def _values(entry: Entry | TopicEntry) -> tuple[Any, ...]:
-    if isinstance(entry, Entry):
-        return tuple(_columns(entry))
-    config = sorted(entry.config.items())
-    return tuple(config if f.name == "config" else getattr(entry, f.name) for f in fields(entry))
+R = TypeVar("R")
+
+
+def rows_of(kind: Callable[..., R], rows: pa.Table) -> Iterator[R]:
+    """Yield rows as what *kind* makes of them, whose attributes have the order of the columns."""
+    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        yield kind(*values)
 
 
 def entries(rows: pa.Table) -> Iterator[Entry]:
     """Yield the rows of a topic's stream."""
-    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        yield Entry(*values)
+    return rows_of(Entry, rows)
 
 
 def topic_entries(rows: pa.Table) -> Iterator[TopicEntry]:

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct rdkafka rdk;
 
@@ -21,20 +22,58 @@ static _Thread_local int is_producer;
 
 void client_release(struct client *client) {
     if (atomic_fetch_sub(&client->owners, 1) == 1) {
+        for (size_t at = 0; at < sizeof client->tallies / sizeof *client->tallies; at++)
+            free(atomic_load(&client->tallies[at]));
         pthread_mutex_destroy(&client->lock);
         free(client);
     }
+}
+
+/* What is acknowledged in a partition; NULL where no room was made for it. */
+static struct tally *tally_of(struct client *client, int32_t partition) {
+    struct tally *chunk;
+    if (partition < 0 || partition >= PARTITIONS_MOST)
+        return NULL;
+    chunk = atomic_load_explicit(&client->tallies[partition / TALLIES], memory_order_acquire);
+    return chunk ? &chunk[partition % TALLIES] : NULL;
+}
+
+int client_tally(struct client *client, int32_t partition) {
+    struct tally *chunk;
+    if (partition < 0 || partition >= PARTITIONS_MOST || tally_of(client, partition))
+        return 1;
+    if (!(chunk = calloc(TALLIES, sizeof *chunk)))
+        return 0;
+    atomic_store_explicit(&client->tallies[partition / TALLIES], chunk, memory_order_release);
+    return 1;
+}
+
+/* The thread of a partition's leader alone calls it for that partition, so nothing is lost between
+ * a load and a store. */
+static void count(struct tally *tally, int64_t offset) {
+    long long records = atomic_load_explicit(&tally->records, memory_order_relaxed);
+    if (offset < 0) {
+        atomic_fetch_add(&tally->unknown, 1);
+        return;
+    }
+    if (!records)
+        atomic_store_explicit(&tally->first, offset, memory_order_relaxed);
+    atomic_store_explicit(&tally->last, offset, memory_order_relaxed);
+    atomic_store_explicit(&tally->records, records + 1, memory_order_release);
 }
 
 /* In a thread of librdkafka's, for each record in order. */
 static int on_acknowledgement(rd_kafka_t *rk, rd_kafka_message_t *message, void *opaque) {
     struct client *client = opaque;
     long long number = atomic_fetch_add(&client->delivered, 1);
+    struct tally *tally;
     (void)rk;
     if (message->err && atomic_fetch_add(&client->failed, 1) == 0) {
         atomic_store(&client->first_failed, number);
         atomic_store(&client->error, message->err);
     }
+    if (!message->err && (tally = tally_of(client, message->partition)))
+        count(tally, message->offset);
     return 0;
 }
 
@@ -147,4 +186,18 @@ KB_API void kb_client_deliveries(struct client *client, int64_t *out) {
     out[1] = atomic_load(&client->failed);
     out[3] = atomic_load(&client->error);
     out[2] = out[3] ? atomic_load(&client->first_failed) : -1;
+}
+
+/* out: records that a partition has acknowledged since the last call, offsets of the first and of
+ * the last of them, and how many more there are whose offset is not known.  Nothing may be on its
+ * way meanwhile. */
+KB_API void kb_client_written(struct client *client, int32_t partition, int64_t *out) {
+    struct tally *tally = tally_of(client, partition);
+    memset(out, 0, 4 * sizeof *out);
+    if (!tally)
+        return;
+    out[0] = atomic_exchange(&tally->records, 0);
+    out[1] = atomic_load(&tally->first);
+    out[2] = atomic_load(&tally->last);
+    out[3] = atomic_exchange(&tally->unknown, 0);
 }

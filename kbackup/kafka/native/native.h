@@ -41,6 +41,15 @@ enum failure { FINE, NO_MEMORY, CLOSED, BAD_HEADER_NAME, BAD_BATCH };
 
 struct reader;
 
+/* Where the records stand that a partition has acknowledged since it was asked last. */
+struct tally {
+    atomic_llong records;
+    atomic_llong first, last; /* their offsets */
+    atomic_llong unknown;     /* records whose answer did not say: the broker knew them already */
+};
+
+enum { TALLIES = 64, PARTITIONS_MOST = 102400 };
+
 /* One client of confluent-kafka's.  It is ours as well as librdkafka's, and goes when both let go
  * of it.
  *
@@ -60,9 +69,12 @@ struct client {
     atomic_llong failed;       /* reports that are failures */
     atomic_llong first_failed; /* number of the first failure's record, from 0 */
     atomic_int error;          /* its error */
+    _Atomic(struct tally *) tallies[PARTITIONS_MOST / TALLIES]; /* made once, never moved */
 };
 
 void client_release(struct client *client);
+/* Makes room for what is acknowledged in a partition; the lock is held.  Returns 0 without memory. */
+int client_tally(struct client *client, int32_t partition);
 
 /* -- columns.c --------------------------------------------------------------------------------- */
 

@@ -187,6 +187,8 @@ KB_API int64_t kb_writer_write(struct client *client, const struct ArrowArray *b
     arguments[0].u.rkt = client->topic;
     if (!client->rk || !client->topic)
         *failure = CLOSED;
+    else if (!client_tally(client, partition))
+        *failure = NO_MEMORY;
     while (!*failure && row < batch->length && !atomic_load(&client->failed)) {
         rd_kafka_headers_t *headers = NULL;
         struct text key, value;

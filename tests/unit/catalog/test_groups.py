@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.catalog import groups
-from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, GroupEntry, group_stream, group_table
+from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, GroupEntry, group_stream
+from kbackup.catalog.ledger.rows import table
 from kbackup.naming import Layout
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -29,7 +30,7 @@ def capture(taken: int, topic: str = "orders", offset: int = 7) -> list[GroupEnt
 
 
 def numbered(entries: list[GroupEntry], counter: int) -> pa.Table:
-    return group_table([replace(one, counter=counter) for one in entries])
+    return table([replace(one, counter=counter) for one in entries], GROUPS)
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def clock() -> HandClock:
 
 def test_a_capture_is_read_as_it_was_stored(store: MemoryStore, clock: HandClock) -> None:
     """What consumers keep beside an offset comes back byte for byte, zero bytes and all."""
-    group_stream(store, Layout("captured"), clock).append(group_table(capture(NOW)))
+    group_stream(store, Layout("captured"), clock).append(table(capture(NOW), GROUPS))
 
     found = groups.read(store, Layout("captured"), clock).newest["orders"]
     assert [(7, b"\xff\0x")] == [(one.offset, one.metadata) for one in found.offsets]
@@ -53,9 +54,9 @@ def test_a_capture_is_read_as_it_was_stored(store: MemoryStore, clock: HandClock
 def test_each_topic_has_its_own_newest_capture(store: MemoryStore, clock: HandClock) -> None:
     """Sinks of different topics in one topics.dir do not hide each other's captures."""
     stream = group_stream(store, Layout("two"), clock)
-    stream.append(group_table(capture(NOW - 5 * MINUTE, "payments", 3)))
-    stream.append(group_table(capture(NOW - MINUTE, "orders", 5)))
-    stream.append(group_table(capture(NOW, "orders", 6)))
+    stream.append(table(capture(NOW - 5 * MINUTE, "payments", 3), GROUPS))
+    stream.append(table(capture(NOW - MINUTE, "orders", 5), GROUPS))
+    stream.append(table(capture(NOW, "orders", 6), GROUPS))
 
     newest = groups.read(store, Layout("two"), clock).newest
     then = groups.read(store, Layout("two"), clock, until_ms=NOW - MINUTE).newest
@@ -112,7 +113,7 @@ def test_rows_of_a_kind_that_comes_later_stay(store: MemoryStore, clock: HandClo
     """What a later version has added to a capture is kept in a fold, and does not disturb."""
     stream = group_stream(store, Layout("later"), clock)
     later = GroupEntry("members", NOW, "orders", group="billing", run="r")
-    stream.append(group_table([*capture(NOW), later]))
+    stream.append(table([*capture(NOW), later], GROUPS))
     stream.fold(1)
 
     assert 3 == len(stream.read().rows)

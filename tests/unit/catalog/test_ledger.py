@@ -3,18 +3,20 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, BinaryIO
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
+from kbackup.catalog.groups import GROUPS, GroupEntry
 from kbackup.catalog.ledger.objects import TopicLedger, accepted, gap, passed
 from kbackup.catalog.ledger.rows import (
     OBJECTS,
     TOPICS,
     Entry,
+    Form,
     TopicEntry,
     entries,
     table,
@@ -29,6 +31,7 @@ from kbackup.catalog.ledger.stream import (
     topic_stream,
     topics_stream,
 )
+from kbackup.catalog.translated import TRANSLATED, TranslatedEntry
 from kbackup.errors import CorruptObjectError, NewerVersionError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -501,3 +504,11 @@ def test_what_takes_the_place_of_an_object_keeps_when_it_was_stored_first(
 
     held = 9 if is_longer else 7
     assert {"key-0": (7, held), "key-90": (3, 3)} == found == folded
+
+
+@pytest.mark.parametrize(("row", "form"), [
+    (Entry, OBJECTS), (TopicEntry, TOPICS), (GroupEntry, GROUPS), (TranslatedEntry, TRANSLATED),
+])  # fmt: skip
+def test_the_attributes_of_a_row_have_the_order_of_its_columns(row: type[Any], form: Form) -> None:
+    """Rows are read by position."""
+    assert form.schema.names == [each.name for each in fields(row)]

@@ -29,6 +29,8 @@ from kbackup.events import (
 )
 from kbackup.inspect.topics import StoredPartition
 from kbackup.records import TopicPartition
+from kbackup.restore.groups import GroupTranslated
+from kbackup.runs.compare import Difference, PartitionCompared
 from kbackup.runs.history import PastRun
 from kbackup.runs.status import RunningNow
 from tests.support.ended import ended, progress, row, warned
@@ -88,7 +90,19 @@ def _partition(said: Event) -> Any:
     return _made(StoredPartition, said, **read)
 
 
+def _group_offset(said: Event) -> Any:
+    taken = said["taken"]
+    return _made(GroupTranslated, said, taken=taken and datetime.fromisoformat(taken))
+
+
+def _compared(said: Event) -> Any:
+    named = tuple(Difference(**each) for each in said["differences"])
+    return _made(PartitionCompared, said, differences=named)
+
+
 _READ: dict[str, Callable[[Event], Any]] = {
+    "group_offset": _group_offset,
+    "compared": _compared,
     "start": _start,
     "plan_topic": lambda said: _made(
         TopicPlanned,

@@ -76,9 +76,69 @@ def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> Non
         "warn  configuration bootstrap.servers: it is not set",
         "      do: name the brokers: -k HOST:PORT",
         "3 checks: 0 ok, 1 warn, 2 fail",
+        "cannot be run until that is corrected:",
+        f"  kbackup sink --config {path} -k HOST:PORT",
+        f"  kbackup restore --config {path} -k HOST:PORT",
     ] == checked.stdout.splitlines()
     said = "exit 2: the command line or the configuration is wrong (2 errors)\n"
     assert said == checked.stderr
+
+
+def test_what_can_be_run_is_said_last(tmp_path: Path) -> None:
+    """The runs that the configuration is for, with what the file leaves to the command line."""
+    path = tmp_path / "s3.properties"
+    path.write_text("s3.bucket.name=b\n")
+    given = "name=s\nconnector.class=io.confluent.connect.s3.S3SinkConnector\ntopics=t\n"
+    form = "format.class=json\nflush.size=3\nkey.converter.enhanced.avro.schema.support=true\n"
+    sink = tmp_path / "sink.properties"
+    sink.write_text(f"{given}{form}s3.bucket.name=b\nbootstrap.servers=k:1\n")
+
+    both, one = (
+        invoke("config", "check", "--config", str(each), COLUMNS="400") for each in (path, sink)
+    )
+
+    assert [
+        "can be run:",
+        f"  kbackup sink --config {path} -k HOST:PORT -t TOPIC",
+        f"  kbackup restore --config {path} -k HOST:PORT",
+    ] == both.stdout.splitlines()[-3:]
+    assert ["can be run:", f"  kbackup sink --config {sink}"] == one.stdout.splitlines()[-2:]
+    assert "enhanced.avro.schema.support: for a restore alone" in one.stdout
+
+
+@pytest.mark.parametrize("name", [
+    "value.converter.schema.registery.url", "s3.credentials.provider.aws.acess.key.id",
+])  # fmt: skip
+def test_a_slip_in_a_connectors_names_is_an_error(name: str, tmp_path: Path) -> None:
+    """A converter's or a credential's property that is nearly one of kbackup's is no other's."""
+    path = tmp_path / "sink.properties"
+    path.write_text(
+        "connector.class=io.confluent.connect.s3.S3SinkConnector\ntopics=t\ns3.bucket.name=b\n"
+        f"flush.size=3\nformat.class=json\nvalue.converter=json\n{name}=x\n"
+    )
+
+    checked = invoke("config", "check", "--config", str(path), "--json")
+
+    [failed] = [row for row in checked.of("check") if row["level"] == "fail"]
+    assert (name, 2) == (failed["name"], checked.code)
+    assert "did you mean" in failed["do"]
+
+
+@pytest.mark.parametrize(("given", "who"), [
+    ("partitioner.class=time\n", "locale: it is not given, and the partitioner time needs it"),
+    (
+        "format.class=avro\nvalue.converter=avro\n",
+        "value.converter.schema.registry.url: it is not given, and the converter avro needs it",
+    ),
+])  # fmt: skip
+def test_who_needs_a_value_is_said_with_its_kind(tmp_path: Path, given: str, who: str) -> None:
+    """Some plugins have everyday words as names, such as time."""
+    path = tmp_path / "s3.properties"
+    path.write_text(f"topics=orders\ns3.bucket.name=b\n{given}")
+
+    checked = invoke("config", "check", "--config", str(path), COLUMNS="400")
+
+    assert who in checked.stdout
 
 
 @pytest.mark.parametrize("command", ["config check", "sink", "restore list"])

@@ -55,6 +55,22 @@ def test_a_page_is_about_its_code_alone() -> None:
     assert (True, False) == ("--allow-same-topic" in shown, "`retention`" in shown)
 
 
+@pytest.mark.parametrize(("code", "heads"), [
+    pytest.param("7", ["Store objects again", "Repair the ledger"], id="all of the exit code"),
+    pytest.param("corrupt", ["Store objects again"], id="linked"),
+    pytest.param("missing_objects", ["Store objects again"], id="linked from another exit code"),
+    pytest.param("objects_without_ledger", ["Repair the ledger"], id="the other one"),
+    pytest.param("outdated", [], id="about another thing"),
+    pytest.param("audit", [], id="about the target"),
+])  # fmt: skip
+def test_a_page_has_the_steps_that_it_needs(code: str, heads: list[str]) -> None:
+    """Who asks about a late backup is not told how to store damaged objects again."""
+    shown = invoke("explain", code).stdout.splitlines()
+
+    known = ("Store objects again", "Repair the ledger")
+    assert heads == [line for line in shown if line in known]
+
+
 def test_what_was_left_out_is_explained_too() -> None:
     """The names in a summary's ``skipped`` have pages."""
     shown = invoke("explain", "held_up_offsets").stdout

@@ -3,8 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from kbackup.cli.terminal import fold, fold_command
+from kbackup.cli.prepare import filled_topic
+from kbackup.cli.terminal import fold, fold_command, hang
+from kbackup.local.sample import TOPICS, Filled, SampleTopic
 
 TEXTS = st.text(st.sampled_from("ab 01234,.\u2009/_-+(") | st.characters(categories=["L", "N"]))
 
@@ -38,3 +41,13 @@ def test_quoted_arguments_stay_whole() -> None:
     lines = fold_command("kbackup restore --rename 'copy of $0' -t orders", 30)
 
     assert ["  kbackup restore --rename \\", "    'copy of $0' -t orders"] == lines
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+def test_what_the_demo_says_of_its_sample_fits(topic: SampleTopic) -> None:
+    """In 80 columns no word is broken, and what is said of a topic hangs beneath."""
+    lead, about = filled_topic(Filled(topic, 400_000, 397_894))
+    lines = hang(lead, about, 80).splitlines()
+
+    assert [] == [line for line in lines if cell_len(line) > 80]
+    assert about.split() == " ".join(line[len(lead) :] for line in lines).split()

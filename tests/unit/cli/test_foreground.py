@@ -89,3 +89,18 @@ def test_a_signal_before_the_command_stops_us_there() -> None:
     """Outside a command the signal is an exception like any other, so that servers are stopped."""
     with Foreground().stoppable(), pytest.raises(StoppedError):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_a_destructor_swallows_ends_the_wait() -> None:
+    """Python ignores what is raised there: who waits has to look whether a signal has come."""
+
+    class Interrupted:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    foreground = Foreground()
+    with foreground.stoppable():
+        Interrupted()
+        with pytest.raises(StoppedError):
+            foreground.wait()

@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from kbackup.cli.options import typed
-from kbackup.cli.restore import configs_command, run_command
+from kbackup.cli.restore import _remaining, configs_command, run_command
 from kbackup.cli.screens import restored, told_once
+from kbackup.config import Loaded, Origin, Settings
 from kbackup.errors import Issue
 from kbackup.events import PartitionCounts, RestoreTopic, Started, TopicPlanned
+from kbackup.kafka import Acl, ScramUser
+from kbackup.restore.access import AclPlanned, SettingCompared, UserPlanned
 from tests.support.ended import ended
+from tests.support.invoked import invoke
 
 COUNTS = PartitionCounts(1)
 KEPT, KEPT_AS_IS = (RestoreTopic(1, 1, 1, retention) for retention in ("-1", None))
@@ -23,6 +27,19 @@ def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
     shown = show(each.command, each.events, each.ended())
 
     assert "positions are kept in group connect-s3-sink" == shown.stdout.splitlines()[-1]
+
+
+def test_a_dry_run_of_a_repair_shows_its_plan(told: Any, show: Any) -> None:
+    """It has the table of a sink's plan, and is called a repair in JSON."""
+    plan = told("sink-plan")
+    events = [event for event in plan.events if not isinstance(event, Started)]
+
+    shown = show("sink repair plan", events, plan.ended())
+
+    assert ["topic", "p", "group", "at", "from"] == shown.stdout.split()[:5]
+    line = "sink repair orders:0:1 -t orders -b b -k h:1 --follow --dry-run --json"
+    refused = invoke(*line.split())
+    assert ("sink repair", 2) == (refused.lines[-1]["command"], refused.code)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +77,16 @@ def test_a_restore_says_what_is_to_be_known_of_the_target(
     assert lines == restored(ended(command="restore", records=1, **facts))
 
 
+@pytest.mark.parametrize(("code", "lines"), [
+    (0, ["restored only: offset before 9"]), (3, ["restored only: offset before 9"]), (4, []),
+])  # fmt: skip
+def test_a_restore_without_news_says_of_what(code: int, lines: list[str]) -> None:
+    """That all is restored holds for what was asked for; a refused one has restored nothing."""
+    of = ended(command="restore", records=0, exit_code=code, window="offset before 9")
+
+    assert lines == restored(of)
+
+
 def test_the_command_that_remains_has_what_was_typed_for_it() -> None:
     """What was typed for a restore is typed again for its topics, but for output and agreement."""
     words = [
@@ -76,12 +103,54 @@ def test_the_command_that_remains_has_what_was_typed_for_it() -> None:
     ] == found  # fmt: skip
 
 
+@pytest.mark.parametrize("has_schemas", [True, False])
+def test_the_commands_that_remain_stand_in_the_order_of_a_recovery(
+    has_schemas: bool, show: Any
+) -> None:
+    """Each can be pasted: it has the place of the backup, the topics, and new names.
+
+    What variables said is named before the first.
+    """
+    words = ["-b", "b", "-t", "orders", "-k", "h:1", "--rename", "copy_of_$0", "--yes"]
+    found = {"unregistered": ["orders"], "captured": True, "access": True}
+    origins = {"sasl.password": Origin("env", "KBACKUP_SASL_PASSWORD"),
+               "quiet": Origin("env", "KBACKUP_QUIET")}  # fmt: skip
+    done = ended(
+        command="restore", records=1, result="ok", exit_code=0,
+        **(found if has_schemas else {}),
+    )  # fmt: skip
+
+    with run_command.make_context("run", words):
+        remaining = _remaining(done, Loaded(Settings(), origins, (), {}))
+    shown = show("restore run", [], done.saying(remaining=remaining)).stdout.splitlines()
+
+    place = "--topics orders --bucket b"
+    written = f"--bootstrap-servers h:1 {place} --rename 'copy_of_$0'"
+    expected = [
+        f"kbackup restore verify --against target {written}",
+        f"kbackup restore configs {written}",
+    ]
+    if has_schemas:
+        schemas = f"kbackup restore list --schemas {place}"
+        expected[:0] = [schemas, f"kbackup restore access {written}"]
+        expected.append(expected[-1].replace("configs", "groups"))
+    assert expected == [each.command for each in remaining]
+    assert remaining[0].purpose.startswith("with KBACKUP_SASL_PASSWORD set as here, ")
+    assert expected == [line.strip() for line in shown if line.startswith("  kbackup")]
+
+
 @pytest.mark.parametrize("words", ["sink-plan", "restore-plan,refused"])
 def test_a_plan_names_what_nobody_sees_in_it(words: str, told: Any, show: Any) -> None:
     """Topics that are left out, and a time that was left in the environment of a shell."""
     each = told(words)
     begun = [
-        replace(one, from_environment=["KBACKUP_TO_TIME"], excluded=["a"], internal=["__b"])
+        replace(
+            one,
+            from_environment=["KBACKUP_TO_TIME"],
+            excluded=["a"],
+            internal=["__b"],
+            not_yet=["c"],
+        )
         if isinstance(one, Started)
         else one
         for one in each.events
@@ -92,6 +161,7 @@ def test_a_plan_names_what_nobody_sees_in_it(words: str, told: Any, show: Any) -
     assert {
         "left out by topics.exclude: a",
         "left out, as nobody named them: __b",
+        "left out, not backed up by then: c",
         "from the environment: KBACKUP_TO_TIME",
     } <= {*shown.stdout.splitlines()}
 
@@ -129,7 +199,7 @@ def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> 
 
     shown = show(each.command, each.events, each.ended()).stdout
 
-    assert shown.index("target topic") < shown.index("restore finished")
+    assert shown.index("copy_of_orders") < shown.index("restore finished")
 
 
 def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any) -> None:
@@ -139,3 +209,20 @@ def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any
     shown = show(each.command, each.events, each.ended())
 
     assert ("", "error:") == (shown.stdout, shown.stderr[:6])
+
+
+def test_access_is_shown_in_tables(show: Any) -> None:
+    """What is added, what is left to a person and why, and which settings differ."""
+    acl = Acl("TOPIC", "orders", "PREFIXED", "User:app", "*", "READ", "ALLOW")
+    user = ScramUser("nightly", "SCRAM-SHA-512", 8192)
+    told = [
+        AclPlanned(acl, "orders", "left", "add it by hand", None),
+        UserPlanned(user, "left", "no password", None),
+        SettingCompared("log.retention.hours", "24", "168"),
+    ]
+    done = ended(command="restore access", result="ok", exit_code=0, acls=2, users=1)
+
+    shown = show("restore access", told, done).stdout
+
+    for words in ("topic orders (prefix)", "nightly", "no password", "168", "2 ACLs and 1 user"):
+        assert words in shown

@@ -25,6 +25,7 @@ IN_ITS_PLACE: dict[str, list[str]] = {
     "format.class": ["--view", "value"],
     "s3.compression.type": ["-f", "json"],
     "rename.regex": ["--rename", "x"],
+    "follow.groups": ["--follow"],
     "rotate.schedule.interval.ms": ["--timezone", "UTC"],
     "partition.field.name": ["--partitioner", "field"],
     "timestamp.field": ["--timestamp-extractor", "field"],

@@ -2,7 +2,14 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.screens import exit_reason, has_worked, headline, render_error, sentence
+from kbackup.cli.screens import (
+    exit_reason,
+    has_worked,
+    headline,
+    render_error,
+    sentence,
+    skip_sentence,
+)
 from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError, RegistryError
 from kbackup.naming import check_topic
 from tests.support.ended import ended
@@ -85,7 +92,7 @@ error: the topic orders
         ),
         pytest.param(
             {"exit_code": 3, "skipped": {"timestamps_of_0_ms_written_as_1_ms": 1}},
-            "exit 3: 1 timestamp of 0 ms written as 1 ms skipped",
+            "exit 3: 1 timestamp of 0 ms written as 1 ms",
             id="a timestamp",
         ),
         pytest.param(
@@ -179,3 +186,37 @@ def test_a_registry_that_fails_is_no_failure_of_kafka() -> None:
     summary = ended(exit_code=5, errors=[RegistryError("asked in vain").issue()])
 
     assert "exit 5: the Schema Registry cannot be used" == exit_reason(summary)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two"),
+    [
+        ("objects_without_ledger", "1 object without ledger", "2 objects without ledger"),
+        ("objects_not_entered", "1 object not entered", "2 objects not entered"),
+        ("partitions_not_compared", "1 partition not compared", "2 partitions not compared"),
+        (
+            "partitions_with_removed_objects",
+            "1 partition with removed objects",
+            "2 partitions with removed objects",
+        ),
+        (
+            "topics_with_other_timestamps",
+            "1 topic with other timestamps",
+            "2 topics with other timestamps",
+        ),
+        (
+            "records_of_unregistered_schemas",
+            "1 record of unregistered schemas",
+            "2 records of unregistered schemas",
+        ),
+        ("locked_topics", "1 locked topic skipped", "2 locked topics skipped"),
+        ("other_format_objects", "1 other format object skipped", "2 other format objects skipped"),
+        ("missing_captures", "1 capture missing", "2 captures missing"),
+        ("incomplete_captures", "1 capture incomplete", "2 captures incomplete"),
+    ],
+)
+def test_one_is_singular_and_only_what_was_skipped_is_called_so(
+    name: str, one: str, two: str
+) -> None:
+    """What was written with another timestamp, or not compared, was not skipped."""
+    assert (one, two) == (skip_sentence({name: 1}), skip_sentence({name: 2}))

@@ -1,10 +1,13 @@
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
+from kbackup.inspect.topics import StoredPartition
+from kbackup.records import TopicPartition
 from kbackup.runs.report import Summary
 from tests.support.ended import row
 
@@ -12,10 +15,19 @@ NUMBER = re.compile("\\d(?:[\\d\u2009.,:-]*\\d)?")
 WIDTHS = (40, 80, 100, 200)
 
 
+_SINK = [*["0", "1999999"] * 3, "1", "2", "0", "0", "512302"]  # the offsets of each partition
+_STORED = ["2026", "11", "21", "02", "01", "2025", "03", "02", "02", "00"]  # when objects were
 SPARED = {
-    ("restore", 80): ["0", "1999999"],  # the offsets of a topic with one partition
-    # when objects were stored
-    ("restore-list", 80): ["2026", "11", "21", "02", "01", "2025", "03", "02", "02", "00"],
+    ("sink,skipped", 80): _SINK,
+    ("sink,failed", 80): _SINK,
+    ("sink,stopped", 80): _SINK,
+    # objects of the plan; then the offsets of a topic with one partition, and their number
+    ("restore", 80): ["600", "52", "0", "1999999", "1", "1"],
+    ("restore,refused", 80): ["600"],
+    ("restore-plan,refused", 80): ["600", "52", "18"],
+    ("restore-list", 100): _STORED,
+    ("restore-list", 80): [*_STORED, "31", "200"],  # objects too
+    ("restore-groups", 80): ["2026", "11", "21", "02", "00"] * 3,  # when they were captured
 }
 """What a screen of so many columns leaves out of a table rather than take it apart."""
 
@@ -41,6 +53,40 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
 
     spared = Counter(SPARED.get((any_told.path.stem, width), ()))
     assert numbers(wide.stdout) - spared == numbers(shown.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("restore-list", "avro/snappy 2026-11-21T01:59Z"),
+        ("restore-groups", "billing copy_of_orders"),
+        ("restore-plan,refused", "payments copy_of_payments copy_of_audit"),
+        ("restore", "copy_of_payments copy_of_orders"),
+        ("restore-verify,damaged", "payments orders+1+0000410000.avro"),
+        ("sink-status", "2026-11-21T02:00:00Z-7f3a"),
+        ("plugins", "parquet kbackup 0.1.0"),
+        ("config-show", "aws.secret.access.key AWS_SECRET_ACCESS_KEY"),
+    ],
+)
+def test_what_is_copied_from_a_screen_is_whole(told: Any, show: Any, name: str, words: str) -> None:
+    """In 80 columns no name and no time is broken in two: prose is folded before."""
+    each = told(name)
+    shown = show(each.command, each.events, each.ended(), width=80)
+
+    assert [] == [word for word in words.split() if word not in shown.stdout.split()]
+
+
+def test_a_name_wider_than_the_screen_is_folded(told: Any, show: Any) -> None:
+    """A table remains a table, though a topic has a name of 100 characters."""
+    each = told("restore-list")
+    events = [
+        replace(event, where=TopicPartition("n" * 100, 0))
+        if isinstance(event, StoredPartition) else event
+        for event in each.events
+    ]  # fmt: skip
+    shown = show(each.command, events, each.ended(), width=80)
+
+    assert "newest" in shown.stdout.splitlines()[0]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -90,8 +136,13 @@ def test_a_plain_terminal_gets_no_escape_sequence(
         pytest.param("restore-list,empty", "0 partitions, 0 objects, 0 B", id="nothing there"),
         pytest.param(
             "restore-verify,damaged",
-            "651 objects read, 1.4 GiB, 0:38: 650 good, 1 missing, 1 corrupt",
+            "651 objects read, 1.4 GiB, in 0:38: 650 good, 1 missing, 1 corrupt",
             id="verify",
+        ),
+        pytest.param(
+            "restore-verify,against",
+            "4 partitions, 5\u2009199\u2009996 equal, in 0:38: 1 differs, 1 not comparable",
+            id="verify --against",
         ),
         pytest.param("sink-plan", "2 partitions, 2\u2009000\u2009000 offsets to read", id="plan"),
         pytest.param("sink-status", "1 partition", id="status, partitions"),
@@ -118,15 +169,18 @@ def test_the_table_of_a_run_is_the_documented_one(told: Any, show: Any) -> None:
 
     assert """\
 sink finished, 3 records skipped
-╭──────────┬────────────┬───────────┬────────────┬─────────┬─────────┬─────────╮
-│ topic    │ partitions │   records │ offsets    │ objects │  stored │ skipped │
-├──────────┼────────────┼───────────┼────────────┼─────────┼─────────┼─────────┤
-│ orders   │          3 │ 5 996 554 │ see --json │     600 │ 1.2 GiB │       0 │
-│ payments │          1 │   512 300 │ 0-512302   │      52 │ 210 MiB │       3 │
-├──────────┼────────────┼───────────┼────────────┼─────────┼─────────┼─────────┤
-│ total    │          4 │ 6 508 854 │            │     652 │ 1.4 GiB │   3 bad │
-╰──────────┴────────────┴───────────┴────────────┴─────────┴─────────┴─────────╯
-run 2026-11-21T02:00:00Z-7f3a  took 2:37  offsets committed to group connect-s3-sink
+╭──────────┬────────────┬───────────┬──────────────┬─────────┬─────────┬─────────╮
+│ topic    │ partitions │   records │      offsets │ objects │  stored │ skipped │
+├──────────┼────────────┼───────────┼──────────────┼─────────┼─────────┼─────────┤
+│ orders   │          3 │ 5 996 554 │ 0: 0-1999999 │     600 │ 1.2 GiB │       0 │
+│          │            │           │ 1: 0-1999999 │         │         │         │
+│          │            │           │ 2: 0-1999999 │         │         │         │
+│ payments │          1 │   512 300 │     0-512302 │      52 │ 210 MiB │       3 │
+├──────────┼────────────┼───────────┼──────────────┼─────────┼─────────┼─────────┤
+│ total    │          4 │ 6 508 854 │              │     652 │ 1.4 GiB │   3 bad │
+╰──────────┴────────────┴───────────┴──────────────┴─────────┴─────────┴─────────╯
+run 2026-11-21T02:00:00Z-7f3a  took 2:37
+offsets committed to group connect-s3-sink
 """ == shown.stdout.replace("\u2009", " ")
 
 
@@ -218,10 +272,13 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
     } == cells  # fmt: skip
 
 
-def test_the_table_of_a_restore_has_the_offsets_of_each_partition(told: Any, show: Any) -> None:
+@pytest.mark.parametrize("command", ["restore", "sink,skipped"])
+def test_the_table_of_a_run_has_the_offsets_of_each_partition(
+    told: Any, show: Any, command: str
+) -> None:
     """A topic's row has a line for each of its first eight partitions; the JSON has all."""
-    each = told("restore")
-    (one,) = each.summary["partitions"]
+    each = told(command)
+    one = each.summary["partitions"][0]
     rows = [{**one, "partition": at, "first": at, "last": at + 1234567890} for at in range(10)]
 
     shown = show(each.command, [], each.ended(**of_partitions(rows)), width=120).stdout
@@ -231,9 +288,9 @@ def test_the_table_of_a_restore_has_the_offsets_of_each_partition(told: Any, sho
 
 
 def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
-    """The offsets column is left out if every topic has several partitions."""
+    """The offsets column is left out if no record of any topic was stored."""
     each = told("sink,skipped")
-    orders = [row for row in each.summary["partitions"] if row["topic"] == "orders"]
+    orders = [{**row, "first": None, "last": None} for row in each.summary["partitions"]]
 
     shown = show(each.command, [], each.ended(**of_partitions(orders))).stdout
 
@@ -257,3 +314,13 @@ def test_a_table_of_usual_size_is_a_table_at_80_columns(
 
     heads = [set(re.findall(r"\w+", line)) for line in shown.splitlines()]
     assert 1 == sum({"topic", "records", last} <= head for head in heads)
+
+
+def test_the_screen_says_which_groups_stand(show: Any) -> None:
+    """At the end of a run: how many, and as of when."""
+    told = {"groups": ["a", "b"], "groups_taken": "2026-11-21T02:00:03Z"}
+    ended = Summary("r", "restore run").finish().saying(**told)
+
+    shown = show("restore run", [], ended)
+
+    assert "2 consumer groups set as of 2026-11-21T02:00:03Z" in shown.stdout + shown.stderr

@@ -1,12 +1,9 @@
-"""``restore list`` as it is typed: map, tree, page and a time in the past."""
+"""``restore list`` as it is typed: maps, consumer groups and a time in the past."""
 
 import json
 import os
-import re
-import shutil
-import subprocess
+import shlex
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
@@ -14,33 +11,19 @@ import pytest
 from backup_samples import Backup
 from click.testing import CliRunner, Result
 
-from kbackup.catalog.groups import GroupEntry, group_stream, group_table
+from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
+from kbackup.catalog.ledger.rows import table
 from kbackup.cli import root
 from kbackup.cli.output import schema
-from kbackup.cli.tables import page
 from kbackup.clock import SystemClock
-from kbackup.inspect import Days, MapState, Stretch
-from kbackup.inspect.topics import PartitionMap, StoredPartition
-from kbackup.records import TopicPartition
 
 LINES = jsonschema.Draft202012Validator(schema())
-STATES = (
-    Stretch(MapState.STORED, 0, 499_999),
-    Stretch(MapState.MISSING, 500_000, 500_000),
-    Stretch(MapState.STORED, 500_001, 999_999),
-)
-DAYS = (Days(MapState.STORED, "2026-11-01", "2026-11-20"),)
 
 
 def topics(folder: Path, *words: str) -> Result:
     """Run the command over a backup in *folder*."""
     line = ["restore", "list", "--store-url", f"file://{folder}", *words]
     return CliRunner().invoke(root, line, prog_name="kbackup")
-
-
-def a_map(topic: str = "orders") -> PartitionMap:
-    """What is known of a partition's coverage."""
-    return PartitionMap(TopicPartition(topic, 0), STATES, DAYS)
 
 
 @pytest.fixture
@@ -63,7 +46,7 @@ def test_groups_are_shown_where_they_stood(tmp_path: Path) -> None:
         metadata=b"", beyond=12,
     )  # fmt: skip
     why = replace(head, kind="unsettled", partition=0, why="transaction")
-    group_stream(backup.store, backup.layout, SystemClock()).append(group_table([head, row, why]))
+    group_stream(backup.store, backup.layout, SystemClock()).append(table([head, row, why], GROUPS))
     result = topics(tmp_path, "orders", "--consumer-groups")
 
     assert (0, "") == (result.exit_code, result.stderr)
@@ -79,8 +62,17 @@ def test_the_map_draws_each_partition(folder: Path) -> None:
     assert (0, "") == (result.exit_code, result.stderr)
     lines = result.stdout.splitlines()
     assert "   0  ▓▓▓▓▓▓  0 to 5" in lines
-    assert "   1  ▓  0 to 0" in lines
+    assert "   1  ▓  0" in lines
     assert "▓ stored, judging by names alone" == lines[-1]
+
+
+@pytest.mark.parametrize("words", [(), ("--deep",)])
+def test_what_is_not_known_can_be_found_out(folder: Path, words: tuple[str, ...]) -> None:
+    """Who has given --deep already is told what else there is."""
+    result = topics(folder, *words)
+
+    said = " ".join(result.stdout.split())
+    assert "? = not known: open objects (--deep), or build the ledger (sink reindex)" in said
 
 
 def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
@@ -95,6 +87,21 @@ def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
     assert [["partition=0"], ["year=2026", "month=11"]] == [
         line["directory"] for line in lines if line["type"] == "directory"
     ]
+
+
+@pytest.mark.parametrize("words", [
+    "restore list", "restore verify", "sink reindex", "sink accept --before 2020-01-01",
+    "restore query 'select 1 from orders'",
+])  # fmt: skip
+def test_leaving_out_every_topic_is_a_slip_and_no_lost_backup(folder: Path, words: str) -> None:
+    """Commands name the pattern, and do not say that there is no backup."""
+    given = ["--store-url", f"file://{folder}", "--topics-exclude", "ord.*"]
+    result = CliRunner().invoke(root, [*shlex.split(words), *given], prog_name="kbackup")
+
+    assert 2 == result.exit_code
+    said = " ".join(result.stderr.split())
+    assert "topics.exclude 'ord.*' leaves out every topic that there is" in said
+    assert "it matches orders" in said
 
 
 @pytest.mark.parametrize(
@@ -124,99 +131,3 @@ def test_a_time_that_is_none_is_refused(folder: Path, text: str, why: str) -> No
 
     assert 2 == result.exit_code
     assert why in " ".join(result.stderr.split())
-
-
-def test_a_page_that_cannot_be_written_is_an_error(folder: Path, tmp_path: Path) -> None:
-    """A page that cannot be written is reported."""
-    (tmp_path / "file").touch()
-
-    result = topics(folder, "--html", str(tmp_path / "file" / "page.html"))
-
-    assert 1 == result.exit_code
-    assert "page.html cannot be written" in result.stderr
-
-
-class Outline(HTMLParser):
-    """What a page refers to, and its titles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.references: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
-    """The page is self-contained: it can be mailed, and opened years later."""
-    result = topics(folder, "--html", str(tmp_path / "new" / "page.html"))
-
-    assert (0, "") == (result.exit_code, result.stderr)
-    found = Outline((tmp_path / "new" / "page.html").read_text())
-    assert [] == found.references
-    assert "script" not in found.tags
-    assert "link" not in found.tags
-    assert 2 == found.tags.count("svg")
-
-
-def test_the_page_names_what_is_missing() -> None:
-    """The page names every missing range, even one offset in a million."""
-    found = Outline(page("s3://b/topics", "2026-11-22T00:00:00Z", [], [a_map()]))
-
-    assert "1 range of offsets missing" in found.text
-    assert "500\u2009000 to 501\u2009999: missing" in found.text
-    assert "2026-11-01 to 2026-11-20: stored" in found.text
-
-
-def test_names_are_text_on_the_page() -> None:
-    """A topic's name is escaped on the page."""
-    found = Outline(page("<b>", "now", [], [a_map("<script>alert(1)</script>")]))
-
-    assert "script" not in found.tags
-    assert "<script>alert(1)</script>" in found.text
-
-
-@pytest.mark.parametrize(
-    ("size", "bar"),
-    [pytest.param("1200,800", 500, id="a screen"), pytest.param("390,844", 230, id="a phone")],
-)
-def test_a_browser_draws_the_page(tmp_path: Path, size: str, bar: int) -> None:
-    """Lines are wide enough to read, alike by offset and by day, and nothing is cut off."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    if browser is None:
-        pytest.skip("there is no Chromium")
-    where = TopicPartition("a.long.name." * 20, 0)
-    row = StoredPartition(where, "avro", 9, 0, 1, 49_382_715_604, 2**40, None, None)
-    script = """<script>
-      const page = document.documentElement, bars = [...document.querySelectorAll("svg")]
-      const found = { cut: page.scrollWidth - page.clientWidth, bars: bars.map(b => b.clientWidth) }
-      document.title = JSON.stringify(found)
-    </script>"""
-    text = page("s3://b/topics", "now", [row], [a_map(row.where.topic)])
-    measured = tmp_path / "measured.html"
-    measured.write_text(text.replace("</body>", f"{script}</body>"))
-
-    dom = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         f"--window-size={size}", f"--user-data-dir={tmp_path}/profile", "--dump-dom",
-         measured.as_uri()],
-        check=True, capture_output=True, text=True, timeout=60,
-    ).stdout  # fmt: skip
-
-    title = re.search(r"<title>(.*)</title>", dom)
-    assert title is not None
-    found = json.loads(title[1])
-    assert 0 == found["cut"]
-    by_offset, by_day = found["bars"]
-    assert by_offset == by_day
-    assert by_offset >= bar

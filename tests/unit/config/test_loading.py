@@ -7,6 +7,7 @@ import sys
 import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from kbackup import config, plugins
 from kbackup.config.known import NO_EFFECT, REFUSALS
+from kbackup.config.loading import Command
 from kbackup.errors import ConfigurationError
 from kbackup.formats.parquet import CODEC
 from kbackup.naming.renaming import Rename
@@ -391,3 +393,29 @@ def test_topics_can_be_left_out(
 def test_topics_that_are_all_left_out_are_refused() -> None:
     """Nothing left of what was named must not mean everything."""
     assert {"topics.exclude"} == {*errors("sink", **WHOLE | {"topics": "a"}, topics_exclude="a|b")}
+
+
+@pytest.mark.parametrize(("pattern", "expected"), [("b", ["topics.exclude"]), ("a", [])])
+def test_a_pattern_that_leaves_out_none_of_the_names_is_said(
+    pattern: str, expected: list[str]
+) -> None:
+    """It may be misspelt."""
+    loaded = load("sink", **WHOLE | {"topics": "a,c"}, topics_exclude=pattern)
+
+    assert expected == [issue.name for issue in loaded.warnings if issue.code == "no_effect"]
+
+
+@pytest.mark.parametrize("command", [*get_args(Command)])
+def test_a_connectors_file_serves_every_command(command: Command, write: Write) -> None:
+    """What a command does not need of it, it does not miss either."""
+    options = {} if command in ("config", "doctor") else {"bootstrap_servers": "h:1"}
+
+    assert "s3-sink" == load(command, write(SINK), **options).settings.name
+
+
+def test_a_connectors_file_without_a_format_is_refused_by_who_writes(write: Write) -> None:
+    """Full records are not what a connector would have written."""
+    without = "\n".join(line for line in SINK.splitlines() if "format.class" not in line)
+
+    assert "format.class" in errors("sink", write(without), bootstrap_servers="h:1")
+    assert load("status", write(without)).settings

@@ -153,6 +153,26 @@ def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> N
     assert "CANARY" not in repr(merged.issues)
 
 
+@pytest.mark.parametrize("pair", [
+    "spark.ssl.keyPassword=CANARY two", "spark.hadoop.fs.s3a.access.key=CANARY", "my.Token=CANARY",
+])  # fmt: skip
+def test_a_secret_for_spark_on_the_command_line_is_refused(pair: str, tmp_path: Path) -> None:
+    """By its option and by -X alike; from a file or a variable it is taken."""
+    name = pair.partition("=")[0]
+    given = ("spark.executor.memory=2g", pair)
+
+    for merged in (
+        _merge(tmp_path, options={"spark_conf": given}),
+        _merge(tmp_path, extra=(f"spark.conf={pair}",)),
+    ):
+        assert [("error", "secret")] == [(one.level, one.code) for one in merged.issues]
+        assert f"spark.conf={name}=********" in str(merged.issues[0])
+        assert "KBACKUP_SPARK_CONF" in merged.issues[0].do
+        assert "CANARY" not in repr(merged.issues)
+    assert [] == _merge(tmp_path, environ={"KBACKUP_SPARK_CONF": pair}).issues
+    assert [] == _merge(tmp_path, options={"spark_conf": given[:1]}).issues
+
+
 def test_an_option_is_not_resolved(tmp_path: Path) -> None:
     """References in options are errors: the shell expands options."""
     merged = _merge(tmp_path, options={"s3_region": "${env:HOME}"}, environ={"HOME": "x"})

@@ -161,9 +161,10 @@ def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
     assert [None, head_of(1) + b"\x0e", None, None] == found.values.to_pylist()
 
 
-def test_without_a_registry_it_says_what_to_set() -> None:
-    """Avro without a registry is an error that names the property to set."""
-    converter = converters.by_name("avro", {}, topic="orders")
+@pytest.mark.parametrize("name", ["avro", "json_schema", "protobuf"])
+def test_without_a_registry_it_says_what_to_set(name: str) -> None:
+    """Each converter that needs a registry names the property to set."""
+    converter = converters.by_name(name, {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
         converter.decode(column(b"\0\0\0\0\1"))
 

@@ -8,7 +8,6 @@ from kbackup import converters
 from kbackup.connect import schema as connect
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
-from kbackup.errors import ConfigurationError
 from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 
@@ -154,12 +153,3 @@ def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
     what = "JSON without a schema cannot be written as JSON Schema"
     assert [(1, what), (3, what)] == [(bad.row, bad.what) for bad in found.bad]
     assert (4, {}) == (found.values.null_count, registry.subjects())
-
-
-def test_without_a_registry_it_says_what_to_set() -> None:
-    """JSON Schema without a registry is an error that names the property to set."""
-    converter = converters.by_name("json_schema", {}, topic="orders")
-    with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
-        converter.decode(column(b"\0\0\0\0\1"))
-
-    assert "schema.registry.url" == caught.value.place["property"]

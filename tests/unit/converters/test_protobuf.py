@@ -10,7 +10,6 @@ from kbackup.connect import protobuf_reading
 from kbackup.connect import schema as connect
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
-from kbackup.errors import ConfigurationError
 from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 
@@ -321,12 +320,3 @@ def test_what_no_message_holds_is_named(
 
     assert [(0, True)] == [(bad.row, why in bad.why) for bad in found.bad]
     assert (2, {}) == (found.values.null_count, registry.subjects())
-
-
-def test_without_a_registry_it_says_what_to_set() -> None:
-    """Protobuf without a registry is an error that names the property to set."""
-    converter = converters.by_name("protobuf", {}, topic="orders")
-    with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
-        converter.decode(column(b"\0\0\0\0\1"))
-
-    assert "schema.registry.url" == caught.value.place["property"]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from kbackup.clock import time_span
 from kbackup.doctor import examination
 from kbackup.doctor.examination import LogState
+from kbackup.errors import ConfigurationError
 from kbackup.kafka import Group, GroupList
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
@@ -47,7 +49,7 @@ def test_without_brokers_nothing_is_asked_of_kafka() -> None:
         ),
         pytest.param(
             LogState("orders", 24 * HOUR_MS, {}, True), None, "ok",
-            "orders keeps 24 h, no good backup is on record yet", id="first run to come",
+            "orders keeps 24 h, and no sink has backed it up yet", id="first run to come",
         ),
         pytest.param(
             LogState("orders", None, {}, True), 900, "ok",
@@ -164,7 +166,7 @@ def test_retention_without_run_records_is_not_called_good() -> None:
 )
 def test_times_are_said_as_people_say_them(seconds: int, text: str) -> None:
     """Retention is set in milliseconds, and thought of in days."""
-    assert text == examination.time_span(seconds)
+    assert text == time_span(seconds)
 
 
 def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
@@ -189,3 +191,25 @@ def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
 def test_run_records_that_cannot_be_had_are_not_taken_for_none() -> None:
     """If the last backup's time is unknown, the topic is not called never backed up."""
     assert examination.last_backups(FaultyStore("503"), settings(), NOW) is None
+
+
+def test_leaving_out_every_topic_fails_as_the_run_would() -> None:
+    """A sink that follows waits for topics to come."""
+    with pytest.raises(ConfigurationError, match="leaves out every topic"):
+        examination._topics(settings(topics_exclude="ord.*"), ["orders"], {})
+    waits = examination._topics(settings(topics_exclude="ord.*", follow=True), ["orders"], {})
+
+    assert "ok" == waits.level
+
+
+@pytest.mark.parametrize(("excluded", "expected"), [
+    (None, ("no topic matches a.*", "correct topics.regex")),
+    ("a1", ("no topic matches a.*, except a1", "correct topics.regex or topics.exclude")),
+])  # fmt: skip
+def test_no_topic_is_warned_of_with_all_that_chooses(
+    excluded: str | None, expected: tuple[str, str]
+) -> None:
+    """What leaves topics out may be what is wrong."""
+    found = examination._topics(settings(topics_regex="a.*", topics_exclude=excluded), [], [])
+
+    assert ("warn", *expected) == (found.level, found.text, found.do)

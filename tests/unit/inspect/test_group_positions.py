@@ -9,7 +9,8 @@ from backup_samples import Backup
 from record_samples import batch_of
 
 from kbackup.catalog import groups
-from kbackup.catalog.groups import OFFSET, TOPIC, UNSETTLED, GroupEntry, group_stream, group_table
+from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, UNSETTLED, GroupEntry, group_stream
+from kbackup.catalog.ledger.rows import table
 from kbackup.cli.output import schema
 from kbackup.events import Warned, to_json
 from kbackup.inspect.topics import GroupStood, Told, topics
@@ -37,7 +38,7 @@ def backup() -> Backup:
         behind = replace(head, kind=UNSETTLED, is_complete=None, partition=0, why="transaction")
         other = replace(row, partition=1, metadata=b"text", beyond=None)
         group_stream(backup.store, backup.layout, HandClock(NOW)).append(
-            group_table([head, behind, row, other])
+            table([head, behind, row, other], GROUPS)
         )
     return backup
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, TIME, Backup
 
-from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.objects import TopicLedger, accepted
 from kbackup.cli.output import schema
 from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
@@ -77,6 +77,32 @@ def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
     found = rows(backup, known=known, as_of_ms=1000)
 
     assert [(0, 0)] == [(row["partition"], row["objects"]) for row in found]
+
+
+@pytest.mark.parametrize(("as_of_ms", "expected"), [
+    (1000, [("removed_since", 0), ("partition", 0)]), (None, [("partition", 0)]),
+])  # fmt: skip
+def test_as_of_a_time_what_was_removed_on_purpose_since_is_named(
+    as_of_ms: int | None, expected: list[tuple[str, int]]
+) -> None:
+    """It was there then, so what is shown is not all; what came later is not missed."""
+    backup = Backup()
+    keys = backup.put("orders", 0, range(5), range(5, 9), range(9, 12))
+    entries = [
+        replace(backup.entry(key), first_stored=at, held_since=at)
+        for key, at in zip(keys, (10, 10, 2000), strict=True)
+    ]
+    gone = entries[1:]
+    rows_ = [*entries, *(accepted(row, "v1", 3000) for row in gone)]
+    for row in gone:
+        backup.store.delete(row.key or "")
+    known = BackupState(ledgers={"orders": TopicLedger.of(rows_)})
+
+    options: Any = {"known": known, "as_of_ms": as_of_ms}
+    found = [to_json(one) for one in topics(backup.store, backup.layout, ReadOptions(), **options)]
+
+    assert expected == [(row.get("code", row["type"]), row["partition"]) for row in found]
+    assert all(keys[1] in row["text"] and keys[2] not in row["text"] for row in found[:-1])
 
 
 def test_a_named_topic_costs_its_own_listing() -> None:

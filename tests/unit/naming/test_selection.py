@@ -48,6 +48,34 @@ def test_topics_are_left_out(asked: Asked, expected: list[str], excluded: list[s
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("asked", [Asked(excluded=".*"), Asked(pattern="p.*", excluded="p.*|x")])
+def test_leaving_out_every_topic_is_refused(asked: Asked) -> None:
+    """The pattern is named, and what it matches."""
+    with pytest.raises(ConfigurationError, match=r"topics\.exclude .* it matches .*payments"):
+        asked.check_exclusion(THERE)
+
+
+@pytest.mark.parametrize("asked", [
+    Asked(pattern="p.*", excluded="payments"), Asked(pattern="q.*", excluded=".*"),
+    Asked(names=["orders"], excluded=".*"), Asked(pattern="q.*"),
+])  # fmt: skip
+def test_a_pattern_is_to_blame_only_where_there_would_be_topics_without_it(asked: Asked) -> None:
+    """What was never there is another error."""
+    asked.check_exclusion(THERE)
+
+
+@pytest.mark.parametrize(("asked", "is_said"), [
+    (Asked(excluded="test[.].*"), True), (Asked(pattern="o.*", excluded="order"), True),
+    (Asked(excluded="orders"), False), (Asked(pattern="o.*", excluded="p.*"), False),
+    (Asked(names=["orders"], excluded="x"), False), (Asked(), False),
+])  # fmt: skip
+def test_a_pattern_that_leaves_nothing_out_is_said(asked: Asked, is_said: bool) -> None:
+    """It may be misspelt; of names, the configuration has said it."""
+    text = asked.idle_exclusion(asked.left_out(THERE))
+
+    assert is_said == (text is not None and str(asked.excluded) in text)
+
+
 def test_a_pattern_that_runs_away_is_stopped() -> None:
     """A second over one name is an error of the configuration, not a hanging run."""
     with pytest.raises(ConfigurationError, match="takes longer"):

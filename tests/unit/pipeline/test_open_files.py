@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -47,11 +48,11 @@ def opened(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> OpenFil
     """Open files that take their time to write, and fail at a record of 13."""
     write = OpenFiles._write
 
-    def slowly(files: OpenFiles, rows: Rows) -> None:
+    def slowly(files: OpenFiles, parts: Sequence[tuple[str, Rows]]) -> None:
         time.sleep(0.05)
-        if b"13" in rows.batch["value"].to_pylist():
+        if any(b"13" in rows.batch["value"].to_pylist() for _, rows in parts):
             raise NoSpaceError("no space")
-        write(files, rows)
+        write(files, parts)
 
     monkeypatch.setattr(OpenFiles, "_write", slowly)
     view = Conversion.of(ViewSpec(View.RECORD, "parquet", FormatOptions()), WHERE.topic)

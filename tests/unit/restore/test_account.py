@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Issue
 from kbackup.events import Progress, to_json
+from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.progress import RestoreProgress, SkipList
@@ -23,8 +24,12 @@ def summary() -> Summary:
     return Summary("r", "restore")
 
 
+def file(start: int) -> BackupFile:
+    return BackupFile(f"orders+0+{start}.parquet", View.RECORD, ".parquet", "parquet", 35, 0.0)
+
+
 def unit(*starts: int, target: str = "copy") -> RestoreUnit:
-    sets = tuple(FileSet(ORDERS, start, "partition=0") for start in starts)
+    sets = tuple(FileSet(ORDERS, start, "partition=0", file(start)) for start in starts)
     position = RestorePosition(RestoreSource("", ORDERS), "", Cursor(0, 0))
     return RestoreUnit(position, (Lane(TopicPartition(target, 0), Span(0, 0)),), sets)
 

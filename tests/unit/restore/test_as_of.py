@@ -9,7 +9,13 @@ from backup_samples import JSON, SIBLINGS
 from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import accepted
 from kbackup.catalog.ledger.rows import Entry
-from kbackup.errors import ConfigurationError, KbackupError, RefusedError, TargetNotEmptyError
+from kbackup.errors import (
+    ConfigurationError,
+    IncompleteBackupError,
+    KbackupError,
+    RefusedError,
+    TargetNotEmptyError,
+)
 from kbackup.runs import known, wiring
 from kbackup.runs.known import as_of
 from tests.support.configurations import WHOLE, load
@@ -19,11 +25,13 @@ NOON = 1000
 """In ms since the epoch: long before the store's clock."""
 
 
-def stored(some: Restoring, *cuts: range, at: int, views: Any = None) -> list[Entry]:
+def stored(
+    some: Restoring, *cuts: range, at: int, views: Any = None, topic: str = "orders"
+) -> list[Entry]:
     """Store cuts, and enter them as first stored at a time."""
-    keys = some.backup.put("orders", 0, *cuts, **({} if views is None else {"views": views}))
+    keys = some.backup.put(topic, 0, *cuts, **({} if views is None else {"views": views}))
     rows = [replace(some.backup.entry(key), first_stored=at, held_since=at) for key in keys]
-    some.backup.entries.setdefault("orders", []).extend(rows)
+    some.backup.entries.setdefault(topic, []).extend(rows)
     return rows
 
 
@@ -304,12 +312,30 @@ def test_what_was_removed_on_purpose_since_is_said(
     assert all(str(rows[0].key) in text for _, text in warnings)
 
 
-def test_a_time_before_all_is_said(some: Restoring) -> None:
-    """Nothing is written, and the plan warns."""
-    plan = some.plan(as_of=1)
+@pytest.mark.parametrize("options", [
+    {"as_of": 1}, {"as_of": NOON, "topics": "late"}, {"as_of": NOON, "topics": "late,orders"},
+])  # fmt: skip
+def test_topics_of_a_later_time_are_no_part_of_the_backup(
+    some: Restoring, options: dict[str, Any]
+) -> None:
+    """Asked for by name, or all that there is, they are refused as unknown ones are."""
+    stored(some, range(10), at=NOON, topic="late")
 
-    assert [] == plan.units()
-    assert ["nothing_stored"] == [code for code, _ in plan.topics[0].warnings]
+    with pytest.raises(IncompleteBackupError, match="had been backed up by"):
+        some.plan(**options)
+
+
+def test_a_topic_of_a_later_time_is_left_out(some: Restoring) -> None:
+    """It would be created empty, as if it had been there; what was removed since had been there."""
+    stored(some, range(10), at=NOON, topic="late")
+    (gone,) = stored(some, range(10), at=NOON - 1, topic="removed")
+    some.store.delete(gone.key or "")
+    some.backup.entries["removed"] = [gone, accepted(gone, "v1", NOON + 9)]
+
+    plan = some.plan(as_of=NOON)
+
+    assert ["orders", "removed"] == [topic.copy.source for topic in plan.topics]
+    assert ["late"] == plan.left_out.not_yet
 
 
 @pytest.mark.parametrize("option", [{"follow": True}, {"follow": "true"}])

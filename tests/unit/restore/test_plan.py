@@ -384,3 +384,11 @@ def test_a_partition_that_no_topic_has_is_refused(
         plan(store, FakeTarget(), known, partitions=asked)
     assert f"no topic of the backup has the partitions {lacking}" == refused.value.what
     assert "bills, orders: the highest is 5" == refused.value.why
+
+
+def test_leaving_out_every_topic_is_refused(store: Store) -> None:
+    """The pattern is to blame, and not the backup."""
+    put(store, whole("orders", 0, 0), 0, 4)
+
+    with pytest.raises(ConfigurationError, match="leaves out every topic"):
+        plan(store, FakeTarget(), topics_exclude="ord.*")

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup import config
+from kbackup.catalog.ledger.objects import accepted
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
@@ -127,7 +128,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     run._frame = replace(run._frame, world=world)
 
     there: Any = restoring.cluster
-    run._write(restoring.plan(), there)
+    run._write(restoring.plan(), there, restoring.store)
 
     summary = to_json(run._summary.finish())
     assert (9, [error.what]) == (summary["exit_code"], [one["what"] for one in summary["errors"]])
@@ -191,3 +192,45 @@ def test_append_time_is_exit_3(kind: str, code: int) -> None:
     run._show(plan, restoring.cluster)
 
     assert code == to_json(run._summary.finish())["exit_code"]
+
+
+@pytest.mark.parametrize(("pattern", "expected"), [
+    ("test.*", ["excludes_nothing"]), ("pay.*", []),
+])  # fmt: skip
+def test_a_pattern_that_leaves_nothing_out_is_said(pattern: str, expected: list[str]) -> None:
+    """The plan warns, and the restore is none the worse for it."""
+    restoring = Restoring()
+    for topic in ("orders", "payments"):
+        restoring.backup.put(topic, 0, range(5))
+    told: list[dict[str, Any]] = []
+    run = a_run(told, topics_exclude=pattern)
+
+    run._show(restoring.plan(topics_exclude=pattern), restoring.cluster)
+
+    assert expected == [event["code"] for event in told if event["type"] == "warning"]
+    assert 0 == to_json(run._summary.finish())["exit_code"]
+
+
+@pytest.mark.parametrize(("as_of", "code", "skipped"), [
+    (None, 0, {}), (1000, 3, {"partitions_with_removed_objects": 2}),
+])  # fmt: skip
+def test_what_was_removed_since_a_time_is_exit_3(
+    as_of: int | None, code: int, skipped: dict[str, int]
+) -> None:
+    """Each partition that lacks something counts, as of that time alone."""
+    restoring = Restoring()
+    backup = restoring.backup
+    for partition in range(3):
+        keys = backup.put("orders", partition, range(5), range(5, 10))
+        rows = [replace(backup.entry(key), first_stored=999, held_since=999) for key in keys]
+        gone = rows[:partition]
+        for row in gone:
+            backup.store.delete(row.key or "")
+        rows += [accepted(row, "v1", 2000) for row in gone]
+        backup.entries.setdefault("orders", []).extend(rows)
+    run = a_run([])
+
+    run._show(restoring.plan(as_of=as_of), restoring.cluster)
+
+    summary = to_json(run._summary.finish())
+    assert (code, skipped) == (summary["exit_code"], summary["skipped"])

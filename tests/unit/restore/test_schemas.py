@@ -172,6 +172,19 @@ def test_a_plan_names_the_schemas_and_registers_none(
     assert (0, {}, registry.url) == (done["exit_code"], registry.subjects(), told["registry"])
 
 
+def test_a_restore_without_a_registry_names_what_needs_one(store: StoreSettings) -> None:
+    """Its records name schemas that the backup holds, and that consumers of the copy will miss."""
+    with FakeRegistry() as source:
+        back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
+    left, registered = Copy(store), Copy(store)
+
+    with FakeRegistry() as target:
+        done = [left.restore(""), registered.restore(target.url)]
+
+    assert [0, 0] == [each["exit_code"] for each in done]
+    assert [["orders"], None] == [each.get("unregistered") for each in done]
+
+
 def test_a_backup_without_schemas_is_restored_as_it_is(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:

@@ -11,7 +11,7 @@ from kbackup import config
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
 from kbackup.cli.screens import headline
-from kbackup.errors import IncompleteBackupError, RefusedError
+from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.naming import Layout
 from kbackup.restore.plan import config_of_copy
@@ -108,6 +108,12 @@ def test_a_restored_topic_gets_the_settings_of_its_original() -> None:
         (one["name"], one["before"], one["after"]) for one in shown
     ]
     assert [] == again
+
+
+def test_leaving_out_every_topic_is_refused() -> None:
+    """It would look as if all were done."""
+    with pytest.raises(ConfigurationError, match="leaves out every topic"):
+        Settling().run(topics_exclude="ord.*")
 
 
 def test_a_dry_run_changes_nothing() -> None:

@@ -76,6 +76,21 @@ def test_a_backup_is_as_old_as_its_newest_good_run(
     assert (exit_code == 7) == ("outdated" in [error["code"] for error in found["errors"]])
 
 
+@pytest.mark.parametrize(("past", "do"), [
+    ([], "run kbackup sink"), ([(0.5, 5)], "see the errors of the last run, and run kbackup sink"),
+])  # fmt: skip
+def test_where_nothing_has_run_there_are_no_errors_to_see(
+    store: MemoryStore, past: list[tuple[float, int]], do: str
+) -> None:
+    """What to do fits what is there."""
+    for hours_ago, code in past:
+        ran(store, hours_ago, code)
+
+    (error,) = look(store)["errors"]
+
+    assert ("no good run of kbackup sink is known for topics/", do) == (error["what"], error["do"])
+
+
 def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> None:
     """A run of a host whose clock was years ahead is not good news for years."""
     ran(store, 2)

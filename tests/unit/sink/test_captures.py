@@ -185,6 +185,19 @@ def test_a_list_that_may_lack_groups_says_so(
     assert captured(store).newest["orders"].topic.is_complete is False
 
 
+def test_share_groups_are_named(kafka: FakeKafka, store: StoreSettings) -> None:
+    """They are in the list, and nobody can ask where they stand: nothing is wrong."""
+    kafka.consumers["shared"] = {}
+
+    summary = back_up(kafka, store)
+
+    assert (0, ["share_groups"]) == (
+        summary["exit_code"], [one["code"] for one in summary["warnings"]]
+    )  # fmt: skip
+    assert "shared: not captured" in summary["warnings"][0]["text"]
+    assert {"billing": 4} == offsets(store)
+
+
 def test_an_open_transaction_leaves_its_partition_unsettled(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:

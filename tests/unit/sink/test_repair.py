@@ -70,6 +70,11 @@ class Bucket:
         """Write objects again."""
         return self.run(RepairRun, repair=places, **given)
 
+    def digests(self) -> dict[str, str]:
+        """What objects say of their records."""
+        heads = {entry.key: self.store.head(entry.key) for entry in self.store.list("topics/")}
+        return {key: head.metadata["digest"] for key, head in heads.items() if head is not None}
+
     def objects(self) -> dict[str, bytes]:
         """What there is."""
         found = {}
@@ -85,6 +90,7 @@ def test_missing_objects_come_back_as_they_were(options: dict[str, str], size: i
     """With the same names and bytes, several of one partition too; the sink's group stays."""
     bucket = Bucket(options)
     before, group = bucket.objects(), dict(bucket.kafka.positions_)
+    digests = bucket.digests()
     for key in before:
         if "partition=0" in key or "+0000000020" in key:
             bucket.store.delete(key)
@@ -94,6 +100,7 @@ def test_missing_objects_come_back_as_they_were(options: dict[str, str], size: i
 
     assert (0, []) == (summary["exit_code"], summary["errors"])
     assert before == bucket.objects()
+    assert digests == bucket.digests()
     assert group == bucket.kafka.positions_
     assert 4 == len(summary["partitions"])
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.errors import BadRecordError, KafkaError, StoreError
+from kbackup.errors import BadRecordError, ConfigurationError, KafkaError, StoreError
 from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.local.servers import free_ports
@@ -24,6 +24,7 @@ from kbackup.runs.following import Pauses
 from kbackup.sink import entering as sink_newcomers
 from kbackup.sink import follow
 from kbackup.sink import run as running
+from kbackup.sink.plan import make_plan
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
@@ -128,6 +129,48 @@ def test_a_pattern_that_matches_nothing_is_exit_3_and_no_good_run(
         found = sink.status()
         assert (7, None) == (found["exit_code"], found["last_success"])
         assert "no topic that matches oders.*" in found["errors"][0]["why"]
+
+
+@pytest.mark.parametrize(("pattern", "is_said"), [("test.*", True), ("pay.*", False)])
+def test_a_pattern_that_leaves_nothing_out_is_said(
+    pattern: str, is_said: bool, store: StoreSettings
+) -> None:
+    """The plan warns, and the run is none the worse for it."""
+    kafka = FakeKafka()
+    for topic in ("orders", "payments"):
+        kafka.create(topic, 10)
+    sink = Sink(kafka, store, topics_exclude=pattern, dry_run=True)
+
+    summary = sink.wait()
+
+    assert (0, is_said) == (summary["exit_code"], sink.warned("excludes_nothing"))
+
+
+@pytest.mark.parametrize("options", [
+    pytest.param({}, id="once"), pytest.param({"dry_run": True}, id="a plan"),
+    pytest.param({"follow": True, "dry_run": True}, id="a plan to follow"),
+])  # fmt: skip
+def test_leaving_out_every_topic_is_a_wrong_configuration(
+    options: dict[str, Any], store: StoreSettings
+) -> None:
+    """As for every other command: the pattern is named, and what it matches."""
+    kafka: Any = FakeKafka()
+    kafka.create("orders", 10)
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics_exclude": "ord.*"}
+    settings = load("sink", **given | options).settings
+
+    with pytest.raises(ConfigurationError, match=r"leaves out every topic .* it matches orders"):
+        make_plan(settings, kafka, open_store(store), SystemClock())
+
+
+def test_a_run_that_leaves_out_every_topic_exits_2(store: StoreSettings) -> None:
+    """Unlike one for whose topics nothing was there."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    wrong = Sink(kafka, store, topics_exclude="ord.*").wait()
+    none = Sink(kafka, store, topics_regex="pay.*", topics_exclude="ord.*").wait()
+
+    assert (2, 3) == (wrong["exit_code"], none["exit_code"])
 
 
 def test_a_pattern_that_matches_nothing_keeps_the_date_of_the_last_good_run(

@@ -1,0 +1,188 @@
+"""Record batches as brokers store and send them (magic 2): the second currency beside rows.
+
+`walk` finds the batches in bytes that came from a broker or an object, and compares their CRC32C;
+`Batches` is what travels from then on; `kbackup.batches.decoding` turns it into rows.
+
+Source: Kafka's message format, version 2.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.batches import native, plain
+from kbackup.batches.plain import HEADERS, Why
+
+CODEC_BITS: Final = 0x07
+APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+"""Bits of ``attributes``; under the last one, the base timestamp is another time."""
+
+HEADER_BYTES: Final = plain.HEADER_BYTES
+
+_WORDS: Final = {
+    Why.CUT_SHORT: "it is cut short",
+    Why.OLD_MAGIC: "it is of a message format before version 2",
+    Why.BAD_LENGTH: "it does not begin as a batch does",
+    Why.BAD_CRC: "its CRC32C is another one",
+    Why.BAD_COUNT: "it counts more records than it has offsets",
+    Why.BAD_OFFSET: "it does not begin after the batch before it",
+}
+
+
+class BatchError(Exception):
+    """A batch is not as a broker stores it.
+
+    Attributes:
+        why: What is the matter, as part of a sentence about the batch.
+        offset: Its base offset, or where it should have begun; None where nothing says it.
+        is_name: It is sound, but the name of a header is not UTF-8: *offset* is that record's.
+        is_large: It may be sound, but exceeds what was allowed.
+    """
+
+    def __init__(
+        self, why: str, offset: int | None, *, is_name: bool = False, is_large: bool = False
+    ) -> None:
+        place = "a batch" if offset is None else f"the batch at offset {offset}"
+        super().__init__(f"offset {offset}: {why}" if is_name else f"{place}: {why}")
+        self.why, self.offset, self.is_name, self.is_large = why, offset, is_name, is_large
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Some record batches of one partition, in offset order; a slice of it copies no bytes.
+
+    Attributes:
+        data: The bytes that hold them; they must not change while it lives.
+        headers: A row of `HEADERS` for each batch, in the order of *data*, between which bytes of
+            others may lie.
+    """
+
+    data: pa.Buffer
+    headers: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+    @property
+    def records(self) -> int:
+        """How many records they say they hold."""
+        count: int = pc.sum(self.headers["count"]).as_py() or 0
+        return count
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they have."""
+        size: int = pc.sum(self.headers["length"]).as_py() or 0
+        return size
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last one; there must be a batch."""
+        last: int = self.headers["base_offset"][-1].as_py()
+        delta: int = self.headers["last_delta"][-1].as_py()
+        return last + delta + 1
+
+    def slice(self, start: int, length: int | None = None) -> "Batches":
+        """Return *length* batches from the one numbered *start* on, or all of them."""
+        return Batches(self.data, self.headers.slice(start, length))
+
+    def where(self, wanted: pa.BooleanArray) -> "Batches":
+        """Return those for which *wanted* is true."""
+        return Batches(self.data, self.headers.filter(wanted))
+
+    def flagged(self, bits: int) -> pa.BooleanArray:
+        """Return for each batch whether its attributes have any of *bits*."""
+        found = pc.bit_wise_and(self.headers["attributes"], pa.scalar(bits, pa.int16()))
+        return pc.not_equal(found, 0)
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield their bytes, those that lie side by side as one."""
+        data, start, end = memoryview(self.data).cast("B"), 0, 0
+        columns = (self.headers[name].to_pylist() for name in ("position", "length"))
+        for position, length in zip(*columns, strict=True):
+            if position != end:
+                if start < end:
+                    yield data[start:end]
+                start = position
+            end = position + length
+        if start < end:
+            yield data[start:end]
+
+
+class Walked(NamedTuple):
+    """What bytes begin with.
+
+    Attributes:
+        batches: Those that are whole and sound.
+        end: Where the one after them would begin.
+        why: What is the matter with that one; `Why.SOUND` where the bytes end there.
+        offset: Its base offset, None where not even that is there.
+    """
+
+    batches: Batches
+    end: int
+    why: Why
+    offset: int | None
+
+    def check(self, *, may_be_cut: bool = False) -> Batches:
+        """Return the batches.
+
+        Args:
+            may_be_cut: The last one may lack its end, as in the answer to a fetch.
+
+        Raises:
+            BatchError: If there is something else behind them.
+        """
+        if self.why is Why.SOUND or (may_be_cut and self.why is Why.CUT_SHORT):
+            return self.batches
+        raise BatchError(_WORDS[self.why], self.offset)
+
+
+class _Columns(ctypes.Structure):
+    """``struct headers`` of ``batches.c``."""
+
+    _fields_ = tuple((field.name, ctypes.c_void_p) for field in HEADERS)
+
+
+def walk(data: pa.Buffer) -> Walked:
+    """Find the batches that *data* begins with, check their CRC32C, and that offsets rise."""
+    library = native.library()
+    if library is None:
+        headers, end, why = plain.walk(memoryview(data).cast("B"))
+    else:
+        at, reason = ctypes.c_int64(), ctypes.c_int32()
+        room = library.batches_walk(data.address, data.size, 0, None, at, reason)
+        buffers = [pa.allocate_buffer(field.type.bit_width // 8 * room) for field in HEADERS]
+        columns = _Columns(*(buffer.address for buffer in buffers))
+        stopped = ctypes.c_int32()
+        rows = library.batches_walk(
+            data.address, data.size, room, ctypes.byref(columns), at, stopped
+        )
+        why = Why(stopped.value if rows < room else reason.value)
+        headers = pa.RecordBatch.from_arrays(
+            [
+                pa.Array.from_buffers(field.type, rows, [None, buffer])
+                for field, buffer in zip(HEADERS, buffers, strict=True)
+            ],
+            schema=HEADERS,
+        )
+        end = at.value
+    found = memoryview(data)[end : end + 8]
+    offset = int.from_bytes(found, "big", signed=True) if len(found) == 8 else None
+    return Walked(Batches(data, headers), end, why, None if why is Why.SOUND else offset)
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC32C of *data*."""
+    library = native.library()
+    if library is None:
+        return plain.crc32c(memoryview(data))
+    found: int = library.crc32c(data, len(data))
+    return found

@@ -1,0 +1,359 @@
+"""Record batches to rows: the one place where records are unpacked.
+
+A batch is decompressed a piece at a time, so neither what it claims nor what it becomes takes more
+memory than some `PIECE_BYTES` and one record of the largest size allowed.
+"""
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.batches import (
+    APPEND_TIME,
+    CODEC_BITS,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    BatchError,
+    Batches,
+    native,
+    plain,
+)
+from kbackup.batches.native import PIECE, Columns, Measured
+from kbackup.batches.plain import Fault, Piece, Rest
+from kbackup.records import NO_TIMESTAMP, SCHEMA, Span
+
+PIECE_BYTES: Final = 4 * 2**20
+"""Rows are passed on when their batches have this many bytes, decompressed..."""
+
+RECORDS: Final = 16_384
+"""...or this many records."""
+
+EVERYTHING: Final = Span(0, 2**63 - 1)
+
+MAX_RECORD_BYTES: Final = 2**28
+"""The largest record that is unpacked, unless more is allowed."""
+
+_SLACK: Final = 2**20
+"""What a record may have besides keys, values and headers: its numbers."""
+
+_WORDS: Final = {
+    Fault.NO_VARINT: "a number in its records is cut short or too large",
+    Fault.BAD_SIZE: "a length in its records does not fit",
+    Fault.BAD_DELTA: "the offsets of its records do not rise within it",
+    Fault.LEFT_OVER: "it has more bytes than records",
+    Fault.TOO_FEW: "it ends before its last record",
+    Fault.TOO_LARGE: "it holds a record that is too large",
+}
+
+
+def decoded(
+    batches: Batches, span: Span = EVERYTHING, max_record_bytes: int = MAX_RECORD_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of *batches* as rows.
+
+    Args:
+        batches: None of them a control batch.
+        span: Records outside of it are left out.
+        max_record_bytes: Larger records are refused.
+
+    Yields:
+        Rows of ``records.SCHEMA``, at least one each, offsets rising; some `PIECE_BYTES` of them,
+        or `RECORDS`.
+
+    Raises:
+        BatchError: If a batch does not hold what its header says, or the name of a header is not
+            UTF-8: all records before it were yielded.
+    """
+    for group in _groups(batches, span, max_record_bytes + _SLACK):
+        rows = group.rows()
+        bad = _bad_name(rows)
+        if bad is not None:
+            offset = rows["offset"][bad].as_py()
+            if bad:
+                yield rows.take(pa.array(range(bad)))  # a slice would keep the name
+            raise BatchError("the name of a header is not UTF-8", offset, is_name=True)
+        if len(rows):
+            yield rows
+
+
+class Times(NamedTuple):
+    """The lowest and the highest timestamp of records, None where none has one."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def joined(self, other: "Times") -> "Times":
+        """Return those of both."""
+        lows = [each for each in (self.low, other.low) if each is not None]
+        highs = [each for each in (self.high, other.high) if each is not None]
+        return Times(min(lows, default=None), max(highs, default=None))
+
+
+def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
+    """Return the timestamps of the records.
+
+    Headers have no lowest one.  Only records whose header does not say theirs are unpacked.
+
+    Raises:
+        BatchError: If one of those batches does not hold what its header says.
+    """
+    headers = batches.headers
+    is_appended = batches.flagged(APPEND_TIME)
+    is_single = pc.and_(pc.equal(headers["count"], 1), pc.invert(batches.flagged(DELETE_HORIZON)))
+    said = pc.if_else(is_appended, headers["max_timestamp"], headers["base_timestamp"])
+    said = said.filter(pc.and_(pc.or_(is_appended, is_single), pc.greater(headers["count"], 0)))
+    ends = pc.min_max(said.filter(pc.not_equal(said, NO_TIMESTAMP))).as_py()
+    found = Times(ends["min"], ends["max"])
+    others = batches.where(pc.invert(pc.or_(is_appended, is_single)))
+    for group in _groups(others, EVERYTHING, max_record_bytes + _SLACK):
+        found = found.joined(group.times)
+    return found
+
+
+class _Group:
+    """Records of some batches, checked; of the last one there may be more to come."""
+
+    def __init__(self, pieces: list[Piece], span: Span, most: int) -> None:
+        self._pieces, self._span = pieces, span
+        self.rest = Rest()
+        if native.library() is None:
+            read = plain.read(pieces, span, most)
+            fault, at, self._rows, self.rest = read
+            stamps = self._rows["timestamp"]
+            ends = pc.min_max(stamps.filter(pc.not_equal(stamps, NO_TIMESTAMP))).as_py()
+            self.times = Times(ends["min"], ends["max"])
+        else:
+            fault, at = self._measure(most)
+        if fault is not Fault.FINE:
+            base = pieces[at].base_offset
+            raise BatchError(_WORDS[fault], base, is_large=fault is Fault.TOO_LARGE)
+
+    def _measure(self, most: int) -> tuple[Fault, int]:
+        packed = b"".join(
+            PIECE.pack(
+                piece.data.address, piece.data.size, piece.base_offset, piece.base_timestamp,
+                piece.max_timestamp, piece.left, piece.previous, 0, piece.last_delta,
+                piece.is_append_time, piece.is_last, 0,
+            )
+            for piece in self._pieces
+        )  # fmt: skip
+        self._packed = ctypes.create_string_buffer(packed, len(packed))
+        self._found = found = Measured()
+        fault = Fault(
+            native.library().records_measure(
+                self._packed, len(self._pieces), self._span.start_offset, self._span.end_offset,
+                most, found,
+            )
+        )  # fmt: skip
+        if fault is Fault.FINE:
+            last = PIECE.unpack_from(self._packed, PIECE.size * (len(self._pieces) - 1))
+            self.rest = Rest(used=last[7], left=last[5], previous=last[6], wanted=found.wanted)
+            sizes = found.key, found.value, found.name, found.header_value, found.headers
+            if max(sizes) > 2**31 - 1:
+                fault = Fault.TOO_LARGE
+        has_times = found.min_timestamp <= found.max_timestamp
+        self.times = Times(found.min_timestamp, found.max_timestamp) if has_times else Times()
+        return fault, found.bad_piece
+
+    def rows(self) -> pa.RecordBatch:
+        """Return the records within the span; names of headers have not been checked."""
+        return self._rows if native.library() is None else self._copied()
+
+    def _copied(self) -> pa.RecordBatch:
+        found = self._found
+        rows, headers = found.rows, found.headers
+        room = pa.allocate_buffer
+        ends, header_ends = 4 * (rows + 1), 4 * (headers + 1)
+        out = {
+            "offset": room(8 * rows), "timestamp": room(8 * rows), "timestamp_type": room(rows),
+            "key_end": room(ends), "value_end": room(ends), "headers_end": room(ends),
+            "name_end": room(header_ends), "header_value_end": room(header_ends),
+            "key": room(found.key), "value": room(found.value), "name": room(found.name),
+            "header_value": room(found.header_value),
+            "key_valid": _zeros(rows, found.null_keys),
+            "value_valid": _zeros(rows, found.null_values),
+            "header_value_valid": _zeros(headers, found.null_header_values),
+        }  # fmt: skip
+        columns = Columns(
+            **{name: None if buffer is None else buffer.address for name, buffer in out.items()}
+        )
+        native.library().records_copy(
+            self._packed, len(self._pieces), self._span.start_offset, self._span.end_offset,
+            columns,
+        )  # fmt: skip
+
+        def made(
+            kind: pa.DataType, length: int, name: str, nulls: int = 0, ends: str = ""
+        ) -> pa.Array:
+            buffers = [out[name]] if not ends else [out[ends], out[name]]
+            valid = out.get(f"{name}_valid") if nulls else None
+            return pa.Array.from_buffers(kind, length, [valid, *buffers], nulls)
+
+        names = made(pa.string(), headers, "name", ends="name_end")
+        values = made(
+            pa.binary(), headers, "header_value", found.null_header_values, "header_value_end"
+        )
+        kind = SCHEMA.field("headers").type
+        flat = pa.Array.from_buffers(kind.value_type, headers, [None], 0, children=[names, values])
+        return pa.RecordBatch.from_arrays(
+            [
+                made(pa.int64(), rows, "offset"),
+                made(pa.int64(), rows, "timestamp"),
+                made(pa.int8(), rows, "timestamp_type"),
+                made(pa.binary(), rows, "key", found.null_keys, "key_end"),
+                made(pa.binary(), rows, "value", found.null_values, "value_end"),
+                pa.Array.from_buffers(kind, rows, [None, out["headers_end"]], 0, children=[flat]),
+            ],
+            schema=SCHEMA,
+        )
+
+
+def _zeros(bits: int, nulls: int) -> pa.Buffer | None:
+    return pa.py_buffer(bytearray((bits + 7) // 8)) if nulls else None
+
+
+def _bad_name(rows: pa.RecordBatch) -> int | None:
+    """Return the first row with a header whose name is not UTF-8, None where there is none."""
+    try:
+        rows["headers"].flatten().field("key").validate(full=True)
+    except pa.ArrowInvalid:
+        for row in range(len(rows)):
+            try:
+                rows["headers"].slice(row, 1).flatten().field("key").validate(full=True)
+            except pa.ArrowInvalid:
+                return row
+    return None
+
+
+_COLUMNS: Final = (
+    "base_offset", "position", "length", "base_timestamp", "max_timestamp", "attributes",
+    "last_delta", "count",
+)  # fmt: skip
+
+
+def _groups(batches: Batches, span: Span, most: int) -> Iterator[_Group]:
+    """Yield the records of *batches*, checked, about `PIECE_BYTES` or `RECORDS` at a time."""
+    pieces: list[Piece] = []
+    size = records = 0
+    columns = (batches.headers[name].to_pylist() for name in _COLUMNS)
+    for base, position, length, base_time, max_time, attributes, delta, count in zip(
+        *columns, strict=True
+    ):
+        body = batches.data.slice(position + HEADER_BYTES, length - HEADER_BYTES)
+        is_appended = bool(attributes & APPEND_TIME)
+        piece = Piece(body, base, base_time, max_time, is_appended, delta, count)
+        codec = attributes & CODEC_BITS
+        if codec or body.size > PIECE_BYTES:
+            stream = _inflated(codec, body, base, most)
+            first, second = next(stream, _NOTHING), next(stream, None)
+            if second is not None:
+                if pieces:
+                    yield _Group(pieces, span, most)
+                pieces, size, records = [], 0, 0
+                yield from _streamed(piece, (first, second), stream, span, most)
+                continue
+            piece = piece._replace(data=first)
+        pieces.append(piece)
+        size += piece.data.size
+        records += count
+        if size >= PIECE_BYTES or records >= RECORDS:
+            yield _Group(pieces, span, most)
+            pieces, size, records = [], 0, 0
+    if pieces:
+        yield _Group(pieces, span, most)
+
+
+def _streamed(
+    piece: Piece,
+    begun: tuple[pa.Buffer, pa.Buffer],
+    stream: Iterator[pa.Buffer],
+    span: Span,
+    most: int,
+) -> Iterator[_Group]:
+    """Yield the records of one large batch."""
+    held, following = bytearray(begun[0]), begun[1]
+    rest = Rest(left=piece.left, previous=piece.previous)
+    while True:
+        is_last = following is None
+        if is_last or len(held) >= rest.wanted:
+            data = pa.py_buffer(bytes(held))
+            here = piece._replace(
+                data=data, left=rest.left, previous=rest.previous, is_last=is_last
+            )
+            group = _Group([here], span, most)
+            yield group
+            rest = group.rest
+            del held[: rest.used]
+        if is_last:
+            return
+        held += following
+        following = next(stream, None)
+
+
+_NOTHING: Final = pa.py_buffer(b"")
+_GUESS: Final = 8
+"""How many bytes one byte of a batch becomes at most, as a rule."""
+_STREAMS: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
+_SNAPPY: Final = 2
+_XERIAL: Final = b"\x82SNAPPY\0"
+_XERIAL_BYTES: Final = 16
+
+
+def _inflated(codec: int, body: pa.Buffer, base: int, most: int) -> Iterator[pa.Buffer]:
+    """Yield the records of a batch as they were before it was compressed, in pieces, none empty."""
+    if not codec:
+        for at in range(0, body.size, PIECE_BYTES):
+            yield body.slice(at, min(PIECE_BYTES, body.size - at))
+        return
+    try:
+        if codec in _STREAMS:
+            stream: Any = pa.CompressedInputStream(pa.BufferReader(body), _STREAMS[codec])
+            wanted = min(PIECE_BYTES, _GUESS * body.size + 2**12)
+            while (piece := stream.read_buffer(wanted)).size:
+                yield piece
+                if piece.size < wanted:
+                    return
+                wanted = PIECE_BYTES
+        elif codec == _SNAPPY:
+            yield from _unsnappy(body, most)
+        else:
+            raise ValueError(f"codec {codec} is not known")  # noqa: TRY301  (as from a codec)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BatchError(f"its records cannot be decompressed: {why}", base) from None
+
+
+def _unsnappy(body: pa.Buffer, most: int) -> Iterator[pa.Buffer]:
+    """Yield what snappy made small: in xerial's blocks, as Java has it, or raw, as librdkafka."""
+    data = memoryview(body).cast("B")
+    if bytes(data[: len(_XERIAL)]) != _XERIAL:
+        yield _unsnapped(data, most)
+        return
+    at, held = _XERIAL_BYTES, bytearray()
+    while at < len(data):
+        (size,) = struct.unpack(">i", data[at : at + 4].tobytes().rjust(4, b"\xff"))
+        if not 0 < size <= len(data) - at - 4:
+            raise ValueError("a block does not fit")
+        held += _unsnapped(data[at + 4 : at + 4 + size], most)
+        at += 4 + size
+        if len(held) >= PIECE_BYTES:
+            yield pa.py_buffer(bytes(held))
+            held.clear()
+    if held:
+        yield pa.py_buffer(bytes(held))
+
+
+def _unsnapped(data: memoryview, most: int) -> pa.Buffer:
+    size, shift = 0, 0
+    for byte in data[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if size > min(64 * len(data), max(most, 2**25)):
+        raise ValueError(f"{len(data)} bytes would become {size}")
+    return pa.Codec("snappy").decompress(data, size)

@@ -1,0 +1,67 @@
+"""Record batches in C, loaded with ctypes; without it, `kbackup.batches.plain` serves."""
+
+import ctypes
+import struct
+import sys
+from functools import cache
+from typing import Any, Final
+
+from kbackup.native_build import BATCHES, UnavailableError, load
+
+_OTHER: Final = "_KBACKUP_NATIVE_BATCHES"
+"""The variable that names another build of the library, such as one with sanitizers."""
+
+_P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+
+
+PIECE: Final = struct.Struct("=8q4i")
+"""``struct piece`` of ``batches.c``."""
+
+
+class Measured(ctypes.Structure):
+    """``struct measured`` of ``batches.c``."""
+
+    _fields_ = tuple(
+        (name, _I64)
+        for name in (
+            "rows", "key", "value", "headers", "name", "header_value", "null_keys", "null_values",
+            "null_header_values", "min_timestamp", "max_timestamp", "bad_piece", "wanted",
+        )
+    )  # fmt: skip
+
+
+class Columns(ctypes.Structure):
+    """``struct columns`` of ``batches.c``."""
+
+    _fields_ = tuple(
+        (name, _P)
+        for name in (
+            "offset", "timestamp", "timestamp_type", "key_end", "value_end", "headers_end",
+            "name_end", "header_value_end", "key", "value", "name", "header_value", "key_valid",
+            "value_valid", "header_value_valid",
+        )
+    )  # fmt: skip
+
+
+_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "digest": (ctypes.c_char_p,),
+    "crc32c": (ctypes.c_uint32, _P, _I64),
+    "batches_walk": (_I64, _P, _I64, _I64, _P, ctypes.POINTER(_I64), ctypes.POINTER(_I32)),
+    "records_measure": (_I32, _P, _I64, _I64, _I64, _I64, ctypes.POINTER(Measured)),
+    "records_copy": (None, _P, _I64, _I64, _I64, ctypes.POINTER(Columns)),
+}
+"""Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""
+
+
+@cache
+def library() -> Any:
+    """Return the functions of the library, loaded once in a process; None if none works here.
+
+    It is built where those are that `kbackup doctor` looks for.
+    """
+    if sys.byteorder != "little":
+        return None
+    try:
+        return load(BATCHES, _OTHER, _FUNCTIONS)[0]
+    except UnavailableError:
+        return None

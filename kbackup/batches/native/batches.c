@@ -1,0 +1,406 @@
+/* Kafka's record batches (magic 2): their headers to columns, and their records to columns.
+
+   Nothing is read beyond the bytes that were given, whatever they hold; records are checked by one
+   pass and copied by a second one over the same bytes.
+
+   Source: Kafka's message format, version 2; RFC 3720 appendix B.4 for CRC32C. */
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+#define KB_API __attribute__((visibility("default")))
+
+KB_API const char *kb_digest(void) { return KB_DIGEST; }
+
+/* --- CRC32C ------------------------------------------------------------------------------- */
+
+static uint32_t tables[8][256];
+static int has_tables;
+
+static void fill_tables(void) {
+    for (uint32_t at = 0; at < 256; at++) {
+        uint32_t crc = at;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
+        tables[0][at] = crc;
+    }
+    for (int row = 1; row < 8; row++)
+        for (int at = 0; at < 256; at++)
+            tables[row][at] = tables[row - 1][at] >> 8 ^ tables[0][tables[row - 1][at] & 255];
+    __atomic_store_n(&has_tables, 1, __ATOMIC_RELEASE); /* two threads would write the same */
+}
+
+static uint32_t crc_by_tables(uint32_t crc, const uint8_t *data, int64_t size) {
+    for (; size >= 8; data += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, data, 8);
+        word ^= crc;
+        crc = 0;
+        for (int byte = 0; byte < 8; byte++)
+            crc ^= tables[7 - byte][word >> 8 * byte & 255];
+    }
+    while (size-- > 0)
+        crc = crc >> 8 ^ tables[0][(crc ^ *data++) & 255];
+    return crc;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static uint32_t crc_by_processor(uint32_t crc, const uint8_t *data,
+                                                                   int64_t size) {
+    uint64_t wide = crc;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, data, 8);
+        wide = _mm_crc32_u64(wide, word);
+    }
+    for (crc = (uint32_t)wide; size-- > 0; data++)
+        crc = _mm_crc32_u8(crc, *data);
+    return crc;
+}
+#endif
+
+/* The register after `data`, from the register before it; CRC32C begins with all bits set, and ends
+   with all inverted. */
+static uint32_t crc_over(uint32_t crc, const uint8_t *data, int64_t size) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2"))
+        return crc_by_processor(crc, data, size);
+#endif
+    if (!__atomic_load_n(&has_tables, __ATOMIC_ACQUIRE))
+        fill_tables();
+    return crc_by_tables(crc, data, size);
+}
+
+KB_API uint32_t kb_crc32c(const uint8_t *data, int64_t size) { return ~crc_over(~0u, data, size); }
+
+/* The product of two polynomials, modulo that of CRC32C; the highest bit is that of x**0. */
+static uint32_t product(uint32_t one, uint32_t other) {
+    uint32_t found = 0;
+    for (; one; one <<= 1) {
+        if (one & 0x80000000u)
+            found ^= other;
+        other = other & 1 ? other >> 1 ^ 0x82F63B78u : other >> 1;
+    }
+    return found;
+}
+
+/* What of a register is left after `size` zero bytes. */
+static uint32_t crc_shifted(uint32_t crc, int64_t size) {
+    uint32_t power = 0x00800000u; /* x**8 */
+    for (; size; size >>= 1, power = product(power, power))
+        if (size & 1)
+            crc = product(crc, power);
+    return crc;
+}
+
+/* --- Headers ------------------------------------------------------------------------------ */
+
+enum { HEADER_BYTES = 61, CHECKED_FROM = 21 };
+
+enum why { SOUND, CUT_SHORT, OLD_MAGIC, BAD_LENGTH, BAD_CRC, BAD_COUNT, BAD_OFFSET };
+
+struct headers {
+    int64_t *base_offset, *position, *length, *base_timestamp, *max_timestamp, *producer_id;
+    int32_t *leader_epoch, *last_delta, *base_sequence, *count;
+    uint32_t *crc, *records_crc;
+    int16_t *attributes, *producer_epoch;
+};
+
+static uint64_t big(const uint8_t *data, int bytes) {
+    uint64_t found = 0;
+    while (bytes--)
+        found = found << 8 | *data++;
+    return found;
+}
+
+static int32_t int32_at(const uint8_t *data) { return (int32_t)big(data, 4); }
+static int64_t int64_at(const uint8_t *data) { return (int64_t)big(data, 8); }
+
+/* Walks the batches that `data` begins with: without `out` counts them, else fills its columns and
+   checks what their CRC32C covers.  Returns how many are whole and sound; `end` says where the
+   next one would begin, and `why` what is the matter with it. */
+KB_API int64_t kb_batches_walk(const uint8_t *data, int64_t size, int64_t room,
+                               const struct headers *out, int64_t *end, int32_t *why) {
+    int64_t rows = 0, at = 0, next = 0;
+    *why = SOUND;
+    while (at < size && (!out || rows < room)) {
+        const uint8_t *batch = data + at;
+        int64_t base, length;
+        int32_t delta, count;
+        if (size - at < 17) { /* up to its magic byte */
+            *why = CUT_SHORT;
+            break;
+        }
+        base = int64_at(batch);
+        length = (int64_t)int32_at(batch + 8) + 12;
+        if (batch[16] != 2) {
+            *why = batch[16] < 2 ? OLD_MAGIC : BAD_LENGTH;
+            break;
+        }
+        if (length < HEADER_BYTES || length > INT32_MAX) {
+            *why = BAD_LENGTH;
+            break;
+        }
+        if (length > size - at) {
+            *why = CUT_SHORT;
+            break;
+        }
+        delta = int32_at(batch + 23);
+        count = int32_at(batch + 57);
+        if (out) {
+            uint32_t head = ~crc_over(~0u, batch + CHECKED_FROM, HEADER_BYTES - CHECKED_FROM);
+            uint32_t body = kb_crc32c(batch + HEADER_BYTES, length - HEADER_BYTES);
+            uint32_t crc = (uint32_t)big(batch + 17, 4);
+            if ((crc_shifted(head, length - HEADER_BYTES) ^ body) != crc) {
+                *why = BAD_CRC;
+                break;
+            }
+            if (delta < 0 || count < 0 || count > (int64_t)delta + 1) {
+                *why = BAD_COUNT;
+                break;
+            }
+            if (base < next || base > INT64_MAX - 1 - delta) {
+                *why = BAD_OFFSET;
+                break;
+            }
+            next = base + delta + 1;
+            out->base_offset[rows] = base;
+            out->position[rows] = at;
+            out->length[rows] = length;
+            out->leader_epoch[rows] = int32_at(batch + 12);
+            out->crc[rows] = crc;
+            out->records_crc[rows] = body;
+            out->attributes[rows] = (int16_t)big(batch + 21, 2);
+            out->last_delta[rows] = delta;
+            out->base_timestamp[rows] = int64_at(batch + 27);
+            out->max_timestamp[rows] = int64_at(batch + 35);
+            out->producer_id[rows] = int64_at(batch + 43);
+            out->producer_epoch[rows] = (int16_t)big(batch + 51, 2);
+            out->base_sequence[rows] = int32_at(batch + 53);
+            out->count[rows] = count;
+        }
+        rows++;
+        at += length;
+    }
+    *end = at;
+    return rows;
+}
+
+/* --- Records ------------------------------------------------------------------------------ */
+
+/* Bytes of the records of one batch: all that are left, or the beginning of them. */
+struct piece {
+    const uint8_t *data;
+    int64_t size, base_offset, base_timestamp, max_timestamp;
+    int64_t left;     /* records from here on */
+    int64_t previous; /* the offset delta of the record before, -1 without one */
+    int64_t used;     /* bytes, set by `kb_records_measure` as are `left` and `previous` */
+    int32_t last_delta, is_append_time, is_last;
+    int32_t taken; /* records in these bytes, set by `kb_records_measure` */
+};
+
+struct measured {
+    int64_t rows, key, value, headers, name, header_value; /* bytes but for the counts */
+    int64_t null_keys, null_values, null_header_values;
+    int64_t min_timestamp, max_timestamp; /* of records that have one; the former larger: none has */
+    int64_t bad_piece, wanted;            /* bytes that the next record needs, where it says so */
+};
+
+enum fault { FINE, NO_VARINT, BAD_SIZE, BAD_DELTA, LEFT_OVER, TOO_FEW, TOO_LARGE };
+
+/* A varint of 32 or 64 bits after zigzag; NULL beyond `end`, or where it has too many bits. */
+static const uint8_t *varint(const uint8_t *at, const uint8_t *end, int64_t *found) {
+    uint64_t bits;
+    int shift = 7;
+    if (at == end)
+        return NULL;
+    bits = *at++;
+    if (bits & 128) {
+        bits &= 127;
+        for (;; shift += 7) {
+            uint64_t byte;
+            if (at == end || shift > 63)
+                return NULL;
+            byte = *at++;
+            if (shift == 63 && byte > 1)
+                return NULL;
+            bits |= (byte & 127) << shift;
+            if (!(byte & 128))
+                break;
+        }
+    }
+    *found = (int64_t)(bits >> 1) ^ -(int64_t)(bits & 1);
+    return at;
+}
+
+/* Passes over a length and as many bytes; -1 stands for null, where that is allowed. */
+static const uint8_t *sized(const uint8_t *at, const uint8_t *end, int64_t lowest, int64_t *size) {
+    if (!(at = varint(at, end, size)) || *size < lowest || *size > end - at)
+        return NULL;
+    return *size > 0 ? at + *size : at;
+}
+
+static int64_t timestamp_of(const struct piece *piece, int64_t delta) {
+    if (piece->is_append_time)
+        return piece->max_timestamp;
+    return (int64_t)((uint64_t)piece->base_timestamp + (uint64_t)delta); /* Java wraps, too */
+}
+
+static enum fault measure_record(const uint8_t *at, const uint8_t *end, int is_in, int64_t time,
+                                 struct measured *out) {
+    int64_t key, value, headers, name, content;
+    if (!(at = sized(at, end, -1, &key)) || !(at = sized(at, end, -1, &value)) ||
+        !(at = varint(at, end, &headers)))
+        return BAD_SIZE;
+    if (headers < 0 || headers > (end - at) / 2)
+        return BAD_SIZE;
+    if (is_in) {
+        out->rows++;
+        out->headers += headers;
+        out->key += key < 0 ? 0 : key;
+        out->value += value < 0 ? 0 : value;
+        out->null_keys += key < 0;
+        out->null_values += value < 0;
+        if (time != -1) {
+            out->min_timestamp = time < out->min_timestamp ? time : out->min_timestamp;
+            out->max_timestamp = time > out->max_timestamp ? time : out->max_timestamp;
+        }
+    }
+    for (; headers; headers--) {
+        if (!(at = sized(at, end, 0, &name)) || !(at = sized(at, end, -1, &content)))
+            return BAD_SIZE;
+        if (is_in) {
+            out->name += name;
+            out->header_value += content < 0 ? 0 : content;
+            out->null_header_values += content < 0;
+        }
+    }
+    return at == end ? FINE : BAD_SIZE;
+}
+
+static enum fault measure_piece(struct piece *piece, int64_t start, int64_t end, int64_t most,
+                                struct measured *out) {
+    const uint8_t *at = piece->data, *stop = piece->data + piece->size;
+    piece->taken = 0;
+    piece->used = 0;
+    while (piece->left) {
+        int64_t size, time, delta;
+        const uint8_t *record = varint(at, stop, &size);
+        enum fault fault;
+        if (!record) {
+            if (piece->is_last || stop - at > 9)
+                return stop - at > 9 ? NO_VARINT : TOO_FEW;
+            out->wanted = 10;
+            return FINE;
+        }
+        if (size < 1)
+            return BAD_SIZE;
+        if (size > most)
+            return TOO_LARGE;
+        if (size > stop - record) {
+            if (piece->is_last)
+                return TOO_FEW;
+            out->wanted = size + (record - at);
+            return FINE;
+        }
+        at = record + size;
+        record++; /* its attributes, none of which is defined */
+        if (!(record = varint(record, at, &time)) || !(record = varint(record, at, &delta)))
+            return NO_VARINT;
+        if (delta <= piece->previous || delta > piece->last_delta)
+            return BAD_DELTA;
+        fault = measure_record(record, at,
+                               piece->base_offset + delta >= start && piece->base_offset + delta < end,
+                               timestamp_of(piece, time), out);
+        if (fault)
+            return fault;
+        piece->previous = delta;
+        piece->left--;
+        piece->taken++;
+        piece->used = at - piece->data;
+    }
+    return at == stop ? FINE : LEFT_OVER;
+}
+
+/* Checks records, and says how much room those need whose offsets are from `start` to before `end`.
+   Only the last piece may lack its end (`is_last`). */
+KB_API int32_t kb_records_measure(struct piece *pieces, int64_t count, int64_t start, int64_t end,
+                                  int64_t most, struct measured *out) {
+    memset(out, 0, sizeof *out);
+    out->min_timestamp = INT64_MAX;
+    out->max_timestamp = INT64_MIN;
+    for (int64_t at = 0; at < count; at++) {
+        enum fault fault = measure_piece(pieces + at, start, end, most, out);
+        if (fault) {
+            out->bad_piece = at;
+            return fault;
+        }
+    }
+    return FINE;
+}
+
+struct columns {
+    int64_t *offset, *timestamp;
+    int8_t *timestamp_type;
+    int32_t *key_end, *value_end, *headers_end, *name_end, *header_value_end; /* [0] is 0 */
+    uint8_t *key, *value, *name, *header_value;
+    uint8_t *key_valid, *value_valid, *header_value_valid; /* NULL: none is null; else zeros */
+};
+
+static int64_t number(const uint8_t **at) {
+    const uint8_t *byte = *at;
+    uint64_t bits = *byte & 127;
+    for (int shift = 7; *byte++ & 128; shift += 7)
+        bits |= (uint64_t)(*byte & 127) << shift;
+    *at = byte;
+    return (int64_t)(bits >> 1) ^ -(int64_t)(bits & 1);
+}
+
+static void copy(const uint8_t **at, int64_t row, uint8_t *bytes, int32_t *ends, uint8_t *valid) {
+    int64_t size = number(at);
+    int32_t place = ends[row];
+    ends[row + 1] = place;
+    if (size < 0)
+        return;
+    if (size)
+        memcpy(bytes + place, *at, (size_t)size);
+    *at += size;
+    ends[row + 1] = place + (int32_t)size;
+    if (valid)
+        valid[row >> 3] |= (uint8_t)(1u << (row & 7));
+}
+
+/* Copies what was measured, from the same bytes. */
+KB_API void kb_records_copy(const struct piece *pieces, int64_t count, int64_t start, int64_t end,
+                            const struct columns *out) {
+    int64_t row = 0, header = 0;
+    out->key_end[0] = out->value_end[0] = out->headers_end[0] = 0;
+    out->name_end[0] = out->header_value_end[0] = 0;
+    for (const struct piece *piece = pieces; piece < pieces + count; piece++) {
+        const uint8_t *at = piece->data;
+        for (int32_t left = piece->taken; left; left--) {
+            int64_t size = number(&at), time, offset, headers;
+            const uint8_t *next = at + size;
+            at++;
+            time = number(&at);
+            offset = piece->base_offset + number(&at);
+            if (offset >= start && offset < end) {
+                out->offset[row] = offset;
+                out->timestamp[row] = timestamp_of(piece, time);
+                out->timestamp_type[row] = piece->is_append_time ? 2 : 1;
+                copy(&at, row, out->key, out->key_end, out->key_valid);
+                copy(&at, row, out->value, out->value_end, out->value_valid);
+                for (headers = number(&at); headers; headers--, header++) {
+                    copy(&at, header, out->name, out->name_end, NULL);
+                    copy(&at, header, out->header_value, out->header_value_end,
+                         out->header_value_valid);
+                }
+                out->headers_end[++row] = (int32_t)header;
+            }
+            at = next;
+        }
+    }
+}

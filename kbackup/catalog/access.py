@@ -1,0 +1,130 @@
+"""Bundles: who may do what in a cluster, and how its brokers are set: ``_kbackup/cluster/``.
+
+A bundle is a small JSON object named by the time it was taken, and is stored only where it differs
+from the one before, so that there are few.  Nothing is replaced or deleted.  Names, addresses and
+permissions lie readable in the bucket; passwords are in no bundle: no cluster tells them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from kbackup import __version__
+from kbackup.catalog.ledger.stream import folder
+from kbackup.clock import moment_of, rfc3339_ms
+from kbackup.kafka import Acl, BrokerSetting, ScramUser
+from kbackup.naming import Layout
+from kbackup.stores import Store, parse_json, put_json
+
+VERSION: Final = 1
+
+PARTS: Final = ("acls", "users", "settings")
+
+_OF_ONE_BROKER: Final = (
+    "advertised.", "broker.", "controller.listener.", "controller.quorum.", "host.name",
+    "inter.broker.listener", "listener", "log.dir", "metadata.log.dir", "node.id", "port",
+    "process.roles", "reserved.broker.", "ssl.keystore.", "ssl.truststore.", "zookeeper.",
+)  # fmt: skip
+"""How settings begin that say where one broker is, not how its cluster works."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessBundle:
+    """One capture, in three parts; None where the cluster did not give one of them.
+
+    Attributes:
+        taken: When, in ms since the epoch.
+        acls: All entries, sorted.
+        users: All SCRAM users, sorted.
+        settings: Of a broker, those that somebody has set for the whole cluster; None for a value
+            that the broker does not show.
+        missing: Why a part is None.
+    """
+
+    taken: int
+    acls: tuple[Acl, ...] | None
+    users: tuple[ScramUser, ...] | None
+    settings: Mapping[str, str | None] | None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    def says_as(self, other: "AccessBundle") -> bool:
+        """Whether both say the same, at whatever time."""
+        return replace(self, taken=0, missing={}) == replace(other, taken=0, missing={})
+
+    def completed(self, older: "AccessBundle") -> "AccessBundle":
+        """Return this with the parts of an older one where it has none."""
+        found = {
+            name: getattr(older, name)
+            for name in PARTS
+            if getattr(self, name) is None and getattr(older, name) is not None
+        }
+        return replace(self, **found)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all parts."""
+        return all(getattr(self, name) is not None for name in PARTS)
+
+
+def shared(settings: Mapping[str, BrokerSetting]) -> dict[str, str | None]:
+    """Return what somebody has set that is not about one broker alone."""
+    return {
+        name: setting.value
+        for name, setting in sorted(settings.items())
+        if not setting.is_default and not name.startswith(_OF_ONE_BROKER)
+    }
+
+
+def bundles_folder(layout: Layout) -> str:
+    """Return the folder of a backup's bundles; ends with ``/``."""
+    return folder(layout, "cluster")
+
+
+def put(store: Store, layout: Layout, bundle: AccessBundle, run: str) -> None:
+    """Store a bundle.
+
+    Raises:
+        StoreError: If it cannot be stored.
+    """
+    more = {"v": VERSION, "version": __version__, "run": run}
+    put_json(store, _key(layout, bundle.taken), more | asdict(bundle))
+
+
+def newest_first(
+    store: Store, layout: Layout, before_ms: int | None = None
+) -> Iterator[AccessBundle]:
+    """Yield the bundles of a backup, those that were taken later than *before_ms* left out.
+
+    Raises:
+        CorruptObjectError: If one is damaged.
+        NewerVersionError: If a later version has stored it.
+        StoreError: If the store does not answer.
+    """
+    keys = sorted((entry.key for entry in store.list(bundles_folder(layout))), reverse=True)
+    last = None if before_ms is None else _key(layout, before_ms)
+    for key in keys:
+        if last is None or key <= last:
+            yield _load(store, key)
+
+
+def _load(store: Store, key: str) -> AccessBundle:
+    with store.open(key) as body:
+        do = "restore the object from a copy, or choose an earlier one: --as-of"
+        return parse_json(key, body.read(), _bundle, "capture of ACLs and users", do)
+
+
+def _bundle(said: Mapping[str, Any]) -> AccessBundle:
+    acls, users, settings = (said[name] for name in PARTS)
+    return AccessBundle(
+        int(said["taken"]),
+        None if acls is None else tuple(Acl(**each) for each in acls),
+        None if users is None else tuple(ScramUser(**each) for each in users),
+        None if settings is None else dict(settings),
+        dict(said["missing"]),
+    )
+
+
+def _key(layout: Layout, taken: int) -> str:
+    moment = moment_of(taken)
+    assert moment is not None  # noqa: S101  (a clock's)
+    return f"{bundles_folder(layout)}{rfc3339_ms(moment)}.json"

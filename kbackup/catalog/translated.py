@@ -1,0 +1,180 @@
+"""Which offsets of a restored partition have which of the backup, under ``_kbackup/restores/``.
+
+A restore keeps a row for each of its transactions in a partition.  The newest rows travel in the
+text beside the committed position (`kbackup.runs.position`), so that no kill loses one and no
+aborted transaction leaves one; those that it has no more room for are stored here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog.ledger.rows import Form, latest, rows_of, table
+from kbackup.catalog.ledger.stream import Stream, folder
+from kbackup.clock import Clock
+from kbackup.errors import Issue
+from kbackup.naming import Layout
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Translation:
+    """Records of one transaction, in the backup and in the target.
+
+    Attributes:
+        first: Offset in the backup of the first record.
+        last: That of the last one, inclusive.
+        records: How many were written; fewer than lie between the two where some are missing.
+        target_first: Offset in the target of the first record.
+        target_last: That of the last one, inclusive.
+    """
+
+    first: int
+    last: int
+    records: int
+    target_first: int
+    target_last: int
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether nothing else lies between its records in the target."""
+        return self.target_last - self.target_first + 1 == self.records
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether each offset between the two of the backup is that of a record."""
+        return self.last - self.first + 1 == self.records
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedEntry:
+    """One row of the stream of a restored topic.
+
+    Attributes:
+        partition: Of the target.
+        target_id: Id of the target topic; empty where the cluster has none.
+        source_topic: The topic that was backed up.
+        source_partition: Its partition.
+        first: As of a `Translation`, like the next four.
+        last: The same.
+        records: The same.
+        target_first: The same.
+        target_last: The same.
+        run: The run that wrote the row.
+        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
+        counter: As of a `kbackup.catalog.ledger.rows.Entry`.
+    """
+
+    partition: int
+    target_id: str
+    source_topic: str
+    source_partition: int
+    first: int
+    last: int
+    records: int
+    target_first: int
+    target_last: int
+    run: str | None = None
+    time: int = 0
+    counter: int | None = None
+
+    @property
+    def translation(self) -> Translation:
+        """What it says of the records."""
+        return Translation(
+            self.first, self.last, self.records, self.target_first, self.target_last
+        )  # fmt: skip
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """A row that was stored twice counts once: a kill may come between it and the next commit."""
+    if not len(rows):
+        return rows
+    names = (
+        "partition", "target_id", "source_topic", "source_partition", "first", "last", "records",
+        "target_first", "target_last",
+    )  # fmt: skip
+    about = [rows[name].cast(pa.string()) for name in names]
+    return latest(rows, pc.binary_join_element_wise(*about, "\n"))
+
+
+TRANSLATED: Final = Form(
+    pa.schema(
+        [
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("target_id", pa.string(), nullable=False),
+            pa.field("source_topic", pa.string(), nullable=False),
+            pa.field("source_partition", pa.int32(), nullable=False),
+            pa.field("first", pa.int64(), nullable=False),
+            pa.field("last", pa.int64(), nullable=False),
+            pa.field("records", pa.int64(), nullable=False),
+            pa.field("target_first", pa.int64(), nullable=False),
+            pa.field("target_last", pa.int64(), nullable=False),
+            pa.field("run", pa.string()),
+            pa.field("time", pa.int64(), nullable=False),
+            pa.field("counter", pa.int64()),
+        ]
+    ),
+    _merged,
+)
+"""The stream of a restored topic: rows of `TranslatedEntry`, in the order of its attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationLog:
+    """The rows that restores with one consumer group have stored, by restored topic.
+
+    Attributes:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        group: The restores' consumer group.
+        clock: The time.
+    """
+
+    store: Store
+    layout: Layout
+    group: str
+    clock: Clock
+
+    def append(self, topic: str, entries: Iterable[TranslatedEntry]) -> None:
+        """Store rows of a restored topic; many runs cost a reader no more than a few.
+
+        Raises:
+            StoreError: If they cannot be stored.
+        """
+        stream = self._stream(topic)
+        stream.append(table(entries, TRANSLATED))
+        stream.fold()
+
+    def read(self, topic: str) -> tuple[list[TranslatedEntry], list[Issue]]:
+        """Return the rows of a restored topic, and the files whose rows are lost.
+
+        They are an index: what it lacks is counted.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        found, do = self._stream(topic).read(), "records are counted in the target instead"
+        damage = [replace(one, do=do) for one in found.damage]
+        return [*rows_of(TranslatedEntry, found.rows)], damage
+
+    def delete(self) -> None:
+        """Delete the rows of all topics.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        for entry in self.store.list(self._folder()):
+            self.store.delete(entry.key)
+
+    def _stream(self, topic: str) -> Stream:
+        return Stream(self.store, f"{self._folder()}{topic}/", TRANSLATED, self.clock)
+
+    def _folder(self) -> str:
+        # a group's name may hold any characters, a slash too
+        group = quote(self.group, safe="").replace(".", "%2E")
+        return f"{folder(self.layout, 'restores')}{group}/"

@@ -1,0 +1,293 @@
+"""``restore verify --against target``: does a restored topic hold what the backup holds.
+
+What a restore should have written is read from the backup as the restore has read it, transforms
+and all, and compared with what stands in the target, record by record, in order.  The rows of
+translation (`kbackup.catalog.translated`) cut a partition into parts that tasks compare side by
+side; where there are none, a partition is one part.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.reading import Window
+from kbackup.catalog.translated import Translation
+from kbackup.config import Settings
+from kbackup.errors import DiffersError, KbackupError, RefusedError, some
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.job import RestoreJob
+from kbackup.restore.restored import Restored, RestoredPartition, why_spread, written
+from kbackup.runs import wiring
+from kbackup.runs.compare import (
+    ComparisonPlan,
+    PartitionCompared,
+    UnitCompared,
+    by_offset,
+    compare,
+    in_order,
+    incomplete,
+    replaced,
+    untimed,
+)
+from kbackup.runs.context import Environment
+from kbackup.runs.report import Summary
+from kbackup.spark.channel import Line
+from kbackup.stores import Store, open_store
+
+RECORDS_MOST: Final = 1_000_000
+"""How many records a task compares before it reports."""
+
+_NEXT: Final = 2
+"""How far the first record of a transaction stands behind the last one of the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetUnit:
+    """Part of a restored partition to compare; plain data.
+
+    Attributes:
+        of: What was restored; of its rows and objects those of this part.
+        window: What the restore was asked for.
+        offsets: Of the backup.
+        target: Of the target.
+        expired: How many records at its beginning the target has deleted.
+        is_open: Whether what follows the last record of the backup may have been written since.
+    """
+
+    of: RestoredPartition
+    window: Window
+    offsets: Span
+    target: Span
+    expired: int = 0
+    is_open: bool = False
+
+
+def target_task(job: RestoreJob, units: Sequence[TargetUnit], line: Line) -> Iterator[UnitCompared]:
+    """Compare *units* one after the other; a failure is a report, not an exception.
+
+    Memory: few batches of either side.
+    """
+    store, reader = open_store(job.store), job.kafka.reader(job.group)
+    with closing(reader):
+        for unit in units:
+            where = unit.of.source
+            try:
+                with closing(reader.read(unit.of.target, unit.target)) as batches:
+                    yield _compared(job, unit, store, batches)
+            except KbackupError as error:
+                yield UnitCompared(where, failure=error.issue())
+            if line.is_stopped():
+                return
+
+
+def _compared(
+    job: RestoreJob, unit: TargetUnit, store: Store, target: Iterable[pa.RecordBatch]
+) -> UnitCompared:
+    of = unit.of
+    backup = _behind(written(store, job, of, unit.window, unit.offsets), unit.expired)
+    mine = (of.as_kept(batch) for batch in backup)
+    theirs = (of.as_kept(untimed(batch)) for batch in target) if len(unit.target) else iter(())
+    if not of.is_compacted:
+        found = in_order(mine, theirs, may_follow=unit.is_open)
+        return UnitCompared(of.source, found, unit.expired)
+    found = by_offset(_placed(mine, of, unit.expired), theirs, lacking=len)
+    return UnitCompared(
+        of.source, replace(found, backup_only=0), unit.expired, compacted=found.backup_only
+    )
+
+
+def _behind(batches: Iterable[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+    """Yield what follows so many records."""
+    for batch in batches:
+        passed = min(number, len(batch))
+        number -= passed
+        yield batch.slice(passed)
+
+
+def _placed(
+    batches: Iterable[pa.RecordBatch], of: RestoredPartition, passed: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield records with the offsets that the rows say they have in the target.
+
+    Raises:
+        DiffersError: If the backup holds another number of records than the rows say.
+    """
+    stood = [pa.arange(row.target_first, row.target_last + 1) for row in of.rows]
+    offsets = pa.concat_arrays(stood).slice(passed)
+    for batch in batches:
+        if len(batch) > len(offsets):
+            break
+        yield replaced(batch, "offset", offsets.slice(0, len(batch)))
+        offsets = offsets.slice(len(batch))
+    else:
+        if not len(offsets):
+            return
+    raise DiffersError(
+        f"{of.target} was given another number of records than the backup holds",
+        "the backup has changed since it was restored",
+        "verify the backup: kbackup restore verify --deep", **of.target.place,
+    )  # fmt: skip
+
+
+def against_target(
+    settings: Settings, world: Environment, summary: Summary, stop: threading.Event
+) -> Iterator[PartitionCompared]:
+    """Compare what a restore has written with the backup.
+
+    Args:
+        settings: Those that the restore was given.
+        world: The target, and where the backup is.
+        summary: Takes differences (exit code 7), and what could not be compared (3).
+        stop: When set, tasks end early.
+
+    Yields:
+        What was found of each partition.
+
+    Raises:
+        KbackupError: If nothing can be compared.
+    """
+    if (why := why_spread(settings)) is not None:
+        raise RefusedError(
+            "this restore cannot be compared", why, "compare it with a program of your own"
+        )
+    store, cluster = open_store(world.store), world.kafka.cluster()
+    restored = Restored(settings, world.kafka, store, world.clock, cluster)
+    planned = [
+        _planned(restored, where)
+        for topic in restored.inventory.topics()
+        for where in restored.inventory.there(topic)
+        if settings.asked.has(where.partition)
+    ]
+    if not planned:
+        topics = restored.inventory.topics()
+        raise RefusedError(
+            f"nothing of {some(topics)} is chosen", "no topic has such a partition",
+            "correct --partitions",
+        )  # fmt: skip
+    _note_ids(restored, [each.row.where for each in planned], summary)
+    task = partial(target_task, replace(restored.job, store=world.store))
+    yield from compare(world, task, planned, summary, stop)
+
+
+def _note_ids(restored: Restored, wheres: Sequence[TopicPartition], summary: Summary) -> None:
+    """Say of which copies only what follows the ids of schemas is compared."""
+    found = (restored.partition(where) for where in wheres)
+    topics = {of.target.topic for of in found if of is not None and of.position.ids is not None}
+    if topics:
+        text = "the restore wrote the ids of the target's registry, which were not compared"
+        summary.warn("schema_ids_not_compared", f"{some(sorted(topics))}: {text}")
+
+
+def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[TargetUnit]:
+    """Return what to compare of a partition of the backup.
+
+    Raises:
+        RefusedError: If it has not been restored by this restore, or to another topic.
+    """
+    at = restored.target(where)
+    row = PartitionCompared(where, at.topic)
+    window, of = wiring.window(restored.settings), restored.partition(where)
+    missing = [
+        entry
+        for entry in restored.inventory.missing(where)
+        if window.offset.meets(entry.span.start_offset, entry.span.end_offset - 1)
+    ]
+    if missing or of is None:
+        return incomplete(row, missing) if missing else ComparisonPlan(row)
+
+    def unclear(why: str) -> ComparisonPlan[TargetUnit]:
+        return ComparisonPlan(replace(row, why=why))
+
+    reached, deleted = of.position.cursor.reached, of.span.start_offset
+    if of.end is not None:
+        row = replace(row, left=max(0, of.end - reached))
+    if any(not files.is_whole for files in of.sets) and (of.end is None or reached < of.end):
+        return unclear("its values have no offsets, and the restore goes on")
+    if of.is_compacted and not (of.rows and all(one.is_contiguous for one in of.rows)):
+        return unclear("the target is compacted, and no row says what it held")
+    rows = [one for one in of.rows if one.target_last >= deleted]
+    gone = [one for one in of.rows if one.target_last < deleted]
+    first = expired = 0
+    if deleted > of.lane.log.start_offset:
+        if not rows and gone and gone[-1].last + 1 >= reached:
+            return ComparisonPlan(replace(row, expired=sum(one.records for one in gone)))
+        if not _says_what_is_gone(rows, gone, deleted):
+            why = f"the target has deleted what is before offset {deleted}, and no row says what"
+            return unclear(why)
+        first, expired = rows[0].first, max(0, deleted - rows[0].target_first)
+        row = replace(row, expired=sum(one.records for one in gone))
+    is_open = not (rows and rows[-1].last + 1 >= reached)
+    end = of.span.end_offset if is_open else min(rows[-1].target_last + 1, of.span.end_offset)
+    # behind the last record stands the marker of its transaction
+    row = replace(row, behind=max(0, of.span.end_offset - end - restored.job.exactly_once))
+    parts = _Parts(restored, of, Span(first, reached), end)
+    return ComparisonPlan(row, [*parts.units(rows, expired, is_open=is_open)])
+
+
+def _says_what_is_gone(
+    rows: Sequence[Translation], gone: Sequence[Translation], deleted: int
+) -> bool:
+    """Whether it is known which record is the first that the target has not deleted.
+
+    Args:
+        rows: Those of which it has a record.
+        gone: Those before them.
+        deleted: The offset before which it has deleted all.
+    """
+    if not rows or not rows[0].is_contiguous:
+        return False
+    is_within = rows[0].target_first <= deleted
+    # between two rows stands nothing but a marker, or a row is missing
+    return is_within or bool(gone and rows[0].target_first - gone[-1].target_last <= _NEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Cuts a partition into units."""
+
+    restored: Restored
+    of: RestoredPartition
+    offsets: Span  # of the backup, which are compared
+    end: int  # where the target is compared to
+
+    def units(
+        self, rows: Sequence[Translation], expired: int, *, is_open: bool
+    ) -> Iterator[TargetUnit]:
+        """Yield the units, in order; each row's records are in one of them."""
+        groups: list[list[Translation]] = [[]]
+        records = 0
+        for row in rows:
+            if groups[-1] and records + row.records > RECORDS_MOST:
+                groups.append([])
+                records = 0
+            groups[-1].append(row)
+            records += row.records
+        start = max(self.of.lane.log.start_offset, self.of.span.start_offset)
+        first = self.offsets.start_offset
+        for number, group in enumerate(groups):
+            following = groups[number + 1] if number + 1 < len(groups) else None
+            end = self.offsets.end_offset if following is None else following[0].first
+            stop = self.end if following is None else following[0].target_first
+            yield TargetUnit(
+                replace(self.of, rows=tuple(group), sets=self._sets(first, end)),
+                wiring.window(self.restored.settings), Span(first, end),
+                Span(min(start, stop), stop), expired if number == 0 else 0,
+                is_open and following is None,
+            )  # fmt: skip
+            first, start = end, stop
+
+    def _sets(self, first: int, end: int) -> list[FileSet]:
+        """Return the objects that may hold records of some offsets."""
+        entered = self.restored.inventory.entered
+        begun = (files for files in self.of.sets if files.begin < end)
+        return [
+            files
+            for files in begun
+            if (known := entered(files)) is None or known.last_offset >= first
+        ]

@@ -1,0 +1,583 @@
+"""``restore groups``: set consumers' offsets in restored topics to what they had read.
+
+All groups are examined before the first one is set; then each is whole or untouched.  What was
+there is stored first, and `undo` sets it back.
+"""
+
+import base64
+import json
+import logging
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+from kbackup.catalog import groups as captured
+from kbackup.catalog.groups import GroupEntry, TopicCapture
+from kbackup.catalog.ledger.stream import folder
+from kbackup.clock import Clock, moment_of, shown_ms
+from kbackup.config import Settings
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    KbackupError,
+    NewerVersionError,
+    ObjectNotFoundError,
+    RefusedError,
+    counted,
+    some,
+)
+from kbackup.events import INLINE, Warned
+from kbackup.kafka import Cluster, Connection, GroupOffset, Groups
+from kbackup.naming import Layout
+from kbackup.naming.renaming import Rename, matching, rename
+from kbackup.plugins import choose_topics
+from kbackup.records import TopicPartition
+from kbackup.restore.group_view import GroupView
+from kbackup.restore.restored import Restored, why_spread
+from kbackup.restore.translate import BY_HAND, BY_TIME, Translated
+from kbackup.runs import wiring
+from kbackup.runs.position import digest
+from kbackup.runs.report import Summary
+from kbackup.stores import Store, put_bytes
+
+VERSION: Final = 1
+"""Of what is stored before offsets are set."""
+
+_log: Final = logging.getLogger(__name__)
+
+_RETENTION: Final = "offsets.retention.minutes"
+
+DELETED: Final = "deleted_offsets"
+"""Counts the offsets that a group had to read and the target has deleted."""
+
+Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
+"""Where each group stands."""
+
+APPROXIMATE: Final = "approximate_offsets"
+"""Counts the offsets that were translated by time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsAsked:
+    """What the command is asked to do.
+
+    Attributes:
+        names: Groups; all that were captured where there are none.
+        pattern: A Java regular expression for groups, where there are no *names*.
+        renamed: What a group is called in the target, ``$0`` being its name; None: the same.
+        id: Names what was there, for `GroupsRun.undo`; None: a random one does.
+    """
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    renamed: str | None = None
+    id: str | None = None
+
+    def chosen(self, there: Collection[str]) -> list[str]:
+        """Return the groups that are asked for, of those that were captured.
+
+        Raises:
+            RefusedError: If there is none, or one that is named was not captured.
+        """
+        found, lacking = sorted(there), list[str]()
+        if self.names:
+            found, lacking = sorted({*self.names}), sorted({*self.names} - {*there})
+        elif self.pattern is not None:
+            found = matching(found, self.pattern, "--groups")
+            lacking = [] if found else [self.pattern]
+        if lacking:
+            raise RefusedError(
+                f"no capture has {', '.join(lacking)}",
+                "the groups of these topics that a sink has captured are others, or none",
+                "see which: kbackup restore list --consumer-groups",
+            )
+        return found
+
+    def name(self, group: str) -> str:
+        """Return what a group is called in the target."""
+        if self.renamed is None:
+            return group
+        return rename(group, [Rename(regex="(?s).+", replacement=self.renamed)])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTranslated:
+    """Where a group stood in a partition, and where it goes on in the restored one.
+
+    Attributes:
+        where: The partition that was backed up.  Of several that share one of the target, that
+            with the oldest record to be read.
+        group: The group, as it is called in the target.
+        target: The restored topic.
+        target_partition: Its partition.
+        was: The next offset that it was to read when it was captured; None: it never had one, as
+            the source has no such partition.
+        becomes: The same in the target; None where it is refused.
+        unread: How many offsets lie from there to the end of the log.
+        lost: How many that it had to read the target has deleted.
+        note: What is to be said of it; empty for nothing.
+        is_approximate: It goes by the time of a record: some may be read again, or not at all.
+        taken: When it was captured; None where no capture says so.
+    """
+
+    HEAD: ClassVar = {"type": "group_offset"}
+
+    where: TopicPartition = field(metadata=INLINE)
+    group: str
+    target: str
+    target_partition: int
+    was: int | None
+    becomes: int | None
+    unread: int | None
+    lost: int = 0
+    note: str = ""
+    is_approximate: bool = False
+    taken: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGroup:
+    """One group: its rows, what to set, and what is in the way."""
+
+    name: str
+    rows: Sequence[GroupTranslated]
+    offsets: Mapping[TopicPartition, GroupOffset]
+    refusals: Sequence[KbackupError]
+
+
+class GroupsRun:
+    """One run of the command.
+
+    Args:
+        settings: Choose and rename topics as the restore did.
+        kafka: The target.
+        store: Where the backup is.
+        clock: The time.
+        summary: Takes warnings and errors.
+        agree: Asks a person; None where nobody can be asked.
+        by_time: Go by the times of records where nothing tells exactly where a group goes on.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        kafka: Connection,
+        store: Store,
+        clock: Clock,
+        summary: Summary,
+        agree: Callable[[str], bool] | None = None,
+        *,
+        by_time: bool = False,
+    ) -> None:
+        self._agree, self._by_time = agree, by_time
+        self._settings, self._kafka, self._store = settings, kafka, store
+        self._clock, self._summary = clock, summary
+        self._layout = wiring.layout(settings)
+
+    def set(self, asked: GroupsAsked) -> Iterator[GroupTranslated | Warned]:
+        """Translate the offsets of groups, and set them unless it is a dry run.
+
+        Yields:
+            Each offset, before anything is set; warnings.
+
+        Raises:
+            KbackupError: If nothing can be set.
+        """
+        cluster, captures = self._kafka.cluster(), self._captures()
+        there = {row.group or "" for one in captures.values() for row in one.offsets}
+        chosen = asked.chosen(there)
+        yield from self._remarks(captures, chosen, asked)
+        with closing(self._view(cluster)) as view:
+            yield from self._damage(view)
+            planned = [plan(view, captures, group, asked.name(group)) for group in chosen]
+        for group in planned:
+            yield from group.rows
+        refused = [error for group in planned for error in group.refusals]
+        refused += _live(cluster, [group.name for group in planned])
+        for error in refused:
+            self._summary.fail(error)
+        rows = [row for one in planned for row in one.rows]
+        self._summary.skip(DELETED, sum(row.lost for row in rows))
+        self._summary.skip(APPROXIMATE, sum(row.is_approximate for row in rows))
+        self._summary.facts["groups"] = []
+        if refused or not planned:
+            return
+        self._summary.facts["offsets_kept_s"] = self._kept_s()
+        with closing(self._kafka.consumer_groups()) as clients:
+            names = [group.name for group in planned]
+            before = {name: dict(found or {}) for name, found in clients.offsets(names)}
+            own = Applied.find(self._store, self._layout, following_id(view.group, cluster))
+            self._confirm(planned, before, own)
+            if not self._settings.dry_run:
+                self._apply(clients, planned, before, asked.id or secrets.token_hex(4))
+
+    def _kept_s(self) -> int | None:
+        """Return for how long the target keeps the offsets of a group without members."""
+        try:
+            with closing(self._kafka.access()) as asked:
+                said = asked.settings().get(_RETENTION)
+            return None if said is None or said.value is None else 60 * int(said.value)
+        except (KbackupError, ValueError) as error:  # no permission, or a service has none to tell
+            _log.info("%s of the brokers is not known: %s", _RETENTION, error)
+            return None
+
+    def _confirm(
+        self, planned: Sequence[PlannedGroup], before: Standing, own: "Applied | None"
+    ) -> None:
+        """Ask before a group is moved that stands in the target already.
+
+        Not where the restore has set it as it followed.
+
+        Raises:
+            RefusedError: If nobody agrees.
+        """
+        moved = [
+            f"{group.name} in {at} from {now.offset} to {wanted.offset}"
+            for group in planned
+            for at, wanted in group.offsets.items()
+            if (now := before[group.name].get(at)) is not None
+            and now.offset != wanted.offset
+            and not (own is not None and own.has_set(group.name, at, now))
+        ]
+        agree = None if self._settings.dry_run else self._agree
+        if not moved or self._settings.yes:
+            return
+        if agree is None or not agree(f"{some(moved)}: move?"):
+            raise RefusedError(
+                f"{some(moved)}: moving was not confirmed",
+                "consumers have committed there, or this command has set it before",
+                "--yes confirms in advance",
+            )
+
+    def _view(self, cluster: Cluster) -> GroupView:
+        if (why := why_spread(self._settings)) is not None:
+            is_chosen = bool(choose_topics(self._settings.transforms))
+            if is_chosen or not self._by_time:
+                do = BY_HAND if is_chosen else BY_TIME
+                raise RefusedError("offsets of this restore cannot be translated", why, do)
+        restored = Restored(self._settings, self._kafka, self._store, self._clock, cluster)
+        return GroupView(restored, cluster, self._store, by_time=self._by_time)
+
+    def _damage(self, view: GroupView) -> Iterator[Warned]:
+        for one in view.damage:
+            yield self._summary.warn(one.code, one.text, key=one.what)
+
+    def _captures(self) -> Mapping[str, TopicCapture]:
+        """Return the newest capture of each topic that is asked for, no later than its window."""
+        settings = self._settings
+        ends = [end for end in (settings.as_of, settings.to_time) if end is not None]
+        found = captured.read(self._store, self._layout, self._clock, min(ends, default=None))
+        for damage in found.damage:
+            self._summary.fail(damage)
+        names = settings.asked.topics(found.newest)
+        newest = {
+            name: of_partitions(found.newest[name], settings.partitions)
+            for name in names
+            if name in found.newest
+        }
+        if not newest:
+            then = f" before {shown_ms(min(ends))}" if ends else ""
+            raise RefusedError(
+                f"no sink has captured where the groups of these topics stood{then}",
+                "captures are taken at the end of a sink, and are kept in the backup",
+                BY_HAND,
+            )
+        return newest
+
+    def _remarks(
+        self, captures: Mapping[str, TopicCapture], chosen: Sequence[str], asked: GroupsAsked
+    ) -> Iterator[Warned]:
+        if not chosen:
+            text = "no group had an offset in these topics when they were captured"
+            yield self._summary.warn("no_groups", text)
+        for name in self._settings.topics:
+            if name not in captures:
+                text = f"{name}: no sink has captured where its groups stood"
+                yield self._summary.warn("groups_not_captured", text)
+        for name, one in captures.items():
+            if not one.topic.is_complete:
+                text = f"{name}: maybe not all groups were captured: the sink may not list them"
+                yield self._summary.warn("groups_incomplete", text)
+            for where, why in one.unsettled.items():
+                text = f"{where}: what its consumers had caused by then may be missing ({why})"
+                yield self._summary.warn("group_unsettled", text)
+        streams = [name for name in captures if name.endswith(("-changelog", "-repartition"))]
+        for group in chosen:
+            for name in streams:
+                is_own = name.startswith(f"{group}-")
+                copy = rename(name, self._settings.renames)
+                if is_own and copy != asked.name(group) + name.removeprefix(group):
+                    text = f"{group} is an application of Kafka Streams, which will not find {copy}"
+                    yield self._summary.warn("streams_renamed", text)
+
+    def _apply(
+        self, clients: Groups, planned: Sequence[PlannedGroup], before: Standing, name: str
+    ) -> None:
+        applied = Applied(name, before, {one.name: one.offsets for one in planned})
+        applied.store(self._store, self._layout)
+        self._summary.facts["undo"] = applied.id
+        for group in planned:
+            self._set(clients, group.name, group.offsets)
+
+    def _set(
+        self, clients: Groups, group: str, offsets: Mapping[TopicPartition, GroupOffset]
+    ) -> None:
+        """Set one group, and see that it stands there; another one is set all the same."""
+        try:
+            clients.alter(group, offsets)
+            ((_, now),) = clients.offsets([group])
+        except KbackupError as error:
+            self._summary.fail(
+                RefusedError(error.what, f"{error.why}: it is as it was", error.do or BY_HAND)
+            )
+            return
+        moved = [at for at, wanted in offsets.items() if (now or {}).get(at) != wanted]
+        if moved:
+            self._summary.fail(
+                RefusedError(
+                    f"group {group} does not stand where it was set, in {moved[0]}",
+                    "a consumer has begun to commit meanwhile",
+                    "stop its consumers, and run the command again",
+                )
+            )
+            return
+        self._summary.facts["groups"].append(group)
+
+    def undo(self, name: str) -> None:
+        """Set groups back to where they stood before a run of this command.
+
+        Raises:
+            KbackupError: If nothing was set back.
+        """
+        applied = Applied.read(self._store, self._layout, name)
+        self._summary.facts["groups"] = []
+        refused = [*_live(self._kafka.cluster(), applied.after)]
+        with closing(self._kafka.consumer_groups()) as clients:
+            now = {group: found or {} for group, found in clients.offsets([*applied.after])}
+            refused += filter(None, (applied.moved(group, now[group]) for group in applied.after))
+            for error in refused:
+                self._summary.fail(error)
+            if refused or self._settings.dry_run:
+                return
+            for group, after in applied.after.items():
+                before = applied.before.get(group, {})
+                clients.alter(group, {at: before[at] for at in after if at in before})
+                clients.delete(group, [at for at in after if at not in before])
+                self._summary.facts["groups"].append(group)
+
+    def where(
+        self, offsets: Iterable[tuple[TopicPartition, int]]
+    ) -> Iterator[GroupTranslated | Warned]:
+        """Translate offsets, for consumers that keep their own elsewhere.
+
+        Yields:
+            Each offset; warnings.
+
+        Raises:
+            KbackupError: If one cannot be translated.
+        """
+        with closing(self._view(self._kafka.cluster())) as view:
+            yield from self._damage(view)
+            for where, offset in offsets:
+                asked = GroupEntry(
+                    captured.OFFSET, 0, where.topic, partition=where.partition, offset=offset
+                )
+                for row, at, found in view.translated([asked]):
+                    if isinstance(found, KbackupError):
+                        raise found
+                    yield _row(where, "", at, row, found)
+
+
+def plan(
+    view: GroupView, captures: Mapping[str, TopicCapture], group: str, name: str
+) -> PlannedGroup:
+    """Return what is to be set of a group, or why it cannot be.
+
+    Args:
+        view: The restore.
+        captures: By topic.
+        group: The group, as it was captured.
+        name: What it is called in the target.
+    """
+    rows, refusals = list[GroupTranslated](), list[KbackupError]()
+    offsets: dict[TopicPartition, GroupOffset] = {}
+    for topic, capture in captures.items():
+        own = [row for row in capture.offsets if row.group == group]
+        for row, at, found in view.translated(own):
+            rows.append(_row(row.where, name, at, row, found))
+            if isinstance(found, KbackupError):
+                refusals.append(found)
+                continue
+            offsets[at] = GroupOffset(found.offset, row.metadata or b"")
+        for at, begin in view.added(topic) if own else ():
+            source = TopicPartition(topic, at.partition)
+            rows.append(_row(source, name, at, None, begin))
+            offsets[at] = GroupOffset(begin.offset, b"")
+    return PlannedGroup(name, rows, offsets, refusals)
+
+
+def _live(cluster: Cluster, groups: Iterable[str]) -> Iterator[KbackupError]:
+    """Refuse groups that have members."""
+    for group in groups:
+        if members := cluster.members(group):
+            yield RefusedError(
+                f"group {group} has {counted(len(members), 'live member')}",
+                f"{', '.join(members[:3])}: what it commits next would undo this",
+                "stop its consumers, and run the command again; a static member is one until its "
+                "session ends",
+            )
+
+
+def of_partitions(capture: TopicCapture, partitions: Collection[int] | None) -> TopicCapture:
+    """Return what a capture says of some partitions, None for all, each row with its topic's id."""
+    of = capture.topic
+    kept = [
+        replace(row, cluster_id=of.cluster_id, topic_id=of.topic_id)
+        for row in capture.offsets
+        if partitions is None or row.partition in partitions
+    ]
+    return replace(capture, offsets=tuple(kept))
+
+
+def _row(
+    where: TopicPartition,
+    group: str,
+    at: TopicPartition,
+    row: GroupEntry | None,
+    found: Translated | KbackupError,
+) -> GroupTranslated:
+    was = None if row is None else row.offset
+    taken = None if row is None or not row.taken else moment_of(row.taken)
+    if isinstance(found, KbackupError):
+        return GroupTranslated(
+            where, group, at.topic, at.partition, was, None, None, note=found.why, taken=taken
+        )  # fmt: skip
+    return GroupTranslated(
+        where, group, at.topic, at.partition, was, found.offset, found.unread, found.lost,
+        found.note, found.is_approximate, taken,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a run has set, and what was there.
+
+    Attributes:
+        id: Names it.
+        before: Where each group stood, in all partitions.
+        after: Where it was set.
+        last: Where it stood just before, if it had been set already: it does still, where a run
+            was killed in between.
+    """
+
+    id: str
+    before: Standing
+    after: Standing
+    last: Standing = field(default_factory=dict)
+
+    def store(self, store: Store, layout: Layout) -> None:
+        """Store it, before anything is set.
+
+        Raises:
+            StoreError: If that fails: nothing could be undone.
+        """
+        sides = {"before": self.before, "after": self.after, "last": self.last}
+        data = {"version": VERSION, **{name: _plain(side) for name, side in sides.items()}}
+        put_bytes(store, _key(layout, self.id), json.dumps(data, indent=1).encode())
+
+    @classmethod
+    def read(cls, store: Store, layout: Layout, name: str) -> "Applied":
+        """Return what a run has stored.
+
+        Raises:
+            ConfigurationError: If there is none of that name.
+            CorruptObjectError: If it cannot be read.
+        """
+        if not name.isalnum():
+            raise ConfigurationError(f"--undo {name}", "it is no id", "give the id that was shown")
+        key = _key(layout, name)
+        try:
+            with store.open(key) as file:
+                data = json.loads(file.read())
+            if data["version"] > VERSION:
+                raise NewerVersionError.of(key, data["version"], VERSION)
+            sides = data["before"], data["after"], data.get("last", {})
+            return cls(name, *map(_sides, sides))
+        except ObjectNotFoundError as error:
+            raise ConfigurationError(
+                f"no run has set groups as {name}", f"there is no {key}",
+                "give the id that kbackup restore groups has shown",
+            ) from error  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptObjectError(key, f"it is damaged: {error!r}", BY_HAND, key=key) from error
+
+    @classmethod
+    def find(cls, store: Store, layout: Layout, name: str) -> "Applied | None":
+        """Return what was stored under a name; None where nothing was.
+
+        Raises:
+            CorruptObjectError: If it cannot be read.
+        """
+        return None if store.head(_key(layout, name)) is None else cls.read(store, layout, name)
+
+    @staticmethod
+    def delete(store: Store, layout: Layout, name: str) -> None:
+        """Delete what was stored under a name: nothing of it can be set back any more.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        store.delete(_key(layout, name))
+
+    def has_set(self, group: str, at: TopicPartition, now: GroupOffset) -> bool:
+        """Whether a group stands in a partition where a run has set it."""
+        return now in (side.get(group, {}).get(at) for side in (self.after, self.last))
+
+    def moved(
+        self, group: str, now: Mapping[TopicPartition, GroupOffset]
+    ) -> KbackupError | None:  # fmt: skip
+        """Return why a group cannot be set back: it has moved since.  None where it can."""
+        before, last = self.before.get(group, {}), self.last.get(group, {})
+        for at, wanted in self.after[group].items():
+            # others than the first: a run was killed
+            if now.get(at) not in (wanted, before.get(at), last.get(at)):
+                return RefusedError(
+                    f"group {group} has moved in {at} since",
+                    "its consumers have gone on from where it was set",
+                    BY_HAND,
+                    topic=at.topic,
+                    partition=at.partition,
+                )
+        return None
+
+
+def following_id(group: str, cluster: Cluster) -> str:
+    """Return the id of what a restore with this consumer group sets as it follows."""
+    return digest(f"{group} {cluster.cluster_id}")[:8]
+
+
+def _key(layout: Layout, name: str) -> str:
+    return f"{folder(layout, 'groups')}applied/{name}.json"
+
+
+def _plain(side: Standing) -> dict[str, Any]:
+    return {
+        group: [
+            [at.topic, at.partition, one.offset, base64.b64encode(one.metadata).decode()]
+            for at, one in sorted(offsets.items())
+        ]
+        for group, offsets in side.items()
+    }
+
+
+def _sides(data: Mapping[str, Any]) -> dict[str, dict[TopicPartition, GroupOffset]]:
+    return {
+        group: {
+            TopicPartition(topic, partition): GroupOffset(offset, base64.b64decode(metadata))
+            for topic, partition, offset, metadata in rows
+        }
+        for group, rows in data.items()
+    }

@@ -1,0 +1,289 @@
+"""What one restore has written, by its positions, its rows of translation and the backup.
+
+Whoever asks afterwards, `kbackup.restore.groups` for offsets and `kbackup.restore.against` for the
+records themselves, finds the restore as a run of it would: by its group, its renaming, its window.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog import identity, merging
+from kbackup.catalog.listing import FileSet
+from kbackup.catalog.merging import Failed, StoredRows
+from kbackup.catalog.reading import Window
+from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
+from kbackup.clock import Clock
+from kbackup.config import Settings
+from kbackup.connect.registry.framing import unframed
+from kbackup.errors import RefusedError
+from kbackup.kafka import Cluster, Connection, Position
+from kbackup.naming.renaming import rename
+from kbackup.plugins import choose_topics
+from kbackup.records import Span, TopicPartition
+from kbackup.restore import target
+from kbackup.restore.inventory import Inventory, job_of, listed
+from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
+from kbackup.restore.transform import RecordFilter
+from kbackup.runs import known, wiring
+from kbackup.runs.compare import replaced
+from kbackup.runs.position import Lane, RestorePosition
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredPartition:
+    """What a restore has written from one partition of the backup.
+
+    Attributes:
+        position: Where the restore stands.
+        lane: The partition of the target.
+        rows: Where its transactions stand, in order; some may be missing.
+        sets: What it reads, in order.
+        end: The end of what the backup holds; None where that is not known before it is read.
+        span: The target's log as it is now, up to its last stable offset.
+        is_compacted: Whether the target may leave out records that others have superseded.
+    """
+
+    position: RestorePosition
+    lane: Lane
+    rows: tuple[Translation, ...]
+    sets: Sequence[FileSet]
+    end: int | None
+    span: Span
+    is_compacted: bool = False
+
+    @property
+    def source(self) -> TopicPartition:
+        """The partition of the backup."""
+        return self.position.source.where
+
+    @property
+    def target(self) -> TopicPartition:
+        """The partition of the target."""
+        return self.lane.target
+
+    def as_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return records of either side without what a target cannot keep as it was.
+
+        That is a time of 0, which the client takes for now, whose time it is, and ids of schemas
+        where they are those of the target's registry.
+        """
+        kind = pa.repeat(pa.scalar(0, batch["timestamp_type"].type), len(batch))
+        batch = replaced(batch, "timestamp_type", kind)
+        if self.position.ids is not None:
+            for part in ("key", "value"):
+                bodies = unframed(batch[part]).bodies
+                batch = replaced(batch, part, pc.coalesce(bodies, batch[part]))
+        times = batch["timestamp"]
+        kept = pc.if_else(pc.equal(times, 0), pa.scalar(1, times.type), times)
+        return replaced(batch, "timestamp", kept)
+
+
+class Restored:
+    """What a restore with these settings has written.
+
+    Args:
+        settings: Those that the restore was given; no transform of them chooses topics.
+        kafka: The target.
+        store: Where the backup is.
+        clock: The time.
+        cluster: The target, as an administrator sees it.
+
+    Attributes:
+        settings: The same, without a time that the restore was not given.
+        map: How partitions of the backup became those of the target.
+        job: How the restore reads and changes records.
+        inventory: What the backup holds.
+        targets: The restored topics that are there, by name.
+        spans: What their partitions hold, up to their last stable offsets.
+        damage: Files of the ledger, and of rows of translation, that cannot be read.
+
+    Raises:
+        KbackupError: If it cannot be told which records stand where.
+    """
+
+    def __init__(
+        self, settings: Settings, kafka: Connection, store: Store, clock: Clock, cluster: Cluster
+    ) -> None:
+        layout = wiring.layout(settings)
+        backup = identity.read(store, layout, wiring.address(settings).address)
+        said = known.read(store, layout, clock, settings.asked)
+        catalog = listed(settings, store, settings.topics)
+        names = settings.asked.topics({*catalog.topics(), *said.topics})
+        self.targets = cluster.topics({rename(name, settings.renames) for name in names})
+        wheres = [
+            TopicPartition(topic.name, partition)
+            for topic in self.targets.values()
+            for partition in range(topic.partitions)
+        ]
+        sources = {*catalog.sets, *said.partitions()}
+        # a time may be the restore's own, or only say which captures are meant
+        for self.settings in (settings, settings.replace(as_of=None)):
+            group = target.group(self.settings, cluster, backup)
+            self.map = PartitionMap(self.settings.partition_map, group)
+            groups = {self.map.group_of(where.partition) for where in sources} or {group}
+            self._positions = {name: cluster.committed(name, wheres) for name in groups}
+            if any(self._has_begun(*each) for own in self._positions.values()
+                   for each in own.items()):  # fmt: skip
+                break
+        self.inventory = Inventory(self.settings, store, catalog, said)
+        self.inventory.look_at(self.inventory.topics())
+        self.job = job_of(
+            self.settings, kafka, wiring.store_settings(self.settings), run="restored", group=group,
+            clock=clock,
+        )  # fmt: skip
+        self.spans = cluster.spans(wheres)
+        self._configs = cluster.topic_config(self.targets)
+        log = TranslationLog(store, layout, group, clock)
+        self._rows: dict[TopicPartition, list[TranslatedEntry]] = defaultdict(list)
+        self.damage = said.all_damage()
+        for name in self.targets:
+            rows, damage = log.read(name)
+            self.damage += damage
+            for row in rows:
+                self._rows[TopicPartition(name, row.partition)].append(row)
+        self._known: dict[TopicPartition, RestoredPartition | None] = {}
+
+    def target(self, where: TopicPartition) -> TopicPartition:
+        """Return the partition that one of the backup is restored to; of several the first."""
+        return self.spread(where)[0]
+
+    def spread(self, where: TopicPartition) -> list[TopicPartition]:
+        """Return the partitions that records of one of the backup may be restored to."""
+        name = rename(where.topic, self.settings.renames)
+        there = self.map.targets(where, name, self._count(name))
+        return there or [TopicPartition(name, where.partition)]
+
+    def _count(self, topic: str) -> int:
+        there = self.targets.get(topic)
+        return 0 if there is None else there.partitions
+
+    def _asked(self, topic: str) -> str:
+        """Return what positions in a target say of the records that were asked for."""
+        names = wiring.asked(self.settings), self.map.name(self._count(topic))
+        return " ".join(filter(None, names))
+
+    def _has_begun(self, where: TopicPartition, position: Position) -> bool:
+        read = RestorePosition.read(where, position)
+        return read is not None and read[0].source.window == self._asked(where.topic)
+
+    def has_times(self, topic: str) -> bool:
+        """Whether a restored topic keeps the records' timestamps; else the broker sets its own."""
+        return self._configs.get(topic, {}).get("message.timestamp.type") != "LogAppendTime"
+
+    def partition(self, where: TopicPartition) -> RestoredPartition | None:
+        """Return what was restored of a partition; None where the backup holds nothing of it.
+
+        Raises:
+            RefusedError: If it has not been restored, or not to this topic.
+        """
+        if where not in self._known:
+            self._known[where] = self._partition(where, self.target(where))
+        return self._known[where]
+
+    def _partition(self, where: TopicPartition, at: TopicPartition) -> RestoredPartition | None:
+        inventory, group = self.inventory, self.map.group_of(where.partition)
+        committed = self._positions.get(group, {}).get(at)
+        read = None if committed is None else RestorePosition.read(at, committed)
+        sets = []
+        if where in inventory.wanted(where.topic):
+            window = wiring.window(self.settings)
+            every = inventory.covered(where).sets
+            sets = [files for files in every if window.takes(files, inventory.facts(files))]
+        if read is None and not sets:
+            return None
+        asked = self._asked(at.topic)
+        if read is None or (read[0].source.where, read[0].source.window) != (where, asked):
+            raise RefusedError(
+                f"{at} has not been restored from {where} by this restore",
+                f"group {group} has no position there",
+                "give --rename, --group, times and offsets as the restore was given them",
+                topic=at.topic, partition=at.partition,
+            )  # fmt: skip
+        position, lane = read
+        if position.target_id != self.targets[at.topic].topic_id:
+            raise RefusedError(
+                f"{at.topic} is not the topic that was restored: it has another id",
+                "it was deleted and created again since",
+                "restore into it again, then run this command",
+                topic=at.topic,
+            )
+        ends = [None if (facts := inventory.facts(files)) is None else facts.last_offset + 1
+                for files in sets]  # fmt: skip
+        end = None if None in ends else max((one for one in ends if one is not None), default=0)
+        policy = self._configs.get(at.topic, {}).get("cleanup.policy", "delete")
+        return RestoredPartition(
+            position, lane, translations(position, lane, self._rows), sets, end, self.spans[at],
+            is_compacted="compact" in policy,
+        )  # fmt: skip
+
+
+def why_spread(settings: Settings) -> str | None:
+    """Return why records of a partition may stand in several of the target; None if in one."""
+    if settings.partition_map != "same":
+        return "--partition-map spreads a partition's records over several"
+    if choose_topics(settings.transforms):
+        return "transforms choose a topic for each record"
+    return None
+
+
+def translations(
+    position: RestorePosition,
+    lane: Lane,
+    stored: Mapping[TopicPartition, Sequence[TranslatedEntry]],
+) -> tuple[Translation, ...]:
+    """Return the rows of one restored partition, in order: beside its position, and stored.
+
+    Rows of an earlier restore, which this one does not go on from, stand before its beginning.
+    """
+    source = position.source.where
+    own = {
+        row.translation
+        for row in stored.get(lane.target, ())
+        if row.target_id == position.target_id
+        and (row.source_topic, row.source_partition) == (source.topic, source.partition)
+    }
+    every = own.union(position.translated)
+    # a restore that goes on stores rows of what it committed after its position was read here
+    reached = position.cursor.reached
+    kept = (row for row in every if row.target_first >= lane.log.start_offset)
+    return tuple(sorted(row for row in kept if row.first < reached))
+
+
+def written(
+    store: Store, job: RestoreJob, of: RestoredPartition, window: Window, offsets: Span
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a restore has written, as it was written, each with its offset of the backup.
+
+    Args:
+        store: Where the backup is.
+        job: How records are read and changed.
+        of: What was restored, and from which objects.
+        window: What the restore was asked for.
+        offsets: Of the backup.
+
+    Raises:
+        KbackupError: If they cannot be read, or a record could not have been written.
+    """
+    records = RecordFilter(job, RestoreUnit(of.position, (of.lane,), window=window))
+    found = merging.steps(
+        store, of.sets, job.reads(of.target.topic), offset=offsets.start_offset,
+        identity=of.position.source.identity, wanted=window.offset,
+    )  # fmt: skip
+    for step in found:
+        if isinstance(step, Failed) and job.on_error == "fail":
+            raise step.error
+        if isinstance(step, StoredRows):
+            offset = step.batch["offset"]
+            is_in = pc.less(offset, offsets.end_offset)
+            batch = step.batch.filter(
+                pc.and_(is_in, pc.greater_equal(offset, offsets.start_offset))
+            )
+            chosen = records.apply(batch, step.files, job.max_record_bytes)
+            if chosen.error is not None:
+                raise chosen.error
+            yield chosen.batch

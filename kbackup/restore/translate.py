@@ -1,0 +1,301 @@
+"""From an offset of the backup to that of the restored topic from which a consumer goes on.
+
+R is what a restore wrote from one partition of the backup to one of the target, in order.  For S,
+the next offset to read there, it is the target's offset of the first record of R at S or behind it;
+if there is none, where a consumer stands that has read all of R: behind the marker of the last
+transaction, so that its lag is 0.
+
+Rows say where each transaction's records stand (`kbackup.catalog.translated`); within one, records
+below S are counted in the backup.  Where a row is missing, or records of others lie between, they
+are counted in the target too.  Nothing is interpolated, and the record that is found is compared
+with the backup's.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog.listing import FileSet
+from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
+from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
+from kbackup.restore.inventory import Inventory
+from kbackup.restore.job import RestoreJob
+from kbackup.restore.restored import RestoredPartition, written
+from kbackup.runs import wiring
+from kbackup.runs.compare import are_same, untimed
+from kbackup.stores import Store
+
+if TYPE_CHECKING:
+    from kbackup.kafka import Reader
+
+BY_HAND: Final = "set the group by hand: kafka-consumer-groups --reset-offsets"
+BY_TIME: Final = "--by-time goes by the records' times: it may repeat some, or skip some"
+
+
+class InexactError(RefusedError):
+    """An offset cannot be translated exactly; by the time of the record there it may be."""
+
+
+class NotReachedError(RefusedError):
+    """The restore has not come to an offset yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """Where a consumer goes on in a restored partition.
+
+    Attributes:
+        offset: The next offset to read.
+        unread: How many offsets lie before the end of the log.
+        lost: How many records to be read the target has deleted already.
+        note: What is to be said of it, in words; empty for nothing.
+        is_approximate: It goes by time: some records may be read again, or not at all.
+    """
+
+    offset: int
+    unread: int
+    lost: int = 0
+    note: str = ""
+    is_approximate: bool = False
+
+
+class Translator:
+    """Translates offsets of partitions that one restore has written.
+
+    Args:
+        job: The restore's settings.
+        inventory: What the backup holds.
+        store: Where it is.
+    """
+
+    def __init__(self, job: RestoreJob, inventory: Inventory, store: Store) -> None:
+        self._job, self._inventory, self._store = job, inventory, store
+        self._found: dict[tuple[TopicPartition, int], Translated] = {}
+        self._reader: Reader | None = None
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def translate(self, of: RestoredPartition, offset: int) -> Translated:
+        """Return where a consumer goes on that was to read *offset* next.
+
+        Raises:
+            RefusedError: If that cannot be told.
+            CorruptObjectError: If the target does not hold what the backup says.
+            KafkaError: If the cluster does not answer; `StoreError` for the store.
+        """
+        key = of.target, offset
+        if key not in self._found:
+            self._found[key] = self._translate(of, offset)
+        return self._found[key]
+
+    def moment(self, of: RestoredPartition, offset: int) -> int | None:
+        """Return the time of the first record that a consumer had not read, as it was written.
+
+        Returns:
+            Milliseconds since the epoch; None if it had read all of R.
+
+        Raises:
+            RefusedError: If it has none, or the restore has not come so far.
+        """
+        check_reached(of, offset)
+        found = self._next(of, offset, offset)[1]
+        if found is None:
+            return None
+        ms: int | None = found["timestamp"][0].as_py()
+        if ms is None or ms == NO_TIMESTAMP:
+            raise RefusedError(
+                f"{of.source}: offset {offset} cannot be translated by time",
+                "its objects hold no times of records",
+                BY_HAND,
+                topic=of.source.topic, partition=of.source.partition,
+            )  # fmt: skip
+        return ms
+
+    def _translate(self, of: RestoredPartition, offset: int) -> Translated:
+        _check(of, offset)
+        base, reached = _base(of, offset), of.position.cursor.reached
+        beyond = max(0, offset - max(reached, of.end or 0))
+        note = f"{beyond} beyond the backup" if beyond else ""
+        below, record = self._next(of, base.offset, offset)
+        if record is None:
+            end = max([of.lane.log.end_offset, *(row.target_last + 1 for row in of.rows[-1:])])
+            behind = self._first(of, max(end, of.span.start_offset))
+            return _at(of, of.span.end_offset if behind is None else _offset(behind), note)
+        if base.is_exact:
+            return self._proved(of, base.target + below, offset, record, note)
+        found = self._nth(of, base.target, below, offset)
+        if found is None or not _is(found, record, of):
+            if of.is_compacted:
+                why = f"records of {of.target} cannot be counted: compaction may have taken some"
+                raise _inexact(of, offset, why)
+            raise _differs(of, offset, "it was written to by others, or records of it are gone")
+        return _at(of, _offset(found), note)
+
+    def _proved(
+        self, of: RestoredPartition, at: int, offset: int, record: pa.RecordBatch, note: str
+    ) -> Translated:
+        """Return *at*, once the record there is seen to be that of the backup."""
+        if at < of.span.start_offset:
+            lost = of.span.start_offset - at
+            return _at(of, of.span.start_offset, f"{lost} deleted in the target", lost)
+        found = self._first(of, at)
+        if found is None and not of.is_compacted:
+            raise _differs(of, offset, f"it ends before offset {at}")
+        is_there = found is not None and _offset(found) == at  # else it was compacted away
+        if found is not None and is_there and not _is(found, record, of):
+            raise _differs(of, offset, f"offset {at} holds another record")
+        return _at(of, at, note)
+
+    def _next(
+        self, of: RestoredPartition, start: int, offset: int
+    ) -> tuple[int, pa.RecordBatch | None]:
+        """Return how many records of R lie from *start* to *offset*, and the first one behind."""
+        below = 0
+        for batch in self._restored(of, start, of.position.cursor.reached):
+            number = pc.sum(pc.less(batch["offset"], offset)).as_py() or 0
+            below += number
+            if number < len(batch):
+                return below, batch.slice(number, 1)
+        return below, None
+
+    def _nth(
+        self, of: RestoredPartition, start: int, below: int, offset: int
+    ) -> pa.RecordBatch | None:
+        """Return the record of the target that so many follow from an offset to it.
+
+        Records of others are counted too: then it is another one than that of the backup.
+
+        Raises:
+            InexactError: If the target has deleted some of them.
+        """
+        if start < of.span.start_offset:
+            why = f"{of.target} has deleted what is before {of.span.start_offset}"
+            raise _inexact(of, offset, f"{why}, so records cannot be counted")
+        for batch in self._records(of, start):
+            if below < len(batch):
+                return batch.slice(below, 1)
+            below -= len(batch)
+        return None
+
+    def _records(self, of: RestoredPartition, start: int) -> Generator[pa.RecordBatch, None, None]:
+        """Yield what the target holds from an offset on."""
+        span = Span(start, of.span.end_offset)
+        if not len(span):
+            return
+        if self._reader is None:
+            self._reader = self._job.kafka.reader(self._job.group)
+        with closing(self._reader.read(of.target, span)) as batches:
+            yield from batches
+
+    def _first(self, of: RestoredPartition, start: int) -> pa.RecordBatch | None:
+        """Return the first record of the target from an offset on; None where there is none."""
+        with closing(self._records(of, start)) as batches:
+            return next((batch.slice(0, 1) for batch in batches), None)
+
+    def _restored(self, of: RestoredPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield records of R with offsets of the backup in a range, as they were written."""
+        sets = [files for files in of.sets if self._reaches(files, start) and files.begin < end]
+        window = wiring.window(self._inventory.settings)
+        return written(self._store, self._job, replace(of, sets=sets), window, Span(start, end))
+
+    def _reaches(self, files: FileSet, start: int) -> bool:
+        known = self._inventory.entered(files)
+        return known is None or known.last_offset is None or known.last_offset >= start
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """From where records are counted.
+
+    Attributes:
+        offset: Of the backup: records of R below it stand before *target*.
+        target: Of the target.
+        is_exact: Whether the n-th record of R from there on is the n-th offset.
+    """
+
+    offset: int
+    target: int
+    is_exact: bool
+
+
+def _base(of: RestoredPartition, offset: int) -> _Base:
+    """Return the nearest place before an offset that a row knows."""
+    before = [row for row in of.rows if row.first <= offset]
+    row = before[-1] if before else None
+    if row is not None and offset <= row.last:
+        if row.is_contiguous and row.is_dense:
+            return _Base(offset, row.target_first + offset - row.first, is_exact=True)
+        return _Base(row.first, row.target_first, is_exact=row.is_contiguous)
+    behind = of.rows[len(before)] if len(before) < len(of.rows) else None
+    start = 0 if row is None else row.last + 1
+    target = of.lane.log.start_offset if row is None else row.target_last + 1
+    if behind is not None and behind.target_first - target <= (0 if row is None else 1):
+        # nothing but a marker lies between, so no row is missing
+        return _Base(behind.first, behind.target_first, is_exact=behind.is_contiguous)
+    return _Base(start, target, is_exact=False)
+
+
+def _check(of: RestoredPartition, offset: int) -> None:
+    """Refuse an offset that the restore has not come to, and records without offsets.
+
+    Raises:
+        RefusedError: What is in the way.
+    """
+    check_reached(of, offset)
+    if any(not files.is_whole for files in of.sets):
+        why = "its objects hold values without offsets, which nothing tells for certain"
+        raise _inexact(of, offset, why)
+    if any(one.last >= two.first for one, two in pairwise(of.rows)):
+        raise _inexact(of, offset, "two restores have written the same offsets of the backup")
+
+
+def check_reached(of: RestoredPartition, offset: int) -> None:
+    """Refuse an offset that the restore has not come to.
+
+    Raises:
+        NotReachedError: If it has not.
+    """
+    reached = of.position.cursor.reached
+    if offset > reached and (of.end is None or of.end > reached):
+        raise NotReachedError(
+            f"{of.source}: the restore has not come to offset {offset} yet",
+            f"it has restored what is before {reached}",
+            "run the restore again, to its end, then this command",
+            topic=of.source.topic, partition=of.source.partition,
+        )  # fmt: skip
+
+
+def _inexact(of: RestoredPartition, offset: int, why: str) -> InexactError:
+    what = f"{of.source}: offset {offset} cannot be translated"
+    return InexactError(what, why, BY_TIME, topic=of.source.topic, partition=of.source.partition)
+
+
+def _at(of: RestoredPartition, offset: int, said: str, lost: int = 0) -> Translated:
+    return Translated(offset, max(0, of.span.end_offset - offset), lost, said)
+
+
+def _offset(record: pa.RecordBatch) -> int:
+    offset: int = record["offset"][0].as_py()
+    return offset
+
+
+def _is(found: pa.RecordBatch, record: pa.RecordBatch, of: RestoredPartition) -> bool:
+    """Whether a record of the target is that of the backup, as far as it could be kept."""
+    return are_same(of.as_kept(record), of.as_kept(untimed(found)))
+
+
+def _differs(of: RestoredPartition, offset: int, why: str) -> KbackupError:
+    return CorruptObjectError(
+        f"{of.target}: it does not hold what follows offset {offset} of {of.source}",
+        why,
+        "compare it with the backup; restore into a new topic if it was written by others",
+        topic=of.target.topic, partition=of.target.partition,
+    )  # fmt: skip

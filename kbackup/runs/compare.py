@@ -1,0 +1,569 @@
+"""Compare the records of a partition on two sides: those of a backup, and those in Kafka.
+
+Both sides come as batches, in order; each is read once, and only a few batches are held.  Where
+both know the same offsets, records are paired by them (`by_offset`); a restored topic has offsets
+of its own, so its records are paired by their order (`in_order`).
+"""
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.errors import (
+    DiffersError,
+    IncompleteBackupError,
+    Issue,
+    KbackupError,
+    counted,
+    form,
+    some,
+)
+from kbackup.events import INLINE, Event
+from kbackup.records import TimestampType, TopicPartition
+from kbackup.runs.context import Environment
+from kbackup.runs.report import Summary
+from kbackup.spark.channel import NotBegun, Task
+
+NAMED_MOST: Final = 10
+"""Differences of a partition that are named; all are counted."""
+
+ASIDE_MOST: Final = 1024
+"""How far `in_order` looks for where two sides agree again, in records."""
+
+ASIDE_BYTES: Final = 16 * 2**20
+"""Likewise in bytes: records may be large."""
+
+DISAGREED_MOST: Final = 100
+"""How often it does so in one unit of work, before it says that the rest differs."""
+
+_AGREED: Final = 2
+"""As many records in a row have to be the same: one alone may be so by chance."""
+
+COLUMNS: Final = ("key", "value", "headers", "timestamp", "timestamp_type")
+"""What of a record is compared beside its place; `compared` says where not."""
+
+BACKUP_ONLY: Final = "only in the backup"
+KAFKA_ONLY: Final = "only in Kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A record that is not the same on both sides.
+
+    Attributes:
+        offset: Its offset in the backup; None where only Kafka has it.
+        kafka_offset: Its offset in Kafka; None where only the backup has it.
+        what: The columns that differ, or which side alone has it.
+    """
+
+    offset: int | None
+    kafka_offset: int | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison has shown, in records.
+
+    Attributes:
+        same: Those that both sides have, and that are equal.
+        different: Those that both sides have, and that are not.
+        backup_only: Those that Kafka does not have.
+        kafka_only: Those that the backup does not have.
+        later: Those in Kafka behind the last one of the backup, where these are no difference.
+        unread: Of the backup, those that were not compared because too much differed before.
+        named: The first differences.
+    """
+
+    same: int = 0
+    different: int = 0
+    backup_only: int = 0
+    kafka_only: int = 0
+    later: int = 0
+    unread: int = 0
+    named: tuple[Difference, ...] = ()
+
+    def __add__(self, other: "Compared") -> "Compared":
+        return Compared(
+            self.same + other.same,
+            self.different + other.different,
+            self.backup_only + other.backup_only,
+            self.kafka_only + other.kafka_only,
+            self.later + other.later,
+            self.unread + other.unread,
+            (self.named + other.named)[:NAMED_MOST],
+        )
+
+
+NOTHING: Final = Compared()
+
+
+def by_offset(
+    backup: Iterable[pa.RecordBatch],
+    kafka: Iterable[pa.RecordBatch],
+    lacking: Callable[[pa.RecordBatch], object] | None = None,
+) -> Compared:
+    """Compare records of ``records.SCHEMA`` that have the same offsets on both sides.
+
+    Args:
+        backup: Those of the backup.
+        kafka: Those in Kafka.
+        lacking: Kafka may have left some out: it is called with those, which are counted and not
+            named.
+    """
+    mine, theirs, found = _Side(backup), _Side(kafka), NOTHING
+
+    def left_out(rows: pa.RecordBatch) -> Compared:
+        if lacking is None:
+            return _alone(rows, backup=True)
+        lacking(rows)
+        return Compared(backup_only=len(rows))
+
+    while (one := mine.next()) is not None and (two := theirs.next()) is not None:
+        end = min(one["offset"][-1].as_py(), two["offset"][-1].as_py())
+        one, two = (side.take(side.rows_to(end)) for side in (mine, theirs))
+        if not one["offset"].equals(two["offset"]):
+            ours = pc.is_in(one["offset"], value_set=two["offset"])
+            others = pc.is_in(two["offset"], value_set=one["offset"])
+            found += left_out(one.filter(pc.invert(ours)))
+            found += _alone(two.filter(pc.invert(others)), backup=False)
+            one, two = one.filter(ours), two.filter(others)
+        found += _paired(one, two)
+    while (one := mine.next()) is not None:
+        found += left_out(mine.take(len(one)))
+    while (two := theirs.next()) is not None:
+        found += _alone(theirs.take(len(two)), backup=False)
+    return found
+
+
+def in_order(
+    backup: Iterable[pa.RecordBatch], kafka: Iterable[pa.RecordBatch], *, may_follow: bool = False
+) -> Compared:
+    """Compare records of ``records.SCHEMA`` by their order.
+
+    Where they differ, the nearest place is looked for from which they are the same again: so one
+    that is missing, or there twice, does not make all that follow it differ.
+
+    Args:
+        backup: Those of the backup.
+        kafka: Those in Kafka.
+        may_follow: What follows the last record of the backup in Kafka is no difference.
+    """
+    mine, theirs, found, disagreed = _Side(backup), _Side(kafka), NOTHING, 0
+    while (one := mine.next()) is not None and (two := theirs.next()) is not None:
+        number = min(len(one), len(two))
+        same = _first_wrong(one.slice(0, number), two.slice(0, number))
+        found += Compared(same=same)
+        mine.skip(same)
+        theirs.skip(same)
+        if same == number:
+            continue
+        if disagreed == DISAGREED_MOST:
+            return found + Compared(unread=mine.drain())
+        disagreed += 1
+        ours, others = mine.ahead(ASIDE_MOST), theirs.ahead(ASIDE_MOST)
+        left, right = _apart(ours, others)
+        both = min(left, right)
+        found += _paired(ours.slice(0, both), others.slice(0, both))
+        found += _alone(ours.slice(both, left - both), backup=True)
+        found += _alone(others.slice(both, right - both), backup=False)
+        mine.skip(left)
+        theirs.skip(right)
+    while (one := mine.next()) is not None:
+        found += _alone(mine.take(len(one)), backup=True)
+    if may_follow:
+        return found + Compared(later=theirs.drain())
+    while (two := theirs.next()) is not None:
+        found += _alone(theirs.take(len(two)), backup=False)
+    return found
+
+
+class _Side:
+    """The batches of one side; some rows of the first have been taken."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._more = iter(batches)
+        self._held: deque[pa.RecordBatch] = deque()
+
+    def next(self) -> pa.RecordBatch | None:
+        """Return the rows at hand, at least one; None at the end."""
+        while not self._held:
+            batch = next(self._more, None)
+            if batch is None:
+                return None
+            if len(batch):
+                self._held.append(batch)
+        return self._held[0]
+
+    def rows_to(self, offset: int) -> int:
+        """Return how many rows at hand have at most this offset."""
+        number: int = pc.sum(pc.less_equal(self._held[0]["offset"], offset)).as_py()
+        return number
+
+    def take(self, number: int) -> pa.RecordBatch:
+        """Take so many of the rows at hand."""
+        batch = self._held.popleft()
+        if number < len(batch):
+            self._held.appendleft(batch.slice(number))
+        return batch.slice(0, number)
+
+    def skip(self, number: int) -> None:
+        """Pass so many rows, of as many batches."""
+        while number:
+            number -= len(self.take(min(number, len(self._held[0]))))
+
+    def ahead(self, number: int) -> pa.RecordBatch:
+        """Return the next rows, so many of them at most, without taking any."""
+        while (
+            sum(map(len, self._held)) < number
+            and sum(batch.nbytes for batch in self._held) < ASIDE_BYTES
+            and (batch := next(self._more, None)) is not None
+        ):
+            self._held.append(batch)
+        held = pa.Table.from_batches([*self._held]).slice(0, number).combine_chunks()
+        (whole,) = held.to_batches()
+        return whole
+
+    def drain(self) -> int:
+        """Read to the end; return how many rows were left."""
+        number = 0
+        while (batch := self.next()) is not None:
+            number += len(batch)
+            self._held.popleft()
+        return number
+
+
+def untimed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records of Kafka without the times that a broker has set, which no backup has."""
+    is_own = pc.not_equal(batch["timestamp_type"], TimestampType.LOG_APPEND)
+    if pc.all(is_own).as_py():
+        return batch
+    times = batch["timestamp"]
+    return replaced(batch, "timestamp", pc.if_else(is_own, times, pa.scalar(None, times.type)))
+
+
+def replaced(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    """Return records with another column in place of one."""
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, batch.schema.field(at), column)
+
+
+def are_same(one: pa.RecordBatch, two: pa.RecordBatch) -> bool:
+    """Whether as many records of each side are equal, wherever they stand."""
+    return not _wrong(one, two)
+
+
+def _first_wrong(one: pa.RecordBatch, two: pa.RecordBatch) -> int:
+    """Return the first row that differs; the number of rows where none does."""
+    wrong = [pc.index(mask, value=True).as_py() for mask in _wrong(one, two).values()]
+    return min((row for row in wrong if row >= 0), default=len(one))
+
+
+def _paired(one: pa.RecordBatch, two: pa.RecordBatch) -> Compared:
+    """Compare rows that stand for each other."""
+    masks = _wrong(one, two)
+    if not masks:
+        return Compared(same=len(one))
+    every = pa.Table.from_pydict(masks).to_pylist()  # only where something differs
+    wrong = [(row, ", ".join(filter(each.get, each))) for row, each in enumerate(every)]
+    wrong = [(row, what) for row, what in wrong if what]
+    named = (
+        Difference(one["offset"][row].as_py(), two["offset"][row].as_py(), what)
+        for row, what in wrong[:NAMED_MOST]
+    )
+    return Compared(len(one) - len(wrong), len(wrong), named=tuple(named))
+
+
+def _alone(rows: pa.RecordBatch, *, backup: bool) -> Compared:
+    """Count rows that one side alone has."""
+    offsets = rows["offset"].slice(0, NAMED_MOST).to_pylist()
+    if backup:
+        named = tuple(Difference(offset, None, BACKUP_ONLY) for offset in offsets)
+        return Compared(backup_only=len(rows), named=named)
+    named = tuple(Difference(None, offset, KAFKA_ONLY) for offset in offsets)
+    return Compared(kafka_only=len(rows), named=named)
+
+
+def _wrong(one: pa.RecordBatch, two: pa.RecordBatch) -> dict[str, pa.BooleanArray]:
+    """Return which rows differ, of each column in which some do."""
+    found = {}
+    for name in COLUMNS:
+        if not one[name].equals(two[name]):
+            unequal = _unequal_headers if name == "headers" else _unequal
+            mask = unequal(one[name], two[name])
+            if name == "timestamp":  # not stored with values, and nobody's where a broker sets it
+                mask = pc.and_(mask, pc.and_(one[name].is_valid(), two[name].is_valid()))
+            if pc.any(mask).as_py():
+                found[name] = mask
+    return found
+
+
+def _unequal(one: pa.Array, two: pa.Array) -> pa.BooleanArray:
+    """Return where two arrays differ; a null is equal to a null alone."""
+    both = pc.and_(one.is_null(), two.is_null())
+    return pc.invert(pc.or_(pc.fill_null(pc.equal(one, two), fill_value=False), both))
+
+
+def _unequal_headers(one: pa.ListArray, two: pa.ListArray) -> pa.BooleanArray:
+    """Return where two columns of headers differ: by number, order, names or values."""
+    apart = _unequal(pc.list_value_length(one), pc.list_value_length(two))
+    rows = pa.array(range(len(one)), pa.int64()).filter(pc.invert(apart))
+    left, right = one.take(rows), two.take(rows)
+    names, values = (
+        _unequal(left.flatten().field(part), right.flatten().field(part))
+        for part in ("key", "value")
+    )
+    parents = pc.list_parent_indices(left).filter(pc.or_(names, values))
+    wrong = rows.take(pc.unique(parents))
+    return pc.or_(apart, pc.is_in(pa.array(range(len(one)), pa.int64()), value_set=wrong))
+
+
+def _apart(one: pa.RecordBatch, two: pa.RecordBatch) -> tuple[int, int]:
+    """Return how many rows of each side to pass until both are the same again.
+
+    Rows become Python objects here: some hundred, `DISAGREED_MOST` times at most.
+    """
+    has_times = not (one["timestamp"].null_count or two["timestamp"].null_count)
+    names = [name for name in COLUMNS if name != "timestamp" or has_times]
+    ours, others = (
+        [*map(repr, side.select(names).to_pylist()), ""] for side in (one, two)
+    )  # the last stands for the end
+    places: dict[str, list[int]] = {}
+    for at, row in enumerate(others):
+        places.setdefault(row, []).append(at)
+
+    def agrees(left: int, right: int) -> bool:
+        ends = range(_AGREED)
+        return all(ours[left + n : left + n + 1] == others[right + n : right + n + 1] for n in ends)
+
+    if agrees(1, 1):  # among equal records other pairs would fit as well
+        return 1, 1
+    best = len(one), len(two)
+    for left, row in enumerate(ours):
+        for right in places.get(row, ()):
+            if left + right >= sum(best):
+                break
+            if agrees(left, right):
+                best = left, right
+    return best
+
+
+NOT_COMPARED: Final = "partitions_not_compared"
+"""Counts partitions of which the backup has something and nothing could be compared."""
+
+NOT_RESTORED: Final = "offsets_not_restored"
+"""Counts offsets that the restore has not come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCompared:
+    """What comparing a partition has shown.
+
+    Attributes:
+        where: The partition that was backed up.
+        target: The restored topic; None where the source is compared.
+        records: Records that both sides have, and that are equal.
+        different: Records that both sides have, and that are not.
+        backup_only: Records that Kafka should have and has not.
+        kafka_only: Records that Kafka should not have.
+        expired: Records that Kafka has deleted by its retention since.
+        compacted: Records that are gone from a compacted topic.
+        behind: Offsets in Kafka behind what was compared, which was written since.
+        left: Offsets of the backup that the restore has not come to.
+        proven: Objects whose digest alone has proved them.
+        state: The verdict, in a few words.
+        why: Why it could not be compared; empty where it was.
+        differences: The first of them.
+    """
+
+    HEAD: ClassVar = {"type": "compared"}
+
+    where: TopicPartition = field(metadata=INLINE)
+    target: str | None
+    records: int = 0
+    different: int = 0
+    backup_only: int = 0
+    kafka_only: int = 0
+    expired: int = 0
+    compacted: int = 0
+    behind: int = 0
+    left: int = 0
+    proven: int = 0
+    state: str = ""
+    why: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def objects(self) -> int:
+        """Objects that are proved, for the summary."""
+        return self.proven
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether a record is not what it should be."""
+        return bool(self.different or self.backup_only or self.kafka_only)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there is a record that both sides have, or nothing to compare."""
+        return not self.why
+
+    @property
+    def result(self) -> str:
+        """The verdict, with the number of records that differ, or why there is none."""
+        counts = {
+            "different": self.different, BACKUP_ONLY: self.backup_only, KAFKA_ONLY: self.kafka_only
+        }  # fmt: skip
+        found = [f"{counted(number, 'record')} {what}" for what, number in counts.items() if number]
+        if found:
+            return f"differs: {', '.join(found)}"
+        return f"{self.state}: {self.why}" if self.why else self.state
+
+    def judged(self) -> "PartitionCompared":
+        """Return it with its verdict."""
+        if self.has_differences:
+            return replace(self, state="differs")
+        if self.why:
+            return replace(self, state="not comparable")
+        if not self.records and (self.expired or self.compacted):
+            why = "Kafka has none of its records any more"
+            return replace(self, state="not comparable", why=why)
+        found = ["same" if self.records else "empty"]
+        counts = {"expired": self.expired, "compacted": self.compacted, "behind": self.behind}
+        found += [f"{number} {what}" for what, number in counts.items() if number]
+        if self.left:
+            found.append(f"{self.left} not restored yet")
+        return replace(self, state=", ".join(found))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCompared:
+    """What a task has shown of its part of a partition.
+
+    Attributes:
+        where: The partition of the backup.
+        compared: The records.
+        expired: Records that Kafka has deleted by its retention.
+        compacted: Records that compaction has removed.
+        proven: Objects whose digest alone has proved them.
+        unclear: Why some of it could not be compared; empty where all was.
+        failure: What ended it; None where nothing did.
+    """
+
+    where: TopicPartition
+    compared: Compared = NOTHING
+    expired: int = 0
+    compacted: int = 0
+    proven: int = 0
+    unclear: str = ""
+    failure: Issue | None = None
+
+
+U = TypeVar("U")
+
+
+@dataclass(slots=True)
+class ComparisonPlan(Generic[U]):
+    """A partition to compare: its units, what is known of it before, and what is wrong already."""
+
+    row: PartitionCompared
+    units: Sequence[U] = ()
+    failure: KbackupError | None = None
+
+
+def compare(
+    world: Environment,
+    task: Task[UnitCompared],
+    planned: Sequence[ComparisonPlan[U]],
+    summary: Summary,
+    stop: threading.Event,
+) -> Iterator[PartitionCompared]:
+    """Run a task over the units of all partitions, and take the verdicts into a summary.
+
+    Yields:
+        The verdict on each partition.
+
+    Raises:
+        SparkError: If a task cannot run to its end.
+    """
+    units = [unit for each in planned for unit in each.units]
+    reports: defaultdict[TopicPartition, list[UnitCompared]] = defaultdict(list)
+    for report in world.run_tasks(task, units, _ignore, stop) if units else ():
+        if isinstance(report, NotBegun):
+            summary.fail(report.failure)
+            continue
+        reports[report.where].append(report)
+        if report.failure is not None:
+            summary.fail(report.failure.at(**report.where.place))
+    is_alone = not summary.partitions  # else they are those that were read
+    for each in planned:
+        if each.failure is not None:
+            summary.fail(each.failure)
+        row = _entered(_summed(each, reports[each.row.where]), summary)
+        if is_alone:
+            summary.partitions.append(row)
+        yield row
+
+
+def _ignore(_event: Event) -> None:
+    """A task tells nothing before its reports."""
+
+
+def incomplete(row: PartitionCompared, missing: Sequence[Entry]) -> ComparisonPlan[Any]:
+    """Return that a partition cannot be the same: the backup lacks objects that it had."""
+    keys, verb = some([entry.key or "" for entry in missing], 3), form(len(missing), "is", "are")
+    failure = IncompleteBackupError(
+        f"{row.where} cannot be compared: the backup lacks objects that it had",
+        keys, "see what is missing: kbackup restore verify", **row.where.place,
+    )  # fmt: skip
+    why = f"{counted(len(missing), 'object')} of the backup {verb} missing"
+    return ComparisonPlan(replace(row, why=why), failure=failure)
+
+
+def _summed(planned: ComparisonPlan[U], reports: Sequence[UnitCompared]) -> PartitionCompared:
+    row, total = planned.row, sum((one.compared for one in reports), NOTHING)
+    unclear = next(filter(None, (one.unclear for one in reports)), "")
+    if any(one.failure for one in reports) or len(reports) < len(planned.units):
+        unclear = "not all of it could be read"
+    return replace(
+        row,
+        records=total.same,
+        different=total.different,
+        backup_only=total.backup_only,
+        kafka_only=total.kafka_only,
+        expired=row.expired + sum(one.expired for one in reports),
+        compacted=sum(one.compacted for one in reports),
+        behind=row.behind + total.later,
+        proven=sum(one.proven for one in reports),
+        why=row.why or unclear,
+        differences=total.named,
+    )
+
+
+def _entered(row: PartitionCompared, summary: Summary) -> PartitionCompared:
+    """Judge a partition, and take the verdict into a summary: what differs makes it exit 7."""
+    row = row.judged()
+    where = row.where if row.target is None else TopicPartition(row.target, row.where.partition)
+    if row.has_differences:
+        first = row.differences[0]
+        at = first.offset if first.kafka_offset is None else first.kafka_offset
+        places = {"of the backup": first.offset, "in Kafka": first.kafka_offset}
+        named = ", ".join(f"{n} {side}" for side, n in places.items() if n is not None)
+        of_backup = f"{row.where.topic}:{row.where.partition}@{first.offset}"
+        error = DiffersError(
+            f"{where} does not hold what the backup holds",
+            f"{row.result.partition(': ')[2]}; the first is offset {named}: {first.what}",
+            f"find what else writes to {where.topic}" if first.offset is None
+            else f"compare it with the backup's: kbackup restore cat {of_backup} -c 1",
+            topic=where.topic, partition=where.partition, offset=at,
+        )  # fmt: skip
+        summary.fail(error)
+    summary.skip(NOT_COMPARED, 0 if row.is_compared else 1)
+    summary.skip(NOT_RESTORED, row.left)
+    return row

@@ -1,0 +1,267 @@
+"""Objects of record batches as a real broker sends them, read by every command that reads."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import time
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.integration.product import (
+    EVERYTHING,
+    BatchError,
+    Batches,
+    Facts,
+    FormatOptions,
+    LogFormat,
+    Span,
+    Store,
+    Tally,
+    decoded,
+    fetch_kafka,
+    find_java,
+)
+from tests.support.cluster import Record, TestCluster, send, varied
+from tests.support.command import Kbackup
+from tests.support.encoded import Sent, batch
+from tests.support.fetched import fetched, produced
+
+pytestmark = pytest.mark.integration
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SENT = [
+    Sent(b"nul", b"k", [(b"before\0after", b"x"), (b"", None)], timestamp=5),
+    Sent(b"zero", None, [(b"h%d" % at, b"") for at in range(70)], timestamp=0),
+    Sent(None, b"", timestamp=-1),
+]
+"""What librdkafka loses: the rest of a name behind a NUL, and the time 0."""
+
+
+def awkward(cluster: TestCluster, topic: str) -> None:
+    """Write by librdkafka and, by way of the topic's own codec, by Java; and transactions."""
+    for codec in CODECS:
+        producer = cluster.producer(compression_type=codec)
+        send(producer, topic, varied(200))
+        producer.flush(30)
+    for codec in CODECS[1:]:
+        cluster.configure(topic, compression_type=codec)
+        time.sleep(1)  # until the broker has it
+        cluster.write(topic, varied(200, seed=1))
+    cluster.configure(topic, compression_type="producer")
+    time.sleep(1)
+    ended = [cluster.producer(transactional_id=f"{topic}-{at}", linger_ms=0) for at in range(3)]
+    for producer in ended:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for at in range(12):
+        send(ended[at % 3], topic, [Record(b"txn", b"%d" % at)] * 5)
+        ended[at % 3].flush(30)
+    ended[0].abort_transaction(30)
+    ended[1].commit_transaction(30)
+    ended[0].begin_transaction()
+    send(ended[0], topic, [Record(b"txn", b"again")] * 5)
+    ended[0].commit_transaction(30)
+    ended[2].abort_transaction(30)
+    cluster.settle(topic, 0)
+
+
+def put(store: Store, topic: str, batches: list[Batches]) -> tuple[str, Facts]:
+    """Store batches as one object, and return its key and facts."""
+    file, tally = io.BytesIO(), Tally()
+    writer = LogFormat().batch_writer(file)
+    for each in batches:
+        writer.write(each)
+        tally.add(each)
+    facts = tally.facts()
+    assert facts is not None
+    writer.close({"topic": topic, "partition": "0", "records": str(facts.records)})
+    facts = replace(facts, sha256=sha256(file.getvalue()).hexdigest())
+    key = f"topics/{topic}/partition=0/{topic}+0+{facts.first_offset:010}.record.log.zst"
+    metadata = {**facts.to_metadata(), "partition": "0"}
+    store.put(key, file, sha256=facts.sha256, metadata=metadata)
+    return key, facts
+
+
+def rows(batches: list[Batches], span: Span = EVERYTHING) -> list[dict[str, Any]]:
+    parts = [part for each in batches for part in decoded(each, span)]
+    return list(pa.Table.from_batches(parts).to_pylist())
+
+
+def as_records(found: list[dict[str, Any]]) -> list[Record]:
+    return [
+        Record(
+            row["key"], row["value"], tuple((h["key"], h["value"]) for h in row["headers"]),
+            row["timestamp"],
+        )
+        for row in found
+    ]  # fmt: skip
+
+
+def test_every_command_reads_batches_as_the_broker_sent_them(
+    kbackup: Kbackup, cluster: TestCluster, store: Store, tmp_path: Path
+) -> None:
+    """Of all codecs and producers, without what was aborted; Kafka's own tool reads them too."""
+    topic = cluster.create("log-awkward")
+    awkward(cluster, topic)
+    batches = fetched(cluster.servers, topic, 0, cluster.ends(topic)[1])
+    found = rows(batches)
+
+    assert cluster.read(topic) == as_records(found)
+    kinds = {n & 7 for each in batches for n in each.headers["attributes"].to_pylist()}
+    assert {0, 1, 2, 3, 4} == kinds
+    offsets = [row["offset"] for row in found]
+    for start, end in ((7, 300), (offsets[-1], offsets[-1] + 1), (150, 1700)):
+        inside = [row for row in found if start <= row["offset"] < end]
+        assert inside == rows(fetched(cluster.servers, topic, start, end), Span(start, end))
+
+    parts = [each.slice(at, 3) for each in batches for at in range(0, len(each), 3)]
+    half = len(parts) // 2
+    kept = [put(store, topic, parts[:half]), put(store, topic, parts[half:])]
+    words = ("-t", topic)
+    checked = kbackup.json("restore", "verify", "--deep", *words)
+    assert len(found) == checked.summary["records"]
+    assert 0 == checked.summary.get("not_compared", 0)
+    shown = kbackup("restore", "cat", f"{topic}:0@{offsets[1000]}", "-c", "3", "--json")
+    assert offsets[1000:1003] == [json.loads(line)["offset"] for line in shown.stdout.splitlines()]
+    asked = f"select count(*) n, max(offset) top, count(value) v from `{topic}`"
+    (answer,) = [
+        row
+        for row in map(json.loads, kbackup("restore", "query", asked, "--json").stdout.splitlines())
+        if "n" in row
+    ]
+    values = sum(row["value"] is not None for row in found)
+    assert {"n": len(found), "top": offsets[-1], "v": values} == answer
+    kbackup.json("restore", *words, "--rename", "copy_of_$0")
+    assert cluster.read(topic) == cluster.read(f"copy_of_{topic}")
+
+    for key, facts in kept:
+        segment = tmp_path / f"{facts.first_offset:020}.log"
+        with store.open(key) as body:
+            found_batches = LogFormat().batches(body, FormatOptions())
+            pieces = [bytes(piece) for each in found_batches for piece in each.pieces()]
+        segment.write_bytes(b"".join(pieces))
+        dumped = dump(segment)
+        counts = map(int, re.findall(r"^baseOffset: .* count: (\d+) ", dumped, re.MULTILINE))
+        at = [int(n) for n in re.findall(r"^\| offset: (\d+) ", dumped, re.MULTILINE)]
+        assert facts.records == sum(counts) == len(at)
+        assert (facts.first_offset, facts.last_offset) == (at[0], at[-1])
+        assert set(re.findall(r"isvalid: (\w+)", dumped)) == {"true"}
+
+
+def dump(segment: Path) -> str:
+    """Return what Kafka's own tool says of a segment."""
+    java = find_java()
+    jars = os.pathsep.join(map(str, fetch_kafka(java)))
+    words = ["-cp", jars, "kafka.tools.DumpLogSegments", "--print-data-log", "--files"]
+    line = [str(java.executable), *words, str(segment)]
+    return subprocess.run(line, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_what_librdkafka_loses_is_kept(cluster: TestCluster) -> None:
+    """Names of headers behind a NUL, the time 0, and a time that is missing."""
+    topic = cluster.create("log-lost", message_timestamp_before_max_ms=str(2**63 - 1))
+    for codec in range(5):
+        produced(cluster.servers, topic, batch(0, SENT, codec))
+
+    found = rows(fetched(cluster.servers, topic, 0, 15))
+
+    expected = [
+        Record(s.key, s.value, tuple((n.decode(), v) for n, v in s.headers), s.timestamp)
+        for s in SENT
+    ]
+    assert expected * 5 == as_records(found)
+    assert [*range(15)] == [row["offset"] for row in found]
+
+
+def test_the_brokers_time_is_each_records(cluster: TestCluster) -> None:
+    """With LogAppendTime a batch has one time, which its records have."""
+    topic = cluster.create("log-append", message_timestamp_type="LogAppendTime")
+    for codec in CODECS:
+        producer = cluster.producer(compression_type=codec)
+        send(producer, topic, varied(50))
+        producer.flush(30)
+
+    found = rows(fetched(cluster.servers, topic, 0, cluster.ends(topic)[1]))
+
+    assert cluster.read(topic) == as_records(found)
+    assert {2} == {row["timestamp_type"] for row in found}
+
+
+@pytest.mark.nightly
+@pytest.mark.in_process
+def test_compacted_batches_keep_their_offsets(
+    kbackup: Kbackup, cluster: TestCluster, store: Store
+) -> None:
+    """Batches of which compaction has left some records are read, counted and restored."""
+    topic = cluster.create(
+        "log-compacted", cleanup_policy="compact", segment_ms="1000", delete_retention_ms="100",
+        min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="1000",
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    batches: list[Batches] = []
+    for number, codec in enumerate(CODECS * 20, 1):
+        producer = cluster.producer(compression_type=codec)
+        later = 1_700_000_000_000 + 10_000 * number  # segments end by the times of records
+        records = [
+            Record(b"%d" % (at * number * 7 % 900), b"v" * (at % 50), timestamp=later)
+            for at in range(200)
+        ]
+        send(producer, topic, records)
+        producer.flush(30)
+        time.sleep(1.5)
+        batches = fetched(cluster.servers, topic, 0, cluster.ends(topic)[1])
+        if any(
+            count != delta + 1
+            for each in batches
+            for count, delta in zip(
+                each.headers["count"].to_pylist(), each.headers["last_delta"].to_pylist(),
+                strict=True,
+            )
+        ):  # fmt: skip
+            break
+        assert time.monotonic() < deadline
+    _, facts = put(store, topic, batches)
+    found = rows(batches)
+
+    offsets = [row["offset"] for row in found]
+    assert (offsets[0], offsets[-1], len(found)) == (
+        facts.first_offset, facts.last_offset, facts.records,
+    )  # fmt: skip
+    assert len(found) == kbackup.json("restore", "verify", "--deep", "-t", topic).summary["records"]
+    kbackup.json("restore", "-t", topic, "--rename", "copy_of_$0")
+    assert as_records(found) == cluster.read(f"copy_of_{topic}")
+
+
+@pytest.mark.in_process
+def test_damage_is_named_with_object_and_offset(
+    kbackup: Kbackup, cluster: TestCluster, store: Store
+) -> None:
+    """A segment that is altered, cut, in another order or of another partition is exit 7."""
+    topic = cluster.create("log-damaged")
+    cluster.write(topic, varied(2_000))
+    batches = fetched(cluster.servers, topic, 0, 2_000)
+    key, facts = put(store, topic, batches)
+    with store.open(key) as body:
+        data = body.read()
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 4
+    other = data.replace(b'"partition":"0"', b'"partition":"1"')
+    for number, bad in enumerate((bytes(flipped), data[: len(data) // 2], data[:-1], other, b"")):
+        sha = sha256(bad).hexdigest()
+        metadata = {**replace(facts, sha256=sha).to_metadata(), "partition": "0"}
+        store.put(key, io.BytesIO(bad), sha256=sha, metadata=metadata)
+
+        verified = kbackup("restore", "verify", "--deep", "-t", topic)
+        restored = kbackup("restore", "-t", topic, "--rename", f"bad{number}_$0")
+
+        assert (number, 7, 7) == (number, verified.code, restored.code)
+        assert key in "".join((verified.stdout + verified.stderr).split())
+    with pytest.raises(BatchError):
+        list(decoded(replace(batches[0], data=pa.py_buffer(bytes(batches[0].data.size)))))

@@ -1,0 +1,272 @@
+"""Consumer groups that go on in a restored topic, on a real cluster."""
+
+import random
+import signal
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as At
+
+from tests.integration.product import GroupOffset, KafkaSettings
+from tests.integration.product import TopicPartition as Where
+from tests.integration.test_groups import commit
+from tests.support.cluster import Record, TestCluster, send
+from tests.support.command import Kbackup
+from tests.support.running import running, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
+
+COPY = ("--rename-prefix", "copy_of_")
+
+
+def standing(cluster: TestCluster, group: str, topic: str) -> int:
+    """Where a group stands in partition 0; -1001 for nowhere."""
+    (offset,) = cluster.committed(group, topic)
+    return offset
+
+
+def read_on(cluster: TestCluster, group: str, topic: str) -> list[bytes]:
+    """What a consumer of a group reads in partition 0 until its end."""
+    return [value for _, value in read_all(cluster, topic, 0, group)]
+
+
+def behind(log: list[tuple[int, bytes]], offset: int) -> list[bytes]:
+    """What a consumer reads that begins at an offset."""
+    return [value for at, value in log if at >= offset]
+
+
+def read_all(
+    cluster: TestCluster, topic: str, partition: int, group: str = ""
+) -> list[tuple[int, bytes]]:
+    """Offsets and values of a partition from its beginning, or from where a group stands."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.servers, "group.id": group or "nobody",
+            "enable.auto.commit": False, "enable.partition.eof": True,
+            "isolation.level": "read_committed", "auto.offset.reset": "error",
+        }
+    )  # fmt: skip
+    found = []
+    at = At(topic, partition, 0)
+    consumer.assign(consumer.committed([at], timeout=30) if group else [at])
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        found.append((message.offset(), message.value() or b""))
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def holey(kbackup: Kbackup, cluster: TestCluster, topic: str) -> Mapping[str, int]:
+    """A restored topic with holes, and where groups stood in it: each offset there is."""
+    cluster.create(topic)
+    producer = cluster.producer(**{"transactional.id": topic})
+    producer.init_transactions()
+    for first, commits in zip((0, 6, 12), (True, False, True), strict=True):
+        producer.begin_transaction()
+        send(producer, topic, [Record(None, b"%d" % at) for at in range(first, first + 5)])
+        producer.flush()
+        (producer.commit_transaction if commits else producer.abort_transaction)()
+    stood = {f"g{offset}-{topic}": offset for offset in range(19)}
+    for group, offset in stood.items():
+        commit(cluster, group, topic, offset, f"beside {offset}")
+    kbackup.json("sink", "-t", topic)
+    kbackup.json("restore", "-t", topic, *COPY)
+    return stood
+
+
+def test_each_group_reads_exactly_what_it_had_not_read(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, holey: Mapping[str, int]
+) -> None:
+    """At each offset, of a record, a marker, an aborted record or the end, nothing else is owed."""
+    stored = [*range(5), *range(12, 17)]
+    owed = {group: [b"%d" % at for at in stored if at >= stood] for group, stood in holey.items()}
+
+    done = kbackup.json("restore", "groups", "-t", topic, *COPY)
+
+    copy = f"copy_of_{topic}"
+    assert (0, sorted(holey)) == (done.summary["exit_code"], sorted(done.summary["groups"]))
+    assert owed == {group: read_on(cluster, group, copy) for group in holey}
+    unread = {line["group"]: line["unread"] for line in done.of("group_offset")}
+    assert 0 == unread[f"g18-{topic}"]
+
+
+@pytest.fixture
+def copied(kbackup: Kbackup, cluster: TestCluster, topic: str) -> str:
+    """A topic of ten records that was restored, in which one group stood at 4; the group."""
+    cluster.create(topic)
+    cluster.write(topic, [Record(None, b"%d" % at) for at in range(10)])
+    commit(cluster, group := f"billing-{topic}", topic, 4, "beside")
+    kbackup.json("sink", "-t", topic)
+    kbackup.json("restore", "-t", topic, *COPY)
+    return group
+
+
+def in_copy(cluster: TestCluster, group: str, topic: str) -> object:
+    """Where a group stands in the copy, with the bytes beside it; None for nowhere."""
+    groups = KafkaSettings(cluster.servers).consumer_groups()
+    found = dict(groups.offsets([group]))[group] or {}
+    groups.close()
+    return found.get(Where(f"copy_of_{topic}", 0))
+
+
+def test_a_group_is_set_back_as_it_was(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
+) -> None:
+    """One that had no offset has none again, one that had keeps its own, one that moved stays."""
+    copy = f"copy_of_{topic}"
+    words = ("restore", "groups", "-t", topic, *COPY)
+    planned = kbackup.json(*words, "--dry-run")
+    nothing = in_copy(cluster, copied, topic)
+    first = kbackup.json(*words).summary["undo"]
+    was_set = in_copy(cluster, copied, topic)
+    kbackup.json("restore", "groups", *COPY, "--undo", first)
+    undone = in_copy(cluster, copied, topic)
+    commit(cluster, copied, copy, 9, "own")
+    unasked = kbackup.json(*words, expect=4)
+    second = kbackup.json(*words, "--yes").summary["undo"]
+    kbackup.json("restore", "groups", *COPY, "--undo", second)
+    own = in_copy(cluster, copied, topic)
+    commit(cluster, copied, copy, 7, "moved")
+    moved = kbackup.json("restore", "groups", *COPY, "--undo", second, expect=4)
+
+    assert ([4], None) == ([each["becomes"] for each in planned.of("group_offset")], nothing)
+    assert (GroupOffset(4, b"beside\0"), None) == (was_set, undone)
+    assert GroupOffset(9, b"own\0") == own
+    assert "from 9 to 4: moving was not confirmed" in unasked.summary["errors"][0]["what"]
+    assert ["refused"] == [each["code"] for each in moved.summary["errors"]]
+    assert GroupOffset(7, b"moved\0") == in_copy(cluster, copied, topic)
+
+
+def test_a_group_with_a_member_is_refused_and_none_is_set(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
+) -> None:
+    """All groups are looked at before the first is set."""
+    other = f"audit-{topic}"
+    commit(cluster, other, topic, 5, "")
+    kbackup.json("sink", "-t", topic)
+    member = Consumer({"bootstrap.servers": cluster.servers, "group.id": copied})
+    member.subscribe([f"copy_of_{topic}"])
+    while not member.assignment():
+        member.poll(0.2)
+    refused = kbackup.json("restore", "groups", "-t", topic, *COPY, expect=4)
+    member.close()
+
+    assert "has 1 live member" in refused.summary["errors"][0]["what"]
+    assert [] == refused.summary["groups"]
+    assert -1001 == standing(cluster, other, f"copy_of_{topic}")
+
+
+def test_groups_are_chosen_and_renamed(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
+) -> None:
+    """By name or pattern; what no capture has is refused, with what to do."""
+    words = ("restore", "groups", "-t", topic, *COPY)
+    lacking = kbackup.json(*words, "nobody", expect=4)
+    kbackup.json(*words, "--groups", "billing-.*", "--rename-groups", "dr_$0")
+    at = kbackup.json(*words, "--where", f"{topic}:0@7", "--where", f"{topic}:0@10")
+
+    assert ["no capture has nobody"] == [each["what"] for each in lacking.summary["errors"]]
+    assert 4 == standing(cluster, f"dr_{copied}", f"copy_of_{topic}")
+    assert -1001 == standing(cluster, copied, f"copy_of_{topic}")
+    assert [(7, 7), (10, 11)] == [(one["was"], one["becomes"]) for one in at.of("group_offset")]
+
+
+def test_a_group_is_set_by_time_where_nothing_tells_its_offset(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """A partition map spreads records: by time a group misses none here, and exits 3."""
+    cluster.create(topic)
+    at_ms = 1_700_000_000_000
+    cluster.write(topic, [Record(b"k%d" % at, b"%d" % at, (), at_ms + at) for at in range(40)])
+    commit(cluster, group := f"billing-{topic}", topic, 23, "")
+    kbackup.json("sink", "-t", topic)
+    cluster.create(copy := f"copy_of_{topic}", 3)
+    mapped = ("-t", topic, *COPY, "--partition-map", "key")
+    kbackup.json("restore", *mapped)
+    kbackup.json("restore", "groups", *mapped, expect=4)
+    done = kbackup.json("restore", "groups", *mapped, "--by-time", expect=3)
+
+    assert all(one["is_approximate"] for one in done.of("group_offset"))
+    rest = [behind(read_all(cluster, copy, at), offset)
+            for at, offset in enumerate(cluster.committed(group, copy, range(3)))]  # fmt: skip
+    assert {b"%d" % at for at in range(23, 40)} == {value for part in rest for value in part}
+
+
+def test_groups_follow_a_standby(kbackup: Kbackup, cluster: TestCluster, topic: str) -> None:
+    """As the copy reaches what a sink captured; one that another hand has moved is left alone."""
+    cluster.create(topic)
+    group, copy = f"billing-{topic}", f"copy_of_{topic}"
+
+    def go_on(first: int, stands: int) -> None:
+        cluster.write(topic, [Record(None, b"%d" % at) for at in range(first, first + 10)])
+        commit(cluster, group, topic, stands, "")
+        kbackup.json("sink", "-t", topic)
+
+    go_on(0, 4)
+    words = ("restore", "-t", topic, *COPY, "--follow", "--follow-groups", "billing-.*")
+    with running(kbackup, *words, "--s3-poll-interval-ms", "200") as follower:
+        wait_until(lambda: 4 == standing(cluster, group, copy), "the first capture")
+        go_on(10, 17)
+        wait_until(lambda: 17 < standing(cluster, group, copy), "the second capture")
+        stood = standing(cluster, group, copy)
+        unread = read_on(cluster, group, copy)
+        commit(cluster, group, copy, 2, "own")
+        go_on(20, 25)
+        follower.wait_for("warning")
+        follower.signal(signal.SIGTERM)
+        ended = follower.finish()
+
+    assert (18, [b"17", b"18", b"19"]) == (stood, unread)
+    assert 2 == standing(cluster, group, copy)
+    assert "group_left_alone" in [one["code"] for one in ended.of("warning")]
+
+
+@pytest.mark.nightly
+def test_sixty_groups_over_twenty_partitions(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """At offsets of every kind, in a copy with more partitions, each reads what is owed."""
+    count, groups, chance = 20, [f"g{at}-{topic}" for at in range(60)], random.Random(7)
+    cluster.create(topic, count)
+    producer = cluster.producer(**{"transactional.id": topic})
+    producer.init_transactions()
+    for _ in range(12):
+        producer.begin_transaction()
+        for partition in range(1, count):  # one stays empty
+            for _ in range(chance.randrange(4)):
+                text = f"{partition}/{chance.random()}"
+                producer.produce(topic, text.encode(), partition=partition)
+        producer.flush()
+        (producer.commit_transaction if chance.random() < 0.7 else producer.abort_transaction)()
+    ends = [cluster.ends(topic, at)[1] for at in range(count)]
+    stood = {
+        (group, partition): chance.randrange(ends[partition] + 3)
+        for group in groups
+        for partition in range(count)
+        if chance.random() < 0.8
+    }
+    for group in groups:
+        offsets = [At(topic, at, offset) for (of, at), offset in stood.items() if of == group]
+        consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": group})
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+    kbackup.json("sink", "-t", topic)
+    cluster.create(copy := f"copy_of_{topic}", count + 2)
+    kbackup.json("restore", "-t", topic, *COPY)
+    done = kbackup.json("restore", "groups", "-t", topic, *COPY)
+
+    assert sorted(groups) == sorted(done.summary["groups"])
+    logs = {
+        (name, at): read_all(cluster, name, at) for name in (topic, copy) for at in range(count)
+    }
+    for group in groups:
+        there = cluster.committed(group, copy, range(count))
+        for partition, offset in enumerate(there):
+            if (group, partition) in stood:
+                owed = behind(logs[topic, partition], stood[group, partition])
+                assert owed == behind(logs[copy, partition], offset)
+            else:
+                assert -1001 == offset
+    added = {cluster.committed(group, copy, [at])[0] for group in groups for at in (20, 21)}
+    assert {0} == added

@@ -1,0 +1,507 @@
+"""From an offset of the backup to where a consumer of the restored topic goes on."""
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from backup_samples import JSON, RECORD
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
+from kbackup.catalog.ledger.rows import TOPICS, TopicEntry, table
+from kbackup.catalog.ledger.stream import topics_stream
+from kbackup.catalog.translated import TranslationLog
+from kbackup.clock import SystemClock
+from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
+from kbackup.events import Ended, to_json
+from kbackup.kafka import BrokerSetting, GroupOffset
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.restore import transaction
+from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated
+from kbackup.runs.position import RestorePosition
+from kbackup.runs.report import Summary
+from tests.support.target import (
+    COPY,
+    MARKER,
+    CrashError,
+    Grouped,
+    Log,
+    ReadableTarget,
+    Restoring,
+    Row,
+)
+
+WHERE = TopicPartition("orders", 0)
+
+
+def restoring() -> Restoring:
+    """A backup, and a cluster to restore it to."""
+    return Restoring(cluster=ReadableTarget())
+
+
+def translated(of: Restoring, offset: int, **options: Any) -> GroupTranslated:
+    """Where a consumer goes on that was to read *offset* next."""
+    return next(all_translated(of, [offset], **options))
+
+
+def all_translated(
+    of: Restoring, offsets: Iterable[int], **options: Any
+) -> Iterator[GroupTranslated]:
+    """Where consumers go on that were to read *offsets* next."""
+    kafka: Any = of.cluster
+    summary = Summary("r", "restore groups")
+    run = GroupsRun(of.settings(**options), kafka, of.store, SystemClock(), summary)
+    found = run.where((WHERE, offset) for offset in offsets)
+    return (one for one in found if isinstance(one, GroupTranslated))
+
+
+def owed(of: Restoring, offset: int) -> int:
+    """The same, looked for in the target, record by record."""
+    log: Log = of.cluster.logs[COPY]
+    stand = [at for at, row in enumerate(log.rows) if row is not MARKER and row["offset"] >= offset]
+    return log.start + stand[0] if stand else log.span.end_offset
+
+
+@st.composite
+def sets(draw: st.DrawFn) -> list[list[int]]:
+    """Offsets of some file sets, with holes within and between them."""
+    offsets = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=25)))
+    ends = sorted(draw(st.sets(st.integers(1, len(offsets)), max_size=4)) | {len(offsets)})
+    starts = [0, *ends[:-1]]
+    return [offsets[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+@settings(max_examples=50)
+@given(
+    sets=sets(),
+    size=st.integers(1, 6),
+    crashes=st.lists(st.integers(1, 6), max_size=3),
+    is_forgotten=st.booleans(),
+    window=st.sampled_from([{}, {"from_offset": "7"}, {"from_offset": "3", "to_offset": "30"}]),
+)
+def test_each_offset_becomes_that_of_the_first_record_owed(
+    sets: list[list[int]], size: int, crashes: list[int], is_forgotten: bool, window: dict[str, Any]
+) -> None:
+    """With holes, a window, any transactions and kills, and whether rows are there or lost."""
+    of = restoring()
+    of.backup.put("orders", 0, *sets)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "TRANSACTION_RECORDS", size)
+        for crash_at in crashes:
+            with suppress(CrashError):
+                of.restore(crash_at=crash_at, **window)
+        of.restore(**window)
+    if not of.cluster.groups:  # nothing is in the window
+        return
+    if is_forgotten:
+        of.keep_rows()
+
+    asked = range(sets[-1][-1] + 3)
+    assert [owed(of, offset) for offset in asked] == [
+        found.becomes for found in all_translated(of, asked, **window)
+    ]
+
+
+def test_what_others_wrote_since_is_unread() -> None:
+    """A group that had read all goes on at the first record of others, not at the end."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+    log: Log = of.cluster.logs[COPY]
+    log.rows += [{**log.rows[0], "value": b"new"}]
+
+    found = translated(of, 5)
+
+    assert (6, 1) == (found.becomes, found.unread)
+
+
+def test_the_end_has_no_lag() -> None:
+    """Behind the marker of the last transaction, where a consumer stands that has read all."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+
+    assert [(6, 0), (6, 0), (4, 2)] == [
+        (found.becomes, found.unread) for found in (translated(of, at) for at in (5, 9, 4))
+    ]
+    assert "4 beyond the backup" == translated(of, 9).note
+
+
+@pytest.mark.parametrize("lacks_rows", [False, True])
+def test_a_record_that_is_not_the_backups_is_found(*, lacks_rows: bool) -> None:
+    """The record at the new offset is compared: one changed byte is corrupt, and nothing is set."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+    rows: list[Row] = of.cluster.logs[COPY].rows
+    rows[3] = {**rows[3], "value": b"changed"}
+    if lacks_rows:
+        of.keep_rows()
+
+    assert 2 == translated(of, 2).becomes
+    with pytest.raises(CorruptObjectError) as error:
+        translated(of, 3)
+    assert 7 == error.value.exit_code
+
+
+def test_what_the_target_has_deleted_is_lost() -> None:
+    """An offset below the log's start becomes that, and the number that is lost is said."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    of.cluster.logs[COPY].delete(6)
+
+    found = translated(of, 2)
+
+    assert (6, 4) == (found.becomes, found.lost)
+    assert (7, 0) == (translated(of, 7).becomes, translated(of, 7).lost)
+
+
+def test_a_record_that_compaction_took_leaves_the_next_one() -> None:
+    """In a compacted target the offset stays, and the consumer begins at what follows."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    log: Log = of.cluster.logs[COPY]
+    log.rows[4] = log.rows[9] = MARKER
+    of.cluster.configs[COPY.topic] = {"cleanup.policy": "compact"}
+
+    assert [4, 9] == [translated(of, at).becomes for at in (4, 9)]
+
+
+def _refused(of: Restoring, offset: int, **options: Any) -> KbackupError:
+    with pytest.raises(RefusedError) as error:
+        translated(of, offset, **options)
+    return error.value
+
+
+def test_what_is_not_restored_yet_is_refused() -> None:
+    """A restore that was killed has not come to all offsets: they are not the end of the copy."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5), range(5, 10))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "TRANSACTION_RECORDS", 5)
+        with suppress(CrashError):
+            of.restore(crash_at=3)
+
+    assert 3 == translated(of, 3).becomes
+    assert "has not come to offset 8" in _refused(of, 8).what
+
+
+def test_a_topic_that_was_made_again_is_refused() -> None:
+    """Its records are not those that were restored, whatever the group's position says."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+    of.cluster.ids[COPY.topic] = "another"
+
+    assert "another id" in _refused(of, 2).what
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"rename": "other_$0"}, "there is no other_orders-0"),
+        ({"partition_map": "key"}, "cannot be translated"),
+        ({"to_offset": "3"}, "has not been restored"),
+    ],
+)
+def test_another_restore_is_refused(options: dict[str, str], text: str) -> None:
+    """What was restored by other options says nothing of this restore."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+
+    assert text in _refused(of, 2, **options).what
+
+
+def test_values_without_offsets_are_refused() -> None:
+    """A guess of which record is which is no proof."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5), views=JSON)
+    of.restore()
+
+    assert "values without offsets" in _refused(of, 2).why
+
+
+def test_rows_of_an_earlier_restore_do_not_count() -> None:
+    """A restore that is begun anew in the same topic, behind the first one, has rows of its own."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+    (group,) = of.cluster.groups
+    held = of.cluster.groups.pop(group)[COPY]
+    log = TranslationLog(of.store, Layout(), group, SystemClock())
+    read = RestorePosition.read(COPY, held)
+    assert read is not None
+    log.append(COPY.topic, transaction.translated(COPY, read[0]))
+    of.restore(if_exists="append", yes=True)
+
+    assert [6, 8, 12] == [translated(of, at).becomes for at in (0, 2, 5)]
+
+
+def test_its_line_says_what_it_is() -> None:
+    """The JSON line of an offset has the fields of the schema."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+
+    line = to_json(replace(translated(of, 2), group="g"))
+
+    expected = {
+        "type": "group_offset", "topic": "orders", "partition": 0, "group": "g",
+        "target": "copy_of_orders", "target_partition": 0, "was": 2, "becomes": 2, "unread": 4,
+        "lost": 0, "note": "", "is_approximate": False,
+        "taken": None,
+    }  # fmt: skip
+    assert expected == {name: line[name] for name in expected}
+
+
+def grouped(**stood: int) -> Restoring:
+    """A restored topic of ten records, and a capture of where groups stood in it."""
+    of = Restoring(cluster=Grouped())
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    rows = [GroupEntry("topic", 1, "orders", "", "", is_complete=True, run="s", counter=1)]
+    rows += [
+        GroupEntry("offset", 1, "orders", group=group, partition=0, offset=offset,
+                   metadata=b"m", run="s", counter=1)
+        for group, offset in stood.items()
+    ]  # fmt: skip
+    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+    return of
+
+
+def set_groups(of: Restoring, *names: str, **options: Any) -> tuple[Ended, list[Any]]:
+    """Run the command; how it ended, and what it told."""
+    kafka: Any = of.cluster
+    summary = Summary("r", "restore groups")
+    asked, by_time = GroupsAsked(names, options.pop("pattern", None)), options.pop("by_time", False)
+    settings = of.settings(**options)
+    run = GroupsRun(settings, kafka, of.store, SystemClock(), summary, by_time=by_time)
+    try:
+        told = [*run.set(asked)]
+    except KbackupError as error:
+        summary.fail(error)
+        told = []
+    return summary.finish(), told
+
+
+def test_groups_are_set_with_the_bytes_beside_them() -> None:
+    """Each group that was captured; an offset beyond the backup has no lag."""
+    of = grouped(a=3, b=12)
+
+    ended, _ = set_groups(of)
+
+    assert (0, ["a", "b"]) == (ended.exit_code, ended.facts["groups"])
+    expected = {"a": {COPY: GroupOffset(3, b"m")}, "b": {COPY: GroupOffset(11, b"m")}}
+    assert expected == vars(of.cluster)["stood"]
+
+
+@pytest.mark.parametrize("wrong", ["live", "record"])
+def test_one_group_that_cannot_be_set_keeps_all_as_they_are(wrong: str) -> None:
+    """All are looked at first: members of one, or a record that differs at its place."""
+    of = grouped(a=3, b=5)
+    if wrong == "live":
+        vars(of.cluster)["live"].add("b")
+    else:
+        rows: list[Row] = of.cluster.logs[COPY].rows
+        rows[5] = {**rows[5], "value": b"changed"}
+
+    ended, _ = set_groups(of)
+
+    assert (4 if wrong == "live" else 7, []) == (ended.exit_code, ended.facts["groups"])
+    assert {} == vars(of.cluster)["stood"]
+
+
+def test_a_consumer_that_joins_in_between_leaves_its_group_alone() -> None:
+    """The broker refuses that group, which is named; the others are set."""
+    of = grouped(a=3, b=5)
+    vars(of.cluster)["joined"].add("a")
+
+    ended, _ = set_groups(of)
+
+    assert (4, ["b"]) == (ended.exit_code, ended.facts["groups"])
+    assert {"b"} == vars(of.cluster)["stood"].keys()
+
+
+def test_a_dry_run_sets_nothing() -> None:
+    """It says what would be set."""
+    of = grouped(a=3)
+
+    ended, told = set_groups(of, dry_run=True)
+
+    assert (0, [3]) == (ended.exit_code, [one.becomes for one in told])
+    assert {} == vars(of.cluster)["stood"]
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern", "code"), [((), None, 0), (("a",), None, 4), ((), "a", 4)]
+)
+def test_without_a_group_nothing_is_to_be_set(
+    names: tuple[str, ...], pattern: str | None, code: int
+) -> None:
+    """No group had an offset: that is said; one that is asked for is refused."""
+    ended, _ = set_groups(grouped(), *names, pattern=pattern)
+
+    assert code == ended.exit_code
+    assert ([] if code else ["no_groups"]) == [one.code for one in ended.warnings]
+
+
+def test_a_topic_without_a_capture_is_refused() -> None:
+    """Nothing tells where its groups stood."""
+    of = Restoring(cluster=Grouped())
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+
+    ended, _ = set_groups(of)
+
+    assert (4, ["refused"]) == (ended.exit_code, [one.code for one in ended.errors])
+
+
+def test_partitions_that_the_source_never_had_are_read_from_their_beginning() -> None:
+    """Else a consumer that begins at the latest offset would skip their first records."""
+    of = grouped(a=3)
+    of.cluster.logs[TopicPartition(COPY.topic, 1)] = Log([{"value": b"new"}], 4)
+    row = TopicEntry("topic", "orders", partitions=1, counter=1)
+    topics_stream(of.store, Layout(), SystemClock()).append(table([row], TOPICS))
+
+    _, told = set_groups(of)
+
+    assert [(3, 3), (None, 4)] == [(one.was, one.becomes) for one in told]
+
+
+def test_a_damaged_ledger_and_damaged_rows_are_told() -> None:
+    """What the restore is known by is damaged: that is said, and offsets are counted."""
+    of = grouped(a=3)
+    stream = topics_stream(of.store, Layout(), SystemClock())
+    stream.append(table([TopicEntry("topic", "orders", partitions=1)], TOPICS))
+    (group,) = of.cluster.groups
+    log = TranslationLog(of.store, Layout(), group, SystemClock())
+    read = RestorePosition.read(COPY, of.cluster.groups[group][COPY])
+    assert read is not None
+    log.append(COPY.topic, transaction.translated(COPY, read[0]))
+    damaged = [next(iter(of.store.list(at))).key for at in (stream.prefix, "_kbackup/restores/")]
+    for key in damaged:
+        of.store.put(key, io.BytesIO(b"no Parquet"), sha256="", metadata={})
+
+    ended, told = set_groups(of)
+
+    assert (0, [3]) == (ended.exit_code, [one.becomes for one in told if hasattr(one, "becomes")])
+    assert damaged == [one.place["key"] for one in ended.warnings]
+
+
+def approximate(of: Restoring, offset: int, **options: Any) -> list[GroupTranslated]:
+    """Where a consumer goes on by time, in each partition of the copy."""
+    kafka: Any = of.cluster
+    summary = Summary("r", "restore groups")
+    settings = of.settings(**options)
+    run = GroupsRun(settings, kafka, of.store, SystemClock(), summary, by_time=True)
+    return [one for one in run.where([(WHERE, offset)]) if isinstance(one, GroupTranslated)]
+
+
+@pytest.mark.parametrize("how", ["modulo", "key"])
+def test_by_time_no_record_that_is_owed_is_passed(how: str) -> None:
+    """Of several partitions in one, or one in several: some may come again, none is left out."""
+    of = Restoring(cluster=Grouped())
+    stood = [3, 7, 20]
+    for partition in range(3):
+        of.backup.put("orders", partition, range(10))
+    options: dict[str, Any] = {"partition_map": how, "target_partitions": 2}
+    of.restore(**options)
+    rows = [GroupEntry("topic", 1, "orders", is_complete=True)]
+    rows += [
+        GroupEntry("offset", 1, "orders", group="g", partition=at, offset=offset, metadata=b"m")
+        for at, offset in enumerate(stood)
+    ]
+    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+
+    refused, _ = set_groups(of, partition_map=how)
+    ended, told = set_groups(of, by_time=True, partition_map=how)
+
+    assert (4, 3) == (refused.exit_code, ended.exit_code)
+    assert "--by-time" in refused.errors[0].do
+    assert {"approximate_offsets": len(told)} == ended.skipped
+    found: dict[TopicPartition, GroupOffset] = vars(of.cluster)["stood"]["g"]
+    assert 2 == len(found)
+    owed = {
+        "modulo": {0: [*range(3, 10)], 1: [*range(7, 10)]},
+        "key": {0: [*range(3, 10)], 1: [*range(3, 10)]},
+    }[how]
+    for where, offset in found.items():
+        log: Log = of.cluster.logs[where]
+        behind = log.rows[offset.offset - log.start :]
+        read = [row["offset"] for row in behind if row is not MARKER]
+        every = (row["offset"] for row in log.rows if row is not MARKER)
+        assert owed[where.partition][0] <= read[0]
+        assert {at for at in every if at in owed[where.partition]} <= {*read}
+
+
+def test_by_time_what_is_exact_stays_exact() -> None:
+    """Only an offset that cannot be told goes by time."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+
+    (found,) = approximate(of, 4)
+
+    assert (4, False) == (found.becomes, found.is_approximate)
+
+
+def test_by_time_counts_where_rows_are_unclear() -> None:
+    """Two restores say different things of the same records: their times tell, and that is said."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    (group,) = of.cluster.groups
+    read = RestorePosition.read(COPY, of.cluster.groups[group][COPY])
+    assert read is not None
+    (row,) = transaction.translated(COPY, read[0])
+    other = replace(row, first=2, target_first=40, target_last=47, records=8)
+    TranslationLog(of.store, Layout(), group, SystemClock()).append(COPY.topic, [other])
+
+    assert "--by-time" in _refused(of, 4).do
+    (found,) = approximate(of, 4)
+    (end,) = approximate(of, 10)
+
+    assert (4, True) == (found.becomes, found.is_approximate)
+    assert "may repeat or skip" in found.note
+    assert (11, 0) == (end.becomes, end.unread)
+
+
+@pytest.mark.parametrize("how", ["values", "append"])
+def test_by_time_nothing_is_guessed_where_there_is_no_time(how: str) -> None:
+    """Values without times, and a copy that has times of its own, are refused."""
+    of = restoring()
+    options: dict[str, Any] = {} if how == "values" else {"partition_map": "modulo"}
+    of.backup.put("orders", 0, range(5), views=JSON if how == "values" else RECORD)
+    of.restore(**options)
+    if how == "append":
+        of.cluster.configs[COPY.topic] = {"message.timestamp.type": "LogAppendTime"}
+
+    with pytest.raises(RefusedError) as error:
+        approximate(of, 2, **options)
+
+    assert "cannot be translated by time" in error.value.what
+
+
+@pytest.mark.parametrize("kept", [None, 10_080, "denied"])
+def test_how_long_the_cluster_keeps_offsets_is_said(kept: int | str | None) -> None:
+    """Nobody commits for a group without members: its offsets expire."""
+    of = grouped(billing=4)
+    if kept == "denied":
+        of.cluster.who.denied.add("settings")
+    elif kept is not None:
+        setting = BrokerSetting(str(kept), is_default=True)
+        of.cluster.who.brokers["offsets.retention.minutes"] = setting
+
+    ended, _ = set_groups(of)
+
+    assert (0, 604_800 if kept == 10_080 else None) == (
+        ended.exit_code, ended.facts["offsets_kept_s"]
+    )  # fmt: skip
