@@ -5,7 +5,16 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+)
 
 from tests.integration.product import Acl, KafkaSettings, LocalKafka, ScramUser, free_ports
 from tests.support.cluster import Record, TestCluster
@@ -40,18 +49,25 @@ class GuardedKafka(LocalKafka):
         return super()._quorum(self._controller)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def source() -> Iterator[GuardedKafka]:
     """The cluster that is backed up."""
     with GuardedKafka() as found:
         yield found
 
 
-@pytest.fixture
-def target() -> Iterator[GuardedKafka]:
-    """The one that comes in its place."""
-    with GuardedKafka() as found:
-        yield found
+def lose(source: GuardedKafka) -> GuardedKafka:
+    """Take its ACLs and users from it, and return it as the cluster that comes in its place."""
+    admin = AdminClient({"bootstrap.servers": source.plain})
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
+        AclOperation.ANY, AclPermissionType.ANY,
+    )  # fmt: skip
+    for gone in [*admin.delete_acls([every]).values()]:
+        gone.result(30)
+    gone = UserScramCredentialDeletion("app", ScramMechanism.SCRAM_SHA_512)
+    admin.alter_user_scram_credentials([gone])["app"].result(30)
+    return source
 
 
 @pytest.fixture
@@ -67,7 +83,6 @@ def test_access_of_a_lost_cluster_is_added_to_another(
     kbackup: Kbackup,
     cluster: TestCluster,
     source: GuardedKafka,
-    target: GuardedKafka,
     passwords: Path,
 ) -> None:
     """Captured, shown, added in order; then users sign in, and a second run changes nothing."""
@@ -89,6 +104,7 @@ def test_access_of_a_lost_cluster_is_added_to_another(
 
     run = ("sink", "-k", source.plain, "-t", orders, "--cluster-capture")
     stored = kbackup.json(*run), kbackup.json(*run)
+    target = lose(source)
     words = ("restore", "access", "-t", orders, "--rename-prefix", "copy_of_")
     planned = kbackup.json(*words, "-k", target.plain, "--dry-run", expect=3)
     unasked = kbackup.json(*words, "-k", target.plain, expect=4)
