@@ -33,8 +33,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any, Final, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, Unsupported
@@ -268,7 +268,13 @@ def by_class_name(seam: str, text: str) -> str:
 
 @cache
 def _points(seam: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=f"kbackup.{seam}")}
+    return {point.name: point for point in _installed().select(group=f"kbackup.{seam}")}
+
+
+@cache
+def _installed() -> EntryPoints:
+    """Return the entry points of all installed packages, whose files are read once."""
+    return cast("EntryPoints", entry_points())  # 3.11 has another type for all of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,9 @@ class Done:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the fields that are there and whole numbers; the others keep their defaults."""
-        given = ((field.name, data.get(field.name)) for field in fields(cls))
-        return cls(**{name: value for name, value in given if type(value) is int})
+        known = cls.__dataclass_fields__
+        given = {at: value for at, value in data.items() if type(value) is int and at in known}
+        return cls(**given)
 
     def __add__(self, later: "Done") -> "Done":
         """Return what was done with what was done *later*."""

@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Self
-
-from filelock import BaseFileLock, FileLock
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kbackup.errors import ConfigurationError, KbackupError, NoSpaceError, SparkError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 DEFAULT_MASTER: Final = "local[*,4]"
 
@@ -204,7 +205,7 @@ class JavaProcess:
 
     process: subprocess.Popen[bytes]
     folder: Path
-    _owner: BaseFileLock
+    _owner: "BaseFileLock"
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_taken: bool = False
     _is_dropped: bool = False
@@ -216,6 +217,8 @@ class JavaProcess:
         Raises:
             OSError: If it cannot be started, or there is no room for what it has to say.
         """
+        from filelock import FileLock  # noqa: PLC0415  (a run with nothing new starts none)
+
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
         _sweep(folder.parent)
         said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
@@ -294,6 +297,8 @@ class JavaProcess:
 
 def _sweep(parent: Path) -> None:
     """Remove the folders in *parent* that processes have left that were killed."""
+    from filelock import FileLock  # noqa: PLC0415  (a run with nothing new starts none)
+
     for owner in parent.glob(f"{_FOLDER}*/{_OWNER}"):
         with suppress(OSError):  # it is in use, or not ours
             if owner.parent.stat().st_mtime < time.time() - _STALE_S:

@@ -212,7 +212,8 @@ def walk(root: Path, prefix: str, after: str = "") -> Iterator[StoredObject]:
     Raises:
         StoreError: If a symbolic link is on the way.
     """
-    open_folders = [_in_order(root, "", prefix)]
+    folder, at = _folder(root, prefix), prefix[: prefix.rfind("/") + 1]
+    open_folders = [] if folder is None else [_in_order(folder, at, prefix)]
     while open_folders:
         key, entry = next(open_folders[-1], ("", None))
         if entry is None:
@@ -226,6 +227,20 @@ def walk(root: Path, prefix: str, after: str = "") -> Iterator[StoredObject]:
             _log.warning("%s is not listed: its name is not UTF-8", ascii(entry.path))
         elif key > after and key.startswith(prefix) and (status := status_of(entry)) is not None:
             yield StoredObject(key, status.st_size, modified(status), etag(status))
+
+
+def _folder(root: Path, prefix: str) -> Path | None:
+    """Return the folder that a prefix ends in, `None` where no key can begin so.
+
+    The folders on the way are not read: one may hold thousands.
+    """
+    folder, names = root, prefix.split("/")[:-1]
+    if "\0" in prefix or names[:1] == [HIDDEN] or {"", ".", ".."}.intersection(names):
+        return None
+    for name in names:
+        folder /= name
+        refuse_link(folder)
+    return folder
 
 
 def _in_order(folder: Path | str, at: str, prefix: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":

@@ -54,6 +54,24 @@ def test_a_url_names_a_folder(root: Path, url: str) -> None:
     assert b"x" == (root / "topics/a").read_bytes()
 
 
+def test_a_listing_reads_no_folder_before_its_own(
+    store: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a topic of a thousand partitions, each partition's listing reads its own folder."""
+    for key in ("topics/t/p=1/a", "topics/t/p=10/b", "topics/t/p=1/c/d"):
+        put_bytes(store, key, b"x")
+    read, scan = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda at: (read.append(str(at)), scan(at))[1])
+
+    found = [keys(store, prefix) for prefix in ("topics/t/p=1/", "topics/t/p=1/c/d")]
+
+    assert [["topics/t/p=1/a", "topics/t/p=1/c/d"], ["topics/t/p=1/c/d"]] == found
+    below = root / "topics/t/p=1"
+    assert [str(at) for at in (below, below / "c", below / "c")] == read
+    no_keys = ("no/such/", "topics/t/p=1/a/", "/topics/", "topics/../topics/", ".kbackup/", "\0/")
+    assert [[]] * 6 == [keys(store, prefix) for prefix in no_keys]
+
+
 def test_a_url_may_be_quoted(root: Path) -> None:
     """A file URL may be percent-encoded."""
     put_bytes(FileStore(StoreSettings(f"file://{root}".replace(" ", "%20"))), "a", b"x")
