@@ -16,7 +16,7 @@ COPY --from=build /wheels /wheels
 RUN python3 -m venv /opt/kbackup
 RUN /opt/kbackup/bin/python -m pip install --no-cache-dir "$(echo /wheels/*.whl)[java,msk,registry]"
 # the class archive with which Spark starts two seconds faster
-RUN /opt/kbackup/bin/python -c "from kbackup.doctor.host import keep_classes; from kbackup.local.java import find_java; keep_classes(find_java())"
+RUN /opt/kbackup/bin/python -c "from kbackup.inspect.host import keep_classes; from kbackup.local.java import find_java; keep_classes(find_java())"
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["/opt/kbackup/bin/kbackup"]

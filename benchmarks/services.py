@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from benchmarks import loops
 from benchmarks.process_tree import measure
 from benchmarks.records import PARTITIONS, Load
-from kbackup.doctor.host import keep_classes
+from kbackup.inspect.host import keep_classes
 from kbackup.local import LocalS3, find_java
 from kbackup.local.kafka import LocalKafka
 from kbackup.local.servers import LocalService

@@ -51,6 +51,11 @@ def free_bytes() -> int:
         return 0
 
 
+SPOOL_BYTES: Final = 32 * 2**20
+"""What a file that is being written may hold in memory; a sink's task has one filling and one being
+stored."""
+
+
 class Spool(io.BufferedIOBase, BinaryIO):
     """A file that is written once, from its start to its end, then read any number of times.
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import settings
 
-from kbackup.doctor.host import keep_classes
 from kbackup.errors import SparkError
+from kbackup.inspect.host import keep_classes
 from kbackup.kafka.native import UnavailableError, library
 from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka

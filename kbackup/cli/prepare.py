@@ -28,8 +28,8 @@ from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 
 if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients and no screens
     from kbackup.cli.terminal import OutputStream
-    from kbackup.doctor import Check
     from kbackup.events import Ended, NextCommand
+    from kbackup.inspect.check import Check
     from kbackup.kafka import KafkaSettings
     from kbackup.local import LocalS3
     from kbackup.local.sample import Filled
@@ -71,7 +71,7 @@ def check_command(**parameters: Any) -> None:
     """
 
     def work(session: Session) -> "Ended":
-        from kbackup.doctor import doubt  # noqa: PLC0415
+        from kbackup.inspect.check import doubt  # noqa: PLC0415
 
         summary = _summary("config check")
         checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
@@ -120,7 +120,7 @@ def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
     What converters and Kafka's clients need, they have said themselves.
     """
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
-    from kbackup.doctor import failed  # noqa: PLC0415
+    from kbackup.inspect.check import failed  # noqa: PLC0415
 
     loaded = config.load("config", options={}, files=paths(parameters), environ=os.environ)
     try:
@@ -133,7 +133,7 @@ def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
 
 def _no_doubt(parameters: dict[str, Any]) -> "Check":
     names = ", ".join(map(str, paths(parameters))) or "the variables alone"
-    from kbackup.doctor import Check  # noqa: PLC0415
+    from kbackup.inspect.check import Check  # noqa: PLC0415
 
     return Check("configuration", names, "ok", "no problems found")
 
@@ -212,7 +212,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
     what to do.  Takes the options of sink and restore, so that you can check a command exactly as
     typed.  Exits 0, or with the code of the area that failed.
     """
-    from kbackup.doctor import doubts  # noqa: PLC0415  (not needed for --help)
+    from kbackup.inspect.check import doubts  # noqa: PLC0415  (not needed for --help)
 
     try:
         loaded = load("doctor", parameters)
@@ -222,7 +222,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
         loaded = load_output("doctor", parameters)
 
     def work(session: Session) -> "Ended":
-        from kbackup.doctor.examination import examine  # noqa: PLC0415  (imports all clients)
+        from kbackup.inspect.examination import examine  # noqa: PLC0415  (imports all clients)
         from kbackup.local.java import find_java  # noqa: PLC0415
 
         summary = _summary("doctor")

@@ -262,7 +262,7 @@ def _keep_classes(settings: Settings) -> None:
     The run is over and said how it went: nothing that happens here changes that, nor its exit
     code.
     """
-    from kbackup.doctor.host import first_archive  # noqa: PLC0415  (imports what tasks import)
+    from kbackup.inspect.host import first_archive  # noqa: PLC0415  (imports what tasks import)
     from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.context import Stop  # noqa: PLC0415
 

@@ -34,7 +34,6 @@ from kbackup.cli.terminal import (
     size,
 )
 from kbackup.clock import rfc3339, time_span
-from kbackup.doctor import Check
 from kbackup.errors import Issue, LockedError, some
 from kbackup.events import (
     Ended,
@@ -46,6 +45,7 @@ from kbackup.events import (
     TopicPlanned,
     kind_of,
 )
+from kbackup.inspect.check import Check
 from kbackup.naming import place_of
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need

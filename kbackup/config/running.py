@@ -50,6 +50,9 @@ MEASURED: Final = RUNS | {"status"}
 GENERIC: Final = "GENERIC"
 """The mode that reads objects of any name."""
 
+NO_GROUPS: Final = "none"
+"""The value of ``groups`` with which a sink captures none."""
+
 
 class Kafka(Group, title="Kafka", commands=KAFKA):
     """Where the records are, and which of them."""

@@ -1,6 +1,6 @@
 """Avro's datums to columns in C, loaded with ctypes; without it, `avro_columns` serves.
 
-`avro_columns` and `avro_walk` call it, and `kbackup.doctor.host` says whether it is there.
+`avro_columns` and `avro_walk` call it, and `kbackup.inspect.host` says whether it is there.
 """
 
 import ctypes

@@ -1,10 +1,12 @@
-"""Look into a backup and change nothing: lists, maps, records, queries, tables.
+"""Look and change nothing: lists, maps, records, queries, tables, and what a run would need.
 
 A topic is one table of full records.  Object names and the ledger decide which objects are opened
 at all; Spark does the rest.
 
 `ddl` makes a statement of what a backup holds and of the configuration that writes it.  Formats and
 partitioners say what files and directories are to the engines: see `kbackup.connect.tables`.
+
+`check`, `host` and `examination` are the doctor's.
 
 What became of ranges of offsets or days is here itself, and how to draw that in few cells: whoever
 draws a map has read no backup.

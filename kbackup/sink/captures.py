@@ -16,6 +16,7 @@ from kbackup.catalog import access, groups
 from kbackup.catalog.access import AccessBundle
 from kbackup.catalog.groups import GroupEntry
 from kbackup.catalog.ledger.rows import TopicEntry, table
+from kbackup.config.running import NO_GROUPS
 from kbackup.errors import CorruptObjectError, KbackupError, some
 from kbackup.events import Warned
 from kbackup.kafka import SETTLE_S, Access, Cluster, Connection, Group, GroupOffset, Topic
@@ -31,8 +32,6 @@ from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
 
-NO_GROUPS: Final = "none"
-"""The value of ``groups`` that captures none."""
 
 CAPTURE_S: Final = 60.0
 """Seconds between two captures of a run that follows."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 from kbackup.clock import Clock
 from kbackup.errors import TopicChangedError
 from kbackup.events import Event
+from kbackup.files import SPOOL_BYTES
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.naming.renaming import UNROUTED, Routes
@@ -23,9 +24,6 @@ from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
 from kbackup.sink.start import HeldCut
 from kbackup.spark.channel import unpacked
 from kbackup.stores import StoreSettings
-
-SPOOL_BYTES: Final = 32 * 2**20
-"""What an unfinished file may hold in memory; a task has one filling and one being stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,15 +32,13 @@ from kbackup.errors import (
     StoreError,
     TopicChangedError,
 )
-from kbackup.files import Spool
+from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
 from kbackup.pipeline.digest import RecordsDigest
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
 from kbackup.records import Facts, TopicIdentity, TopicPartition, pairs, rest_of
 from kbackup.stores import ObjectHead, Store, StoredObject
-
-_SPOOL_BYTES: Final = 32 * 2**20
 
 
 def united(
@@ -58,7 +56,7 @@ def united(
     Returns:
         What to store; its body is the caller's to close.
     """
-    body, facts, digest = Spool(_SPOOL_BYTES), NO_RECORDS, RecordsDigest()
+    body, facts, digest = Spool(SPOOL_BYTES), NO_RECORDS, RecordsDigest()
     writer = file.spec.open_format().writer(body, file.spec.view, file.spec.options)
     try:
         for batch in _merged(iter(ours), iter(theirs)):

@@ -13,7 +13,6 @@ from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
 from kbackup.converters.primitives import BooleanConverter
 from kbackup.converters.registered import RequestedSchemas
-from kbackup.doctor.examination import store_checks as checks
 from kbackup.errors import (
     BadRecordError,
     ConfigurationError,
@@ -26,6 +25,7 @@ from kbackup.errors import (
 )
 from kbackup.events import to_json
 from kbackup.formats import HEADERS, Format, FormatOptions
+from kbackup.inspect.examination import store_checks as checks
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
 from kbackup.kafka import KafkaSettings, LogStartMovedError, Position, reader, writer

@@ -14,7 +14,6 @@ from kbackup.catalog.findings import Finding, PartitionVerdict
 from kbackup.cli import output
 from kbackup.cli.prepare import PluginShown, SettingShown
 from kbackup.config import Settings
-from kbackup.doctor import Check
 from kbackup.events import (
     Ended,
     ObjectStored,
@@ -27,6 +26,7 @@ from kbackup.events import (
     Started,
     TopicPlanned,
 )
+from kbackup.inspect.check import Check
 from kbackup.inspect.topics import StoredPartition
 from kbackup.records import TopicPartition
 from kbackup.restore.groups import GroupTranslated

@@ -10,8 +10,8 @@ import pytest
 
 from kbackup.cli.explain import pages, plain
 from kbackup.cli.screens import render_error
-from kbackup.doctor import Check
 from kbackup.errors import Issue, KbackupError
+from kbackup.inspect.check import Check
 from tests.support.invoked import invoke
 
 CHECKOUT = Path(__file__).parents[3]

@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.doctor.examination import last_backups
 from kbackup.errors import StoreError
 from kbackup.events import to_json
+from kbackup.inspect.examination import last_backups
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.runs import status

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from kbackup.cli import root
-from kbackup.doctor.examination import LogState, retention_checks
 from kbackup.events import to_json
+from kbackup.inspect.examination import LogState, retention_checks
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL
 from kbackup.records import Span, TopicPartition

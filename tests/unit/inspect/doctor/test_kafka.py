@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kbackup.clock import time_span
-from kbackup.doctor import examination
-from kbackup.doctor.examination import LogState
 from kbackup.errors import ConfigurationError
+from kbackup.inspect import examination
+from kbackup.inspect.examination import LogState
 from kbackup.kafka import Group, GroupList
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring

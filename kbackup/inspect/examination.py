@@ -15,10 +15,12 @@ from typing import Final
 from kbackup.catalog import identity
 from kbackup.clock import time_span
 from kbackup.config import ConfigIssue, Settings
+from kbackup.config.running import NO_GROUPS
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
-from kbackup.doctor import Check, doubt, failed
-from kbackup.doctor.host import (
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
+from kbackup.inspect.check import Check, doubt, failed
+from kbackup.inspect.host import (
     FoundJava,
     avro_reader,
     disk_space,
@@ -27,13 +29,11 @@ from kbackup.doctor.host import (
     package,
     spark_checks,
 )
-from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
 from kbackup.kafka import Cluster, GroupList, Permissions, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
-from kbackup.sink.captures import NO_GROUPS
 from kbackup.stores import Bucket, BucketFacts, Store, open_store
 
 _PAST: Final = 100

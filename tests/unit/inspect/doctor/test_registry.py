@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from kbackup.doctor import Check, examination
+from kbackup.inspect import examination
+from kbackup.inspect.check import Check
 from tests.support.examined import settings
 from tests.support.registry import FakeRegistry
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from kbackup import doctor
-from kbackup.doctor import host
 from kbackup.errors import ConfigurationError
+from kbackup.inspect import check, host
 from tests.support.examined import settings
 
 
@@ -20,7 +19,7 @@ def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
     ]  # fmt: skip
     error = ConfigurationError("2 errors", errors=entries)
 
-    found = [doctor.doubt(doubt) for doubt in doctor.doubts(error)]
+    found = [check.doubt(doubt) for doubt in check.doubts(error)]
 
     assert [("flush.size", "fail"), ("rotate.bytes", "fail")] == [(c.name, c.level) for c in found]
     assert "x: expected a whole number (option)" == found[0].text

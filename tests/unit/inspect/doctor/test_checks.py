@@ -10,14 +10,15 @@ import pytest
 
 from kbackup.config import ConfigIssue
 from kbackup.connect import native
-from kbackup.doctor import Check, examination, failed, host
-from kbackup.doctor.examination import kafka_checks
 from kbackup.errors import KafkaError
 from kbackup.events import to_json
+from kbackup.inspect import examination, host
+from kbackup.inspect.check import Check, failed
+from kbackup.inspect.examination import kafka_checks
 from kbackup.kafka import native as native_library
 from kbackup.native_build import UnavailableError
 from tests.support.examined import levels, one, settings
-from tests.unit.doctor.test_spark import Java
+from tests.unit.inspect.doctor.test_spark import Java
 
 
 @pytest.mark.parametrize(

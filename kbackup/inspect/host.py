@@ -16,10 +16,9 @@ from typing import Any, Protocol
 from kbackup import files, formats
 from kbackup.config import Settings
 from kbackup.connect import native
-from kbackup.doctor import Check, failed
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.events import Event
-from kbackup.sink.job import SPOOL_BYTES
+from kbackup.inspect.check import Check, failed
 from kbackup.spark.channel import Line, NotBegun
 from kbackup.spark.engine import archive_classes, run
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive
@@ -68,7 +67,7 @@ def disk_space(settings: Settings) -> Check:
         folder = files.spool_folder()
     except KbackupError as error:
         return failed("disk", "TMPDIR", error)
-    wanted = (os.cpu_count() or 1) * max(settings.rotate_bytes, SPOOL_BYTES)
+    wanted = (os.cpu_count() or 1) * max(settings.rotate_bytes, files.SPOOL_BYTES)
     free = shutil.disk_usage(folder).free
     text = f"{folder} has {free // _MIB} MiB free"
     if free < wanted:

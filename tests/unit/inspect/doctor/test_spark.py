@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbackup.doctor import Check, host
 from kbackup.errors import JavaNotFoundError
+from kbackup.inspect import host
+from kbackup.inspect.check import Check
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive
 from kbackup.spark.jvm import ended
 from tests.support.examined import levels, one

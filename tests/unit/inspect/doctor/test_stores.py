@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.doctor import Check
-from kbackup.doctor.examination import open_for, store_checks
 from kbackup.errors import StoreError
+from kbackup.inspect.check import Check
+from kbackup.inspect.examination import open_for, store_checks
 from kbackup.stores import BucketFacts, LifecycleRule, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
