@@ -7,7 +7,7 @@ known of the records in one object.
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum, IntEnum
 from types import TracebackType
@@ -562,3 +562,37 @@ class Prefetch(Generic[Item]):
                 continue
             return True
         return False
+
+
+class ConflictError(Exception):
+    """Two streams hold different records at one offset."""
+
+    def __init__(self, earlier: int, later: int, offset: int) -> None:
+        super().__init__(earlier, later, offset)
+        self.earlier, self.later, self.offset = earlier, later, offset
+
+
+def woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
+    """Return the rows of *parts* by offset, each once, and how many there were twice."""
+    filled = [part for part in parts if len(part)] or list(parts[:1])
+    if len(filled) == 1:
+        return filled[0], 0
+    batch = pa.concat_batches(filled)
+    order = pc.sort_indices(batch["offset"])  # stable: of the same offset the earlier part is first
+    rows = batch.take(order)
+    offsets = rows["offset"]
+    again = pc.indices_nonzero(pc.equal(offsets[1:], offsets[:-1]))  # each names the one before
+    if not len(again):
+        return rows, 0
+    repeats, firsts = rows.take(pc.add(again, pa.scalar(1, again.type))), rows.take(again)
+    if not repeats.equals(firsts):
+        at = next(
+            n for n in range(len(again)) if not repeats.slice(n, 1).equals(firsts.slice(n, 1))
+        )
+        origin = pa.concat_arrays(
+            [pa.repeat(pa.scalar(number), len(part)) for number, part in enumerate(parts)]
+        ).take(order)
+        row = again[at].as_py()
+        raise ConflictError(origin[row].as_py(), origin[row + 1].as_py(), offsets[row].as_py())
+    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(offsets[1:], offsets[:-1])])
+    return rows.filter(is_first), len(again)

@@ -13,7 +13,8 @@ from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import BAD, rows_alike
-from kbackup.catalog.reading import Window, facts, read
+from kbackup.catalog.reading import facts, read
+from kbackup.catalog.window import Window
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition

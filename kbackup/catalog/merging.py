@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from kbackup.catalog.column import Lost
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.reading import EVERY_OFFSET, Interval, facts, held, read, salvage
+from kbackup.catalog.reading import facts, held, read, salvage
+from kbackup.catalog.window import EVERY_OFFSET, Interval
 from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,
@@ -29,7 +30,7 @@ from kbackup.errors import (
     RefusedError,
 )
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import UNKNOWN, TopicIdentity
+from kbackup.records import UNKNOWN, ConflictError, TopicIdentity, woven
 from kbackup.stores import Store
 
 WOVEN_BYTES: Final = 16 * 2**20
@@ -325,40 +326,6 @@ class _Stream:
         """Close the set."""
         if isinstance(self._batches, Generator):
             self._batches.close()
-
-
-class ConflictError(Exception):
-    """Two streams hold different records at one offset."""
-
-    def __init__(self, earlier: int, later: int, offset: int) -> None:
-        super().__init__(earlier, later, offset)
-        self.earlier, self.later, self.offset = earlier, later, offset
-
-
-def woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
-    """Return the rows of *parts* by offset, each once, and how many there were twice."""
-    filled = [part for part in parts if len(part)] or list(parts[:1])
-    if len(filled) == 1:
-        return filled[0], 0
-    batch = pa.concat_batches(filled)
-    order = pc.sort_indices(batch["offset"])  # stable: of the same offset the earlier part is first
-    rows = batch.take(order)
-    offsets = rows["offset"]
-    again = pc.indices_nonzero(pc.equal(offsets[1:], offsets[:-1]))  # each names the one before
-    if not len(again):
-        return rows, 0
-    repeats, firsts = rows.take(pc.add(again, pa.scalar(1, again.type))), rows.take(again)
-    if not repeats.equals(firsts):
-        at = next(
-            n for n in range(len(again)) if not repeats.slice(n, 1).equals(firsts.slice(n, 1))
-        )
-        origin = pa.concat_arrays(
-            [pa.repeat(pa.scalar(number), len(part)) for number, part in enumerate(parts)]
-        ).take(order)
-        row = again[at].as_py()
-        raise ConflictError(origin[row].as_py(), origin[row + 1].as_py(), offsets[row].as_py())
-    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(offsets[1:], offsets[:-1])])
-    return rows.filter(is_first), len(again)
 
 
 def _conflict(bad: FileSet, good: FileSet, offset: int) -> CorruptObjectError:

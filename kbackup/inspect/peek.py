@@ -19,8 +19,8 @@ from kbackup.catalog import listing, schemas
 from kbackup.catalog.covered import covered, within
 from kbackup.catalog.listing import Catalog, FileSet, not_in_backup
 from kbackup.catalog.merging import records
-from kbackup.catalog.reading import EVERYTHING, Window
 from kbackup.catalog.schemas import SchemaIndex, SchemaUse
+from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.connect.registry.framing import schema_ids
 from kbackup.errors import (
     ConfigurationError,

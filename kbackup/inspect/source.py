@@ -35,7 +35,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.covered import FactsOf, covered, within
 from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.catalog.merging import records
-from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.events import to_json

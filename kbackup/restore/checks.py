@@ -13,7 +13,8 @@ from kbackup import converters, formats
 from kbackup.catalog.column import given_converter, reads
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.reading import Window, facts
+from kbackup.catalog.reading import facts
+from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,

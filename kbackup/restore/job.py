@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog.listing import FileSet, object_bytes
-from kbackup.catalog.reading import EVERYTHING, Window
+from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.clock import Clock, SystemClock
 from kbackup.errors import KbackupError, counted, form
 from kbackup.kafka import Connection, Position

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from kbackup.catalog import identity, merging
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import Failed, StoredRows
-from kbackup.catalog.reading import Window
 from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
+from kbackup.catalog.window import Window
 from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.connect.registry.framing import unframed

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbackup import clock, formats, plugins
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.catalog.reading import Window
+from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.running import GENERIC

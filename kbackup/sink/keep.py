@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
-from kbackup.catalog.merging import ConflictError, woven
 from kbackup.clock import Clock
 from kbackup.errors import (
     CorruptObjectError,
@@ -37,7 +36,15 @@ from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
 from kbackup.pipeline.digest import RecordsDigest
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
-from kbackup.records import Facts, TopicIdentity, TopicPartition, pairs, rest_of
+from kbackup.records import (
+    ConflictError,
+    Facts,
+    TopicIdentity,
+    TopicPartition,
+    pairs,
+    rest_of,
+    woven,
+)
 from kbackup.stores import ObjectHead, Store, StoredObject
 
 

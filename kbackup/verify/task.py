@@ -19,8 +19,8 @@ from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.catalog.merging import ConflictError, woven
-from kbackup.catalog.reading import Window, read
+from kbackup.catalog.reading import read
+from kbackup.catalog.window import Window
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -34,7 +34,15 @@ from kbackup.errors import (
 from kbackup.formats import StoresBatches
 from kbackup.pipeline.digest import METHOD, RecordsDigest
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.records import (
+    SCHEMA,
+    UNKNOWN,
+    ConflictError,
+    Facts,
+    TopicIdentity,
+    TopicPartition,
+    woven,
+)
 from kbackup.spark.channel import Line
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 

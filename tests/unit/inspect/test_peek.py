@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from record_samples import record_batches
 
 from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
-from kbackup.catalog.reading import Window
+from kbackup.catalog.window import Window
 from kbackup.cli.output import schema
 from kbackup.errors import (
     ConfigurationError,
