@@ -23,6 +23,13 @@ STEPS = {
 WITHIN = {"A1": 200, "A2": 20, "A3": 20, "A6": 60, "A7": 300, "A8": 20}
 """Scripts after which it has been found."""
 
+FOUND = {
+    "A1": 10, "A2": 5, "A3": 2, "A6": 4, "A7": 129, "A8": 0,
+    "1": 15, "2": 3, "3": 80, "4": 146, "5": 0, "6": 22, "7": 6, "8": 36, "9": 129, "10": 48,
+    "25": 1, "26": 10, "28": 22,
+}  # fmt: skip
+"""The first that found it, which is tried before the others: most of them find nothing."""
+
 
 def finds(name: str, number: int) -> bool:
     """Whether a script breaks a promise."""
@@ -37,7 +44,7 @@ def finds(name: str, number: int) -> bool:
 def test_a_defect_that_is_put_back_is_found(name: str) -> None:
     """Each known defect, put back on purpose, is found by the simulation."""
     with PLANTED[name]():
-        found = next((n for n in range(WITHIN[name]) if finds(name, n)), None)
+        found = next((n for n in (FOUND[name], *range(WITHIN[name])) if finds(name, n)), None)
 
     assert found is not None
     assert not finds(name, found)
@@ -53,7 +60,7 @@ def breaks(number: int) -> bool:
 def test_a_defect_of_mixtures_that_is_put_back_is_found(name: str) -> None:
     """Each known defect of several layouts, formats, groups or hosts is found by the mixtures."""
     with MIXED[name]():
-        found = next((number for number in range(GATE) if breaks(number)), None)
+        found = next((number for number in (FOUND[name], *range(GATE)) if breaks(number)), None)
 
     assert found is not None
     assert not breaks(found)
