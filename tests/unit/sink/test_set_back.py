@@ -355,7 +355,15 @@ def shown(bench: Bench) -> list[int]:
     [(JSON, GZIP), (GZIP, JSON), (JSON, RECORD), (RECORD, JSON)],
     ids=["gzip", "plain", "to full records", "from full records"],
 )
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        pytest.param(range(1, 5), id="within two cuts"),  # of three objects each
+        pytest.param(range(5, 12), id="later", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_format_may_change_where_a_run_died_within_a_cut_of_several_directories(
+    deaths: range,
     before: dict[str, Any],
     now: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -365,7 +373,7 @@ def test_a_format_may_change_where_a_run_died_within_a_cut_of_several_directorie
 ) -> None:
     """Each record is backed up once, or the sink refuses until it has the cut's own format."""
     codes = set()
-    for stored in range(1, 12):
+    for stored in deaths:
         bench = Bench(35)
         die_after(monkeypatch, stored)
         bench.sink(10, partitioner_class="modulo", **before)
