@@ -9,10 +9,8 @@ from hypothesis import settings
 
 from kbackup.errors import SparkError
 from kbackup.inspect.host import keep_classes
-from kbackup.kafka.native import UnavailableError, library
 from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
-from kbackup.native_build import compiler
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
@@ -20,6 +18,7 @@ from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.mock_kafka import MockKafka
 from tests.support.registry import FakeRegistry
 from tests.support.timing import pytest_terminal_summary
+from tests.support.ways import usable
 
 __all__ = ["pytest_terminal_summary"]  # a hook of pytest
 
@@ -72,13 +71,7 @@ def registry() -> Iterator[FakeRegistry]:
 @pytest.fixture(params=["native", "python"])
 def way(request: pytest.FixtureRequest) -> str:
     """Both values of ``kafka.client`` that name a way; the first where C can be compiled."""
-    found: str = request.param
-    if found == "native" and compiler() is None:
-        try:
-            library()
-        except UnavailableError as why:
-            pytest.skip(str(why))
-    return found
+    return usable(request.param)
 
 
 @pytest.fixture

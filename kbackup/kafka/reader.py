@@ -148,7 +148,7 @@ class ColumnSource:
         drained = self._drained
         with self._lock:
             if self._reader is None:
-                raise _closed()
+                raise closed()
             self._native.functions.reader_drain(
                 self._reader, _POLL_MS, byref(drained), byref(self._array)
             )
@@ -192,7 +192,7 @@ class ColumnSource:
             case native.BAD_HEADER_NAME if self._where is not None:
                 raise not_utf8(self._where, drained.event_offset)
             case native.CLOSED:
-                raise _closed()
+                raise closed()
         raise MemoryError
 
     def _imported(self) -> pa.RecordBatch:
@@ -202,7 +202,8 @@ class ColumnSource:
             self._native.functions.array_release(self._array)  # where nobody took it
 
 
-def _closed() -> KafkaError:
+def closed() -> KafkaError:
+    """Return the error of whoever reads with a reader that another thread has closed."""
     return KafkaError("reading", "the reader was closed")
 
 
@@ -463,13 +464,13 @@ class KafkaReader:
             self._met.add(topic)
 
     def _batches(self, where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
-        position, short = span.start_offset, _Short()
+        position, short = span.start_offset, Short()
         heard = time.monotonic()
         while position < span.end_offset:
             taken = calls(f"reading {where}", self._complaints, self._source.take)
             position = max(position, taken.position)
             if taken.batch is not None:
-                short = _Short()
+                short = Short()
                 yield taken.batch
             if taken.event is not None:
                 end = self._event(taken.event, where, span, position, short)
@@ -477,7 +478,7 @@ class KafkaReader:
             if taken.batch is not None or taken.event is not None:
                 heard = time.monotonic()
             elif short.is_over:
-                raise _cut_back(where, short.end, span)
+                raise cut_back(where, short.end, span)
             elif time.monotonic() - heard > self._patience_s:
                 raise KafkaError(
                     f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
@@ -487,7 +488,7 @@ class KafkaReader:
                 )
 
     def _event(
-        self, event: Event, where: TopicPartition, span: Span, position: int, short: "_Short"
+        self, event: Event, where: TopicPartition, span: Span, position: int, short: "Short"
     ) -> int | None:
         """Return the position an event stands for; raise what it means otherwise."""
         error = event.error
@@ -523,7 +524,7 @@ class KafkaReader:
 
 
 @dataclass(slots=True)
-class _Short:
+class Short:
     """A log that is said to end before a span does: a new leader may not know its end at once."""
 
     end: int = 0
@@ -541,7 +542,8 @@ class _Short:
         return time.monotonic() > self._until
 
 
-def _cut_back(where: TopicPartition, end: int, span: Span) -> TopicChangedError:
+def cut_back(where: TopicPartition, end: int, span: Span) -> TopicChangedError:
+    """Return the error of a log that ends before a span does."""
     return TopicChangedError(
         f"{where} ends at offset {end}, before the end offset {span.end_offset} seen at the start",
         "the log was cut back, or the topic was recreated",

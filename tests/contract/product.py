@@ -29,8 +29,10 @@ from kbackup.inspect.examination import store_checks as checks
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
 from kbackup.kafka import KafkaSettings, LogStartMovedError, Position, reader, writer
+from kbackup.kafka import Reader as AnyReader
 from kbackup.kafka import cluster as clusters
 from kbackup.kafka.cluster import KafkaCluster as Cluster
+from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.native import choose
 from kbackup.kafka.reader import BATCH_BYTES
 from kbackup.kafka.reader import KafkaReader as Reader
@@ -86,9 +88,11 @@ __all__ = [
     "ROOT",
     "SCHEMA",
     "VALUES",
+    "AnyReader",
     "Archive",
     "BackupReader",
     "BadRecordError",
+    "BatchReader",
     "BooleanConverter",
     "Cluster",
     "ConfigurationError",

@@ -1,4 +1,4 @@
-"""What every way from Kafka to columns promises; each test runs on both."""
+"""What every way from Kafka to columns promises; each test runs on all of them."""
 
 import itertools
 import os
@@ -18,7 +18,9 @@ from tests.contract.product import (
     CAUGHT_UP_S,
     HEADER,
     SCHEMA,
+    AnyReader,
     BadRecordError,
+    BatchReader,
     KafkaSettings,
     KbackupError,
     LogStartMovedError,
@@ -31,6 +33,7 @@ from tests.contract.product import (
 )
 from tests.support.cluster import Record, varied
 from tests.support.mock_kafka import MockKafka
+from tests.support.ways import usable
 
 _COUNT = itertools.count()
 
@@ -41,15 +44,22 @@ def where() -> TopicPartition:
     return TopicPartition(f"read-{next(_COUNT)}", 0)
 
 
-@pytest.fixture
-def reader(mock_kafka: MockKafka, way: str) -> Iterator[Reader]:
-    """A reader that goes this way."""
-    made = Reader(KafkaSettings(mock_kafka.bootstrap_servers, client=way), "group")
+def opened(mock: MockKafka, road: str) -> AnyReader:
+    """A reader that goes this way: one of the client's, or by batches."""
+    if road == "batches":
+        return BatchReader(KafkaSettings(mock.bootstrap_servers))
+    return Reader(KafkaSettings(mock.bootstrap_servers, client=usable(road)), "group")
+
+
+@pytest.fixture(params=["native", "python", "batches"])
+def reader(mock_kafka: MockKafka, request: pytest.FixtureRequest) -> Iterator[AnyReader]:
+    """A reader."""
+    made = opened(mock_kafka, request.param)
     yield made
     made.close()
 
 
-def read(reader: Reader, where: TopicPartition, start: int, end: int) -> pa.RecordBatch:
+def read(reader: AnyReader, where: TopicPartition, start: int, end: int) -> pa.RecordBatch:
     """A span's records, each batch checked for itself."""
     batches = list(reader.read(where, Span(start, end)))
     for batch in batches:
@@ -59,7 +69,7 @@ def read(reader: Reader, where: TopicPartition, start: int, end: int) -> pa.Reco
     return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], SCHEMA)
 
 
-def collect(reader: Reader, where: TopicPartition, span: Span, offsets: list[int]) -> None:
+def collect(reader: AnyReader, where: TopicPartition, span: Span, offsets: list[int]) -> None:
     """Read a span as far as it goes."""
     for batch in reader.read(where, span):
         offsets += batch["offset"].to_pylist()
@@ -96,7 +106,7 @@ AWKWARD = [
 
 
 def test_columns_are_what_the_client_says(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """Null, empty, absent, repeated headers, NULs and times before 1970 are read unchanged."""
     mock_kafka.write(where.topic, AWKWARD)
@@ -118,7 +128,7 @@ RECORDS = st.builds(
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(RECORDS, min_size=1, max_size=60))
 def test_any_records_are_read_as_they_were_written(
-    reader: Reader, mock_kafka: MockKafka, records: list[Record]
+    reader: AnyReader, mock_kafka: MockKafka, records: list[Record]
 ) -> None:
     """Columns hold any bytes that a record may contain."""
     where = TopicPartition(f"any-{next(_COUNT)}", 0)
@@ -147,7 +157,7 @@ def test_any_records_are_read_as_they_were_written(
     ],
 )
 def test_a_span_is_read_to_its_bounds(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition, start: int, end: int
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition, start: int, end: int
 ) -> None:
     """A span is read from its start to before its end, wherever the broker's batches end."""
     mock_kafka.write(where.topic, varied(100))
@@ -156,7 +166,7 @@ def test_a_span_is_read_to_its_bounds(
 
 
 def test_one_reader_reads_many_spans(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """Spans can be read one after the other, even of one partition, or after one was abandoned."""
     other = TopicPartition(where.topic, 1)
@@ -172,7 +182,7 @@ def test_one_reader_reads_many_spans(
 
 
 def test_one_partition_is_read_again_and_again(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """Work that the client has queued for one assignment never leaks into the next."""
     mock_kafka.write(where.topic, varied(1000))
@@ -192,7 +202,7 @@ def _raise(*_: object) -> None:
 
 
 def test_a_signal_in_the_middle_ends_a_read_and_no_more(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """A signal's handler that raises ends its read, and the next read returns every record."""
     mock_kafka.write(where.topic, varied(2000))
@@ -207,7 +217,7 @@ def test_a_signal_in_the_middle_ends_a_read_and_no_more(
     assert list(range(2000)) == read(reader, where, 0, 2000)["offset"].to_pylist()
 
 
-def read_until_signalled(reader: Reader, where: TopicPartition, after_s: float) -> None:
+def read_until_signalled(reader: AnyReader, where: TopicPartition, after_s: float) -> None:
     """Read a partition again and again."""
     threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGUSR1)).start()
     while True:
@@ -215,7 +225,9 @@ def read_until_signalled(reader: Reader, where: TopicPartition, after_s: float) 
             pass
 
 
-def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: TopicPartition) -> None:
+def test_batches_are_bounded(
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
     """Memory is bounded by one batch and one record, whatever their sizes."""
     sizes = [10, 900_000, 2_000_000, 900_000, 600_000, 0, *[10] * 20_000]
     mock_kafka.write(where.topic, [Record(b"", b"x" * size) for size in sizes])
@@ -228,7 +240,7 @@ def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: Topic
 
 
 def test_a_record_with_a_hundred_thousand_headers(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """A record with a hundred thousand headers is slow, and nothing worse."""
     headers = tuple((f"header-{at % 1000}", b"%d" % at) for at in range(100_000))
@@ -242,7 +254,7 @@ def test_a_record_with_a_hundred_thousand_headers(
 
 
 def test_a_name_that_is_no_text_is_an_error_of_its_record(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """A header name that is not text is an error at its offset, after the records before it."""
     names = pa.array([b"name", b"name", b"name", b"\xff\xfe", b"name"]).view(pa.string())
@@ -259,7 +271,7 @@ def test_a_name_that_is_no_text_is_an_error_of_its_record(
 
 
 def test_a_log_that_ends_early_is_waited_for(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """A new leader may not know at once where its log ends: what comes then is read."""
     mock_kafka.write(where.topic, varied(10))
@@ -274,7 +286,7 @@ def test_a_log_that_ends_early_is_waited_for(
 
 
 def test_a_log_that_ends_early_was_changed(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the log ends early, what it still holds is read before the error is raised."""
     monkeypatch.setattr(*CAUGHT_UP_S, 0.5)
@@ -288,7 +300,7 @@ def test_a_log_that_ends_early_was_changed(
 
 
 def test_an_offset_that_is_gone_is_said(
-    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+    reader: AnyReader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """An offset that no longer exists is an error and does not crash the process."""
     mock_kafka.write(where.topic, varied(10))
@@ -297,7 +309,7 @@ def test_an_offset_that_is_gone_is_said(
         read(reader, where, 1_000_000, 1_000_010)
 
 
-def read_on(reader: Reader, where: TopicPartition, failures: list[str]) -> None:
+def read_on(reader: AnyReader, where: TopicPartition, failures: list[str]) -> None:
     """Read again and again, until that fails."""
     try:
         while True:
@@ -306,13 +318,14 @@ def read_on(reader: Reader, where: TopicPartition, failures: list[str]) -> None:
         failures.append(str(error))
 
 
+@pytest.mark.parametrize("road", ["native", "batches"])
 @pytest.mark.parametrize("pause_s", [0.0, 0.01, 0.3])
 def test_a_reader_may_be_closed_while_another_thread_reads(
-    mock_kafka: MockKafka, where: TopicPartition, pause_s: float
+    mock_kafka: MockKafka, where: TopicPartition, road: str, pause_s: float
 ) -> None:
     """The other thread gets an error soon, and closing waits for it, as the client's does not."""
     mock_kafka.write(where.topic, varied(5000))
-    reader = Reader(KafkaSettings(mock_kafka.bootstrap_servers, client="native"), "group")
+    reader = opened(mock_kafka, road)
     failures: list[str] = []
     thread = threading.Thread(target=read_on, args=(reader, where, failures))
     thread.start()

@@ -38,9 +38,11 @@ from kbackup.kafka import (
     TakenOverError,
     reader,
 )
+from kbackup.kafka import Reader as AnyReader
 from kbackup.kafka import client as kafka_client
 from kbackup.kafka import cluster as kafka_cluster
 from kbackup.kafka.cluster import KafkaCluster as Cluster
+from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.reader import KafkaReader as Reader
 from kbackup.kafka.writer import KafkaWriter as Writer
 from kbackup.local import LocalKafka, LocalRegistry, LocalS3, find_java, start_kafka
@@ -75,9 +77,11 @@ __all__ = [
     "SCHEMA",
     "WAITS",
     "Acl",
+    "AnyReader",
     "AuditError",
     "BackupSource",
     "BatchError",
+    "BatchReader",
     "Batches",
     "Cluster",
     "ConfigurationError",

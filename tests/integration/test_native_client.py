@@ -1,4 +1,4 @@
-"""Columns in C against a real Kafka: what a mock broker cannot show."""
+"""Columns in C, and by batches, against a real Kafka: what a mock broker cannot show."""
 
 import threading
 import time
@@ -15,6 +15,8 @@ from record_samples import batch_of
 from tests.integration.product import (
     PATIENCE,
     SCHEMA,
+    AnyReader,
+    BatchReader,
     KafkaSettings,
     KbackupError,
     LocalKafka,
@@ -30,15 +32,25 @@ from tests.integration.product import (
 from tests.support.brokers import AnotherBroker, LargeKafka, SecureKafka, limit_consumers
 from tests.support.cluster import Record, TestCluster, send, varied
 from tests.support.mock_kafka import objects_batch
+from tests.support.ways import usable
 
 pytestmark = pytest.mark.integration
 
 COLUMNS = ["key", "value", "headers", "timestamp"]
 
 
-def read(kafka: KafkaSettings, topic: str, span: Span) -> pa.RecordBatch:
+BATCHES = "batches"
+"""The way that is none of ``kafka.client``."""
+
+
+def opened(kafka: KafkaSettings, way: str) -> AnyReader:
+    """A reader by columns, or by batches."""
+    return BatchReader(kafka) if way == BATCHES else Reader(kafka, "native-client")
+
+
+def read(kafka: KafkaSettings, topic: str, span: Span, way: str = "") -> pa.RecordBatch:
     """A span of partition 0, read by a reader of its own."""
-    reader = Reader(kafka, "native-client")
+    reader = opened(kafka, way)
     try:
         batches = list(reader.read(TopicPartition(topic, 0), span))
     finally:
@@ -121,14 +133,15 @@ def awkward_logs(cluster: TestCluster) -> list[str]:
     return [aborted, appended, compacted]
 
 
+@pytest.mark.parametrize("road", ["native", "python", BATCHES])
 def test_columns_of_awkward_logs_are_what_the_client_says(
-    cluster: TestCluster, awkward_logs: list[str], way: str
+    cluster: TestCluster, awkward_logs: list[str], road: str
 ) -> None:
     """Aborted transactions, markers, compaction's holes, times of the broker, every codec."""
-    kafka = KafkaSettings(cluster.servers, client=way)
+    kafka = KafkaSettings(cluster.servers, client="auto" if road == BATCHES else usable(road))
 
     for log in awkward_logs:
-        found = read(kafka, log, Span(0, cluster.end_offsets(log)[0]))
+        found = read(kafka, log, Span(0, cluster.end_offsets(log)[0]), road)
         want = objects_batch(cluster.servers, log)
         if not log.endswith("compacted"):  # which may go on between the two
             assert want == found, log
@@ -262,9 +275,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
         yield kafka
 
 
-@pytest.mark.parametrize("listener", ["scram", "oauth"])
+@pytest.mark.parametrize(
+    ("listener", "road"), [("scram", "native"), ("oauth", "native"), ("scram", BATCHES)]
+)
 def test_columns_pass_through_tls_scram_and_oauth(
-    secure: SecureKafka, topic: str, listener: str
+    secure: SecureKafka, topic: str, listener: str, road: str
 ) -> None:
     """Security is the client's: C only sees records.  Tokens are renewed on the way."""
     TestCluster(secure.plain).create(topic)
@@ -278,13 +293,14 @@ def test_columns_pass_through_tls_scram_and_oauth(
     write(kafka, topic, rows, f"group-{topic}")
     if listener == "oauth":
         time.sleep(2.5)  # the tokens of what follows are others
-    found = read(kafka, topic, Span(0, 1001))
+    found = read(kafka, topic, Span(0, 1001), road)
 
     assert rows.select(COLUMNS) == found.select(COLUMNS)
 
 
+@pytest.mark.parametrize("road", ["native", BATCHES])
 def test_a_wrong_password_is_said(
-    secure: SecureKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+    secure: SecureKafka, topic: str, road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker's refusal is reported in the broker's words."""
     monkeypatch.setattr(*PATIENCE, lambda *_: 2.0)
@@ -292,14 +308,15 @@ def test_a_wrong_password_is_said(
     kafka = KafkaSettings(secure.scram, consumer=properties, timeout_s=1.0, client="native")
 
     with pytest.raises(KbackupError, match="Authentication failed"):
-        read(kafka, topic, Span(0, 10))
+        read(kafka, topic, Span(0, 10), road)
 
 
 # -- a broker that is slow, or not alone ---------------------------------------------------------
 
 
 @pytest.mark.nightly
-def test_a_broker_that_holds_back_and_restarts_is_waited_for(topic: str) -> None:
+@pytest.mark.parametrize("road", ["native", BATCHES])
+def test_a_broker_that_holds_back_and_restarts_is_waited_for(topic: str, road: str) -> None:
     """A quota delays records, and a crash in the middle of reading and writing loses none."""
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(6000)])
     with start_kafka() as broker:
@@ -318,7 +335,7 @@ def test_a_broker_that_holds_back_and_restarts_is_waited_for(topic: str) -> None
         limit_consumers(cast("LocalKafka", broker), 1_000_000)
         begin = time.monotonic()
 
-        reader = Reader(_in_small_steps(broker.bootstrap_servers), "native-client")
+        reader = opened(_in_small_steps(broker.bootstrap_servers), road)
         batches = reader.read(TopicPartition(topic, 0), Span(0, 6001))
         found = [next(batches)]
         crash = threading.Thread(target=lambda: (broker.kill(), broker.restart()))
@@ -341,7 +358,8 @@ def _with_coordinators(broker: LocalKafka) -> Iterator[None]:
 
 
 @pytest.mark.nightly
-def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
+@pytest.mark.parametrize("road", ["native", BATCHES])
+def test_a_leader_that_dies_is_followed_by_another(topic: str, road: str) -> None:
     """Two brokers: the one that leads is killed in the middle of writing, and of reading."""
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(12_000)])
     where = TopicPartition(topic, 0)
@@ -362,7 +380,7 @@ def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
 
         second.restart()
         time.sleep(8)  # it leads again, as the first of its replicas
-        reader = Reader(_in_small_steps(servers), "native-client")
+        reader = opened(_in_small_steps(servers), road)
         batches = reader.read(where, Span(0, 12_001))
         found = [next(batches)]
         second.kill()

@@ -1,0 +1,205 @@
+"""What a broker says of partitions: who leads them, and the batches in them.
+
+Source: Kafka's protocol guide: Metadata 7 and 12, Fetch 11 and 13.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError as Code
+
+from kbackup.batches import CONTROL, TRANSACTIONAL, Batches
+from kbackup.kafka.wire import Answer, Api, Connection, LostError
+from kbackup.records import TopicPartition
+
+NO_EPOCH: Final = -1
+"""The leader epoch of what has none, or where it is not known."""
+
+NO_ID: Final = bytes(16)
+"""The id of a topic where it is not known."""
+
+HAS_IDS: Final = {Api.METADATA: 10, Api.FETCH: 13}
+"""The first version of each that has topics' ids."""
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as of some moment."""
+
+    host: str
+    port: int
+    epoch: int
+    topic_id: bytes
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: all of a producer's batches from an offset up to its marker."""
+
+    first_offset: int
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a leader answers.
+
+    Attributes:
+        error: Its code, 0 for none.
+        stable: The last stable offset: no committed record is behind it.
+        aborted: The aborted transactions among the batches.
+        data: The batches; the last one may lack its end.
+        diverged: Where the leader's log parts from what was read; None where it does not.
+        throttle_s: How long it asks us to wait.
+    """
+
+    error: int
+    stable: int
+    aborted: Sequence[Aborted]
+    data: pa.Buffer
+    diverged: int | None
+    throttle_s: float
+
+    @classmethod
+    def of(cls, answer: Answer, version: int) -> "Fetched":
+        """Read the answer to a fetch of one partition.
+
+        Raises:
+            LostError: If it makes no sense.
+        """
+        throttle_ms, error, _session = answer.numbers("ihi")
+        found = None
+        for _ in answer.count():
+            if version >= HAS_IDS[Api.FETCH]:
+                answer.raw(len(NO_ID))
+            else:
+                answer.text()
+            for _ in answer.count():
+                _partition, own, _high, stable, _start = answer.numbers("ihqqq")
+                aborted = []
+                for _ in answer.count():
+                    producer, first = answer.numbers("qq")
+                    aborted.append(Aborted(first, producer))
+                    answer.tags()
+                answer.number("i")  # a replica that would be nearer
+                data, tags = answer.records(), answer.tags()
+                diverged = _end_of(tags[0]) if 0 in tags else None
+                found = cls(
+                    error or own, stable, sorted(aborted), data, diverged, throttle_ms / 1000
+                )
+            answer.tags()
+        if found is not None:
+            return found
+        if error == 0:
+            raise LostError("the broker's answer has no partition in it")
+        return cls(error, 0, (), pa.py_buffer(b""), None, throttle_ms / 1000)
+
+
+def _end_of(diverging_epoch: bytes) -> int:
+    if len(diverging_epoch) < 12:  # an epoch and an offset
+        raise LostError("the broker's answer is cut short")
+    return int(struct.unpack_from(">iq", diverging_epoch)[1])
+
+
+_MARKER_AT: Final = 68
+"""Where a control batch has its type: behind its header, five short numbers, and a version."""
+
+_ABORT: Final = b"\0\0"
+
+
+def committed(batches: Batches, aborted: Sequence[Aborted]) -> Batches:
+    """Return those that hold committed records.
+
+    Args:
+        batches: All that were sent.
+        aborted: The aborted transactions that the broker told with them, by their first offsets.
+    """
+    headers = batches.headers
+    is_kept = pc.greater(headers["count"], 0)
+    is_marked = batches.flagged(CONTROL)
+    if aborted:
+        is_kept = pc.and_(is_kept, pc.invert(_of_aborted(batches, aborted)))
+    wanted = pc.and_(is_kept, pc.invert(is_marked))
+    return batches if pc.all(wanted).as_py() else batches.where(wanted)
+
+
+def _of_aborted(batches: Batches, aborted: Sequence[Aborted]) -> pa.BooleanArray:
+    found, left, open_ids = [], list(reversed(aborted)), set()
+    data = batches.data
+    names = ("base_offset", "last_delta", "position", "producer_id")
+    columns = [batches.headers[name].to_pylist() for name in names]
+    columns += [batches.flagged(CONTROL).to_pylist(), batches.flagged(TRANSACTIONAL).to_pylist()]
+    for base, delta, at, producer, is_marker, is_in_transaction in zip(*columns, strict=True):
+        while left and left[-1].first_offset <= base + delta:
+            open_ids.add(left.pop().producer_id)
+        if is_marker:
+            if data.slice(at + _MARKER_AT, 2).to_pybytes() == _ABORT:
+                open_ids.discard(producer)
+            found.append(True)
+        else:
+            found.append(is_in_transaction and producer in open_ids)
+    return pa.array(found, pa.bool_())
+
+
+class Metadata(NamedTuple):
+    """What a broker knows of a partition."""
+
+    error: int
+    leader: Leader
+
+    @classmethod
+    def of(cls, connection: Connection, where: TopicPartition) -> "Metadata":
+        """Ask a broker.
+
+        Raises:
+            LostError: If it does not answer, or its answer makes no sense.
+        """
+        version = connection.versions[Api.METADATA]
+        has_ids = version >= HAS_IDS[Api.METADATA]
+        body = connection.request(Api.METADATA).count(1)
+        if has_ids:
+            body.raw(NO_ID)
+        body.text(where.topic).end().numbers("?", False)  # not to be created
+        if has_ids:
+            body.numbers("?", False)  # nor what may be done with it
+        answer = connection.ask(Api.METADATA, body.end())
+        return cls._read(answer, where, has_ids=has_ids)
+
+    @classmethod
+    def _read(cls, answer: Answer, where: TopicPartition, *, has_ids: bool) -> "Metadata":
+        answer.number("i")  # throttled
+        brokers = {}
+        for _ in answer.count():
+            node, host, port, _rack = (
+                answer.number("i"), answer.text(), answer.number("i"), answer.text(),
+            )  # fmt: skip
+            answer.tags()
+            brokers[node] = host or "", port
+        answer.text()  # the cluster's id
+        answer.number("i")  # the controller
+        found = cls(Code.UNKNOWN_TOPIC_OR_PART, Leader("", 0, NO_EPOCH, NO_ID))
+        for _ in answer.count():
+            of_topic = answer.number("h")
+            answer.text()
+            topic_id = answer.raw(len(NO_ID)) if has_ids else NO_ID
+            answer.number("?")
+            if of_topic:
+                found = cls(of_topic, found.leader)
+            for _ in answer.count():
+                error, partition, leader, epoch = answer.numbers("hiii")
+                for _ in range(3):  # replicas, those in sync, those offline
+                    for _ in answer.count():
+                        answer.number("i")
+                answer.tags()
+                if partition != where.partition or of_topic:
+                    continue
+                if leader in brokers:
+                    found = cls(0, Leader(*brokers[leader], epoch, topic_id))
+                else:
+                    found = cls(error or Code.LEADER_NOT_AVAILABLE, found.leader)
+            if has_ids:
+                answer.number("i")  # operations
+            answer.tags()
+        return found

@@ -1,0 +1,280 @@
+"""Batches come as a leader sends them, whatever happens to it, and errors are today's."""
+
+import base64
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from kbackup.batches import CONTROL, TRANSACTIONAL, walk
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
+from kbackup.kafka import KafkaSettings, LogStartMovedError, fetch, reader
+from kbackup.kafka.answers import Aborted, committed
+from kbackup.kafka.fetch import BatchReader, _address
+from kbackup.kafka.wire import RefusedError, Security, scram, unspoken
+from kbackup.records import Span, TopicPartition
+from tests.support.encoded import Sent, batch, record, sealed
+from tests.support.fake_broker import FETCH, LOST, METADATA, VERSIONS, Answer, FakeBroker
+
+WHERE = TopicPartition("t", 0)
+ONE, TWO = batch(0, [Sent(b"a"), Sent(b"b")]), batch(2, [Sent(b"c"), Sent(b"d")], 4)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask again without a pause."""
+    monkeypatch.setattr(fetch, "_PAUSES_S", (0.0, 0.0))
+
+
+def bytes_of(broker: FakeBroker, start: int = 0, end: int = 4) -> bytes:
+    """What is read of a span, as the broker sent it."""
+    with closing(BatchReader(KafkaSettings(broker.servers))) as opened:
+        found = opened.batches(WHERE, Span(start, end))
+        return b"".join(bytes(piece) for some in found for piece in some.pieces())
+
+
+@pytest.mark.parametrize(
+    ("versions", "topic", "read_epochs"),
+    [
+        pytest.param({FETCH: (4, 17), METADATA: (0, 13)}, b"i" * 16, [-1, -1], id="4.1"),
+        pytest.param({FETCH: (0, 12), METADATA: (0, 11)}, b"t", [-1, -1], id="2.7"),
+        pytest.param({FETCH: (0, 11), METADATA: (0, 8)}, b"t", [-1, -1], id="2.3"),
+    ],
+)
+def test_a_broker_is_asked_in_a_version_that_it_speaks(
+    versions: dict[int, tuple[int, int]], topic: bytes, read_epochs: list[int]
+) -> None:
+    """Old brokers are asked by the topic's name, new ones by its id, all with a leader's epoch."""
+    answers = [Answer(ONE, 4), Answer(TWO, 4)]
+    with FakeBroker(answers, versions={**versions, VERSIONS: (0, 3)}) as broker:
+        found = bytes_of(broker)
+
+    assert ONE + TWO == found
+    assert [(topic, 5, 0), (topic, 5, 2)] == [
+        (each.topic, each.epoch, each.offset) for each in broker.fetches
+    ]
+    assert read_epochs == [each.read_epoch for each in broker.fetches]
+
+
+def test_a_broker_that_is_too_old_is_refused() -> None:
+    """A broker without a version that is known here is named, with what it lacks."""
+    with (
+        FakeBroker([], versions={FETCH: (0, 10), METADATA: (0, 7), VERSIONS: (0, 3)}) as broker,
+        pytest.raises(KafkaError, match=r"none of the versions \(13, 11\) of FETCH"),
+    ):
+        bytes_of(broker)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(Answer(error=3), id="unknown topic or partition"),
+        pytest.param(Answer(error=6), id="not the leader"),
+        pytest.param(Answer(error=74), id="fenced leader epoch"),
+        pytest.param(Answer(error=75), id="unknown leader epoch"),
+        pytest.param(Answer(error=78), id="offset not available"),
+        pytest.param(Answer(error=100), id="unknown topic id"),
+        pytest.param(LOST, id="lost"),
+    ],
+)
+def test_a_new_leader_is_looked_up(failure: Answer) -> None:
+    """Whoever leads next goes on at the same offset, and is asked whether it has what was read."""
+    with FakeBroker([Answer(ONE, 4), failure, failure, Answer(TWO, 4)]) as broker:
+        found = bytes_of(broker)
+
+    assert ONE + TWO == found
+    assert [(5, 0, -1), (5, 2, -1), (6, 2, 0), (7, 2, 0)] == [
+        (each.epoch, each.offset, each.read_epoch) for each in broker.fetches
+    ]
+
+
+def test_a_new_leader_that_lacks_what_was_read_is_said() -> None:
+    """A log that was cut back before the next offset is a changed topic."""
+    answers = [Answer(ONE, 4), Answer(error=6), Answer(stable=4, diverged=1)]
+    with FakeBroker(answers) as broker, pytest.raises(TopicChangedError, match="ends at offset 1"):
+        bytes_of(broker)
+
+
+def test_a_topic_that_was_created_again_is_said() -> None:
+    """Another topic of the same name is not read on."""
+    answers = [Answer(ONE, 4), Answer(error=100), Answer(TWO, 4)]
+    with (
+        FakeBroker(answers, ids=[b"i" * 16, b"j" * 16]) as broker,
+        pytest.raises(TopicChangedError, match="created again"),
+    ):
+        bytes_of(broker)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "why"),
+    [
+        pytest.param(Answer(error=1), LogStartMovedError, "no longer has", id="expired"),
+        pytest.param(Answer(error=29), KafkaError, "authorization failed", id="denied"),
+        pytest.param(Answer(ONE[:-1] + b"!", 4), KafkaError, "CRC32C", id="altered"),
+        pytest.param(Answer(ONE[:-1], 4), KafkaError, "cut short", id="less than a batch"),
+        pytest.param(
+            Answer(ONE[:16] + b"\1" + ONE[17:], 4), ConfigurationError, "before version 2",
+            id="old",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_an_error(
+    answer: Answer, kind: type[KbackupError], why: str
+) -> None:
+    """What asking again does not help is an error at once, in the broker's words."""
+    with FakeBroker([answer]) as broker, pytest.raises(kind, match=why):
+        bytes_of(broker)
+
+
+def test_silence_ends_within_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that nobody leads for long is an error with the broker's reason."""
+    monkeypatch.setattr(fetch, "patience_s", lambda *_: 0.05)
+    with FakeBroker([Answer(error=5)]) as broker, pytest.raises(KafkaError, match="no answer"):
+        bytes_of(broker)
+
+
+def test_an_empty_answer_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last stable offset says where a log ends: tiered storage may answer late."""
+    monkeypatch.setattr(reader, "CAUGHT_UP_S", -1.0)
+    with FakeBroker([Answer(stable=4), Answer(ONE, 4), Answer(stable=4), Answer(TWO, 4)]) as broker:
+        assert ONE + TWO == bytes_of(broker)
+
+
+def test_a_throttled_client_waits() -> None:
+    """A broker that asks for a pause gets it before the next request."""
+    with FakeBroker([Answer(ONE, 4, throttle_ms=150), Answer(TWO, 4)]) as broker:
+        assert ONE + TWO == bytes_of(broker)
+
+    first, second = broker.fetches
+    assert second.at - first.at >= 0.15
+
+
+def test_a_start_within_a_batch_cuts_it_and_no_other() -> None:
+    """Of the first batch there is what was asked for; all others are as they were sent."""
+    with FakeBroker([Answer(ONE + TWO, 4)]) as broker:
+        found = walk(pa.py_buffer(bytes_of(broker, 1))).check()
+
+    assert [1, 2] == found.headers["base_offset"].to_pylist()
+    assert TWO == b"".join(found.slice(1).pieces())
+
+
+def test_batches_beyond_the_span_are_left_out() -> None:
+    """What begins behind the end is not of the span."""
+    with FakeBroker([Answer(ONE + TWO, 4)]) as broker:
+        assert ONE == bytes_of(broker, 0, 2)
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+def marker(base: int, producer: int, kind: int) -> bytes:
+    """The batch that ends a transaction: 0 aborts it, 1 commits it."""
+    key = b"\0\0" + kind.to_bytes(2, "big")
+    body = record(Sent(b"\0\0\0\0\0\1", key), 0, Sent().timestamp)
+    return sealed(base, body, 1, 0, attributes=CONTROL | TRANSACTIONAL, producer=(producer, 0, -1))
+
+
+def within(base: int, producer: int) -> bytes:
+    """A batch of two records in a transaction."""
+    return batch(base, [Sent(), Sent()], attributes=TRANSACTIONAL, producer=(producer, 0, 0))
+
+
+def test_aborted_transactions_are_left_out() -> None:
+    """Interleaved transactions, and a later one of the same producer, are told apart."""
+    sent = b"".join(
+        [
+            within(0, 7), within(2, 8), batch(4, [Sent()]), within(5, 7), marker(7, 7, 0),
+            within(8, 8), within(10, 7), marker(12, 8, 1), marker(13, 7, 1), within(14, 8),
+            sealed(16, b"", 0, 3), marker(20, 8, 0),
+        ]
+    )  # fmt: skip
+    found = walk(pa.py_buffer(sent)).check()
+
+    kept = committed(found, [Aborted(0, 7), Aborted(14, 8)])
+
+    assert [2, 4, 8, 10] == kept.headers["base_offset"].to_pylist()
+
+
+# -- signing in ----------------------------------------------------------------------------------
+
+
+def test_scram_says_what_the_standard_says() -> None:
+    """The conversation is that of RFC 7677, section 3."""
+    steps = scram("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+
+    first = next(steps)
+    second = steps.send(f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
+
+    assert b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO" == first
+    proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    assert f"c=biws,r={nonce},p={proof}".encode() == second
+    with pytest.raises(StopIteration):
+        steps.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(
+    "challenge", ["r=theirs,s=QQ==,i=4096", "r=ours-theirs,s=QQ==,i=x", "e=other-error"]
+)
+def test_a_challenge_that_makes_no_sense_is_refused(challenge: str) -> None:
+    """A challenge that is not an answer to ours is refused."""
+    steps = scram("sha512", "a=b,c", "secret", "ours")
+    assert b"n,,n=a=3Db=2Cc,r=ours" == next(steps)
+
+    with pytest.raises(RefusedError, match="makes no sense"):
+        steps.send(challenge.encode())
+
+
+def test_a_broker_that_does_not_know_the_password_is_refused() -> None:
+    """A server's signature that is wrong is noticed."""
+    steps = scram("sha512", "user", "secret", "ours")
+    next(steps)
+    steps.send(b"r=ours-theirs,s=QQ==,i=4096")
+
+    with pytest.raises(RefusedError, match="does not know the password"):
+        steps.send(b"v=" + base64.b64encode(bytes(64)))
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        pytest.param({}, "", id="plain"),
+        pytest.param({"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}, "", id="TLS"),
+        pytest.param({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI", id="default"),
+        pytest.param(
+            {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"},
+            "sasl.mechanism=OAUTHBEARER", id="tokens",
+        ),
+        pytest.param(
+            {"security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-256"}, "", id="SCRAM"
+        ),
+        pytest.param(
+            {"security.protocol": "SSL", "ssl.keystore.location": "keys.p12"},
+            "ssl.keystore.location", id="PKCS#12",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_spoken_is_named(properties: dict[str, str], named: str) -> None:
+    """Security that only the client library has is told by the property that asks for it."""
+    assert named == unspoken(properties)
+
+
+def test_a_missing_certificate_is_said() -> None:
+    """A file of authorities that is not there is an error that names the reason."""
+    with pytest.raises(RefusedError, match="No such file"):
+        Security.of({"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("broker:19092", ("broker", 19092)),
+        (" broker", ("broker", 9092)),
+        ("SASL_SSL://broker:9093", ("broker", 9093)),
+        ("[::1]:9094", ("::1", 9094)),
+        ("[::1]", ("::1", 9092)),
+    ],
+)
+def test_servers_are_spelt_as_for_the_client(server: str, address: tuple[str, int]) -> None:
+    """Addresses are read as librdkafka reads them."""
+    assert address == _address(server)
