@@ -15,8 +15,8 @@ from case_files import generated
 from flow_samples import offsets_by_directory
 from record_samples import batch_of
 
-from kbackup import config, partitioners
-from kbackup.config import Settings
+from kbackup import partitioners
+from kbackup.config import Settings, loading
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
@@ -165,7 +165,7 @@ def settings(case: dict[str, Any], folder: Path) -> Settings:
     path = folder / "case.json"
     path.write_text(json.dumps({name: str(value) for name, value in given.items()}))
     options = {"bootstrap_servers": "h:1"}
-    return config.load("sink", options=options, files=[path], environ={}).settings
+    return loading.load("sink", options=options, files=[path], environ={}).settings
 
 
 def conversions(case: dict[str, Any], schemas: Mapping[str, Any]) -> list[Conversion]:

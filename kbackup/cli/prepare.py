@@ -24,6 +24,7 @@ from kbackup.cli.options import (
     output_options,
 )
 from kbackup.cli.running import Session, load, load_output, paths, perform, run
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 
 if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients and no screens
@@ -74,7 +75,7 @@ def check_command(**parameters: Any) -> None:
         from kbackup.inspect.check import doubt  # noqa: PLC0415
 
         summary = _summary("config check")
-        checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
+        checks = [doubt(found) for found in loading.check(paths(parameters), os.environ)]
         if all(check.level != "fail" for check in checks):
             checks += _missing_extras(parameters)
         for check in checks or [_no_doubt(parameters)]:
@@ -103,7 +104,7 @@ def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCom
     files = [word for path in paths(parameters) for word in ("--config", str(path))]
     is_broken = any(check.level == "fail" for check in found)
     runs = []
-    for run_name, lacks in config.runs(paths(parameters), os.environ):
+    for run_name, lacks in loading.runs(paths(parameters), os.environ):
         more = [word for name in lacks for word in options.get(name, ())]
         purpose = "can be run:"
         if is_broken:
@@ -122,7 +123,7 @@ def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
     from kbackup.inspect.check import failed  # noqa: PLC0415
 
-    loaded = config.load("config", options={}, files=paths(parameters), environ=os.environ)
+    loaded = loading.load("config", options={}, files=paths(parameters), environ=os.environ)
     try:
         if loaded.settings.schema_registry_url:
             registry.check_installed()

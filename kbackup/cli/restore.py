@@ -29,7 +29,7 @@ from kbackup.cli.options import (
     typed,
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, refuse, report_status, run
-from kbackup.config import Loaded
+from kbackup.config.loading import Loaded
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,

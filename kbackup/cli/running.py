@@ -17,8 +17,9 @@ import kbackup
 from kbackup import config
 from kbackup.cli import options
 from kbackup.clock import Clock, SystemClock
-from kbackup.config import ConfigIssue, Loaded, Settings
+from kbackup.config import ConfigIssue, Settings, loading
 from kbackup.config.issues import is_secret
+from kbackup.config.loading import Loaded
 from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 from kbackup.options import read_switch
 
@@ -60,7 +61,7 @@ class Session:
 Work = Callable[[Session], "Ended"]
 
 
-def run(command: config.Command, words: str, parameters: Mapping[str, Any], work: Work) -> None:
+def run(command: loading.Command, words: str, parameters: Mapping[str, Any], work: Work) -> None:
     """Load settings, do *work*, show its summary and exit with its code.
 
     Args:
@@ -76,14 +77,14 @@ def run(command: config.Command, words: str, parameters: Mapping[str, Any], work
     perform(words, loaded, work)
 
 
-def load(command: config.Command, parameters: Mapping[str, Any]) -> Loaded:
+def load(command: loading.Command, parameters: Mapping[str, Any]) -> Loaded:
     """Read the configuration: options, variables, files.
 
     Raises:
         ConfigurationError: Naming every error with its origin.
     """
     _switch(ARCHIVE, default=False)  # after the run it is too late to say that it is misspelt
-    return config.load(
+    return loading.load(
         command,
         options=options.given(parameters),
         files=paths(parameters),
@@ -123,7 +124,7 @@ def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
     printing = [found for found in config.PROPERTIES if found.group == "Output"]
     variables = {found.variable for found in printing}
     given = options.given(parameters)
-    return config.load(
+    return loading.load(
         "doctor",
         options={f.attribute: given[f.attribute] for f in printing if f.attribute in given},
         files=(),
@@ -459,7 +460,7 @@ def report_status(
 
 
 def look(
-    command: config.Command,
+    command: loading.Command,
     words: str,
     parameters: Mapping[str, Any],
     work: Callable[[OpenedBackup], object],

@@ -76,7 +76,7 @@ def doubt(found: ConfigIssue) -> Check:
 
 
 def doubts(error: ConfigurationError) -> list[ConfigIssue]:
-    """Return the doubts that `kbackup.config.load` combined into one error."""
+    """Return the doubts that `kbackup.config.loading.load` combined into one error."""
     listed = error.place.get("errors")
     if not listed:
         return [ConfigIssue("error", "configuration", "", "", error.what, error.why, error.do)]

@@ -37,6 +37,7 @@ from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.catalog.merging import records
 from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.clock import SystemClock
+from kbackup.config import loading
 from kbackup.errors import KbackupError
 from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
@@ -386,7 +387,7 @@ def _settings(options: MutableMapping[str, str]) -> config.Settings:
     given = dict(options)
     files = [Path(text) for text in given.pop("config", "").split(",") if text]
     given.pop("path", None)
-    return config.load("query", options=given, files=files, environ=os.environ).settings
+    return loading.load("query", options=given, files=files, environ=os.environ).settings
 
 
 def of_conditions(conditions: list[tuple[str, str, Any]]) -> Window:

@@ -3,7 +3,7 @@
 from kbackup import config, converters, formats, partitioners, plugins
 from kbackup.catalog import listing
 from kbackup.catalog.merging import records
-from kbackup.config import files
+from kbackup.config import files, loading
 from kbackup.config.property import variable
 from kbackup.connect import fields
 from kbackup.converters import Converter
@@ -94,6 +94,7 @@ __all__ = [
     "joda",
     "judge",
     "listing",
+    "loading",
     "needs_version",
     "open_store",
     "partitioners",

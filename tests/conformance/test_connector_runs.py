@@ -28,6 +28,7 @@ from tests.conformance.product import (
     convert,
     cut,
     extractors,
+    loading,
     partitioners,
     route,
     wiring,
@@ -70,7 +71,7 @@ def settings(name: str, folder: Path) -> config.Settings:
     path = folder / "connector.json"
     path.write_text(json.dumps(given))
     options = {"bootstrap_servers": "h:1", "topics": ("t",)}
-    return config.load("sink", options=options, files=[path], environ={}).settings
+    return loading.load("sink", options=options, files=[path], environ={}).settings
 
 
 def is_avro(name: str) -> bool:

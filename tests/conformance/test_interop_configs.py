@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.product import ConfigurationError, config, files, variable
+from tests.conformance.product import ConfigurationError, files, loading, variable
 
 OURS = sorted((Path(__file__).parent / "configs").iterdir())
 FOLDER = Path(__file__).parents[2] / ".." / "shared" / "interop" / "configs"
@@ -68,7 +68,7 @@ def test_every_kind_of_configuration_is_there() -> None:
 def test_unknown_names_are_reported_once_each(path: Path) -> None:
     """A property that no connector has is reported with the nearest real one, and no other is."""
     names = {entry.name for entry in files.read(path)}
-    doubts = [doubt for doubt in config.check([path], {}) if doubt.code == "unknown_name"]
+    doubts = [doubt for doubt in loading.check([path], {}) if doubt.code == "unknown_name"]
 
     assert sorted(names & _unknown_names()) == sorted(doubt.name for doubt in doubts)
     assert all("known name is" in doubt.do or "did you mean" in doubt.do for doubt in doubts)
@@ -77,7 +77,7 @@ def test_unknown_names_are_reported_once_each(path: Path) -> None:
 @EACH
 def test_what_a_connector_ignores_is_no_error(path: Path) -> None:
     """An unknown name is a warning in a connector's file, but for a slip of kbackup's own name."""
-    doubts = [doubt for doubt in config.check([path], {}) if doubt.code == "unknown_name"]
+    doubts = [doubt for doubt in loading.check([path], {}) if doubt.code == "unknown_name"]
 
     errors = {doubt.name for doubt in doubts if doubt.level == "error"}
     assert ({"flush.sise"} if path.name == "unknown-names-sink.properties" else set()) == errors
@@ -91,7 +91,7 @@ def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
         for entry in files.read(path)
         if re.search(r"(^|\.)\$[A-Za-z_]|<[A-Z]|\$\{\w+\}", entry.text)
     }
-    doubts = config.check([path], {})
+    doubts = loading.check([path], {})
     found = [doubt for doubt in doubts if doubt.code == "placeholder"]
     unread = [doubt.name for doubt in doubts if doubt.code in ("no_effect", "unknown_name")]
     idle = {name for names in unread for name in names.split(", ")}
@@ -105,7 +105,7 @@ def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
 @EACH
 def test_no_credential_is_repeated(path: Path) -> None:
     """No message about a file repeats its credentials."""
-    text = json.dumps([str(doubt) for doubt in config.check([path], {})])
+    text = json.dumps([str(doubt) for doubt in loading.check([path], {})])
 
     assert "REDACTED" not in text
 
@@ -113,12 +113,12 @@ def test_no_credential_is_repeated(path: Path) -> None:
 @EACH
 @pytest.mark.parametrize("command", ["sink", "restore"])
 def test_a_run_with_it_is_a_configuration_or_an_error_of_one(
-    path: Path, command: config.Command
+    path: Path, command: loading.Command
 ) -> None:
     """Every file either runs or is refused with a reason."""
     exit_code = 0
     try:
-        config.load(command, options={"bootstrap_servers": "h:1"}, files=[path], environ={})
+        loading.load(command, options={"bootstrap_servers": "h:1"}, files=[path], environ={})
     except ConfigurationError as error:
         exit_code = error.exit_code
 
@@ -169,7 +169,7 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
             for name, value in options.items()
             if name not in given and f"{name}.regex" not in given
         }
-        doubts = [doubt for doubt in config.check([whole], missing) if doubt.level == "error"]
+        doubts = [doubt for doubt in loading.check([whole], missing) if doubt.level == "error"]
         table[path.name] = sorted({doubt.name for doubt in doubts})
         assert all(doubt.name and doubt.why for doubt in doubts)
         runs += [path.name] * (not doubts)
@@ -182,6 +182,6 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
 @EACH
 def test_what_this_version_can_do_is_accepted(path: Path) -> None:
     """A configuration without a special S3 request header runs unchanged, transforms included."""
-    has_error = any(doubt.level == "error" for doubt in config.check([path], {}))
+    has_error = any(doubt.level == "error" for doubt in loading.check([path], {}))
 
     assert has_error != (path.name in RUNNABLE)

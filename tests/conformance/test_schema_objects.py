@@ -28,12 +28,12 @@ from tests.conformance.product import (
     RecordExtractor,
     Span,
     TopicPartition,
-    config,
     convert,
     converters,
     cut,
     encoded,
     formats,
+    loading,
     route,
     schema_of,
     wiring,
@@ -107,7 +107,7 @@ def made(name: str, size: int, folder: Path) -> Made:
     }
     path = folder / "connector.json"
     path.write_text(json.dumps(chosen))
-    settings = config.load("sink", options={}, files=[path], environ={}).settings
+    settings = loading.load("sink", options={}, files=[path], environ={}).settings
     views = [Conversion.of(spec) for spec in wiring.views(settings)]
     rows = inputs(name)
     where = TopicPartition(rows[0]["topic"], rows[0]["partition"])

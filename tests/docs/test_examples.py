@@ -14,8 +14,8 @@ import yaml
 from backup_samples import Backup, batch
 from click.testing import CliRunner
 
-from kbackup import config
 from kbackup.cli import root
+from kbackup.config import loading
 from kbackup.runs.metrics import LABELS, METRICS, OWN_LABELS
 from tests.support.invoked import invoke
 from tests.support.scripts import run
@@ -56,7 +56,7 @@ def test_a_configuration_means_what_it_says(
     name: str, view: str, flush_size: int, group: str
 ) -> None:
     """A connector's file chooses the connectors' layout and takes over the connector's offsets."""
-    loaded = config.load(
+    loaded = loading.load(
         "sink",
         options={"bootstrap_servers": "broker:9092"},
         files=[EXAMPLES / name],
@@ -70,7 +70,7 @@ def test_a_configuration_means_what_it_says(
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_one_file_serves_sink_and_restore(name: str) -> None:
     """A restore accepts a sink's configuration file unchanged."""
-    loaded = config.load(
+    loaded = loading.load(
         "restore",
         options={"bootstrap_servers": "broker:9092"},
         files=[EXAMPLES / name],

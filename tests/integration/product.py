@@ -9,7 +9,7 @@ from kbackup.catalog.groups import read as read_groups
 from kbackup.cli import main, root
 from kbackup.cli.running import find_jvm
 from kbackup.clock import SystemClock
-from kbackup.config import Settings
+from kbackup.config import Settings, loading
 from kbackup.connect.registry import AVRO, RegisteredSchema, RegistrySettings, connect
 from kbackup.connect.registry.framing import head_of
 from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
@@ -139,6 +139,7 @@ __all__ = [
     "free_ports",
     "head_of",
     "ivy_jar",
+    "loading",
     "main",
     "partitions_of",
     "read_groups",

@@ -14,8 +14,8 @@ from tests.integration.product import (
     DatedLayout,
     EngineSettings,
     check_reads,
-    config,
     find_jvm,
+    loading,
     session,
     statements,
 )
@@ -132,7 +132,7 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(spark: Any, tmp_
     declared = []
     for backup, options in ((whole, {}), (by_day, days), (blocks, lines)):
         place = {"store_url": backup.settings.url}
-        settings = config.load("ddl", options=place | options, files=(), environ={}).settings
+        settings = loading.load("ddl", options=place | options, files=(), environ={}).settings
         declared += [one.sql for one in statements(settings, backup.store, "spark", None)]
 
     for sql in ";".join(declared).split(";"):

@@ -16,7 +16,8 @@ from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry
 from kbackup.catalog.ledger.stream import Contents, Stream, encoded, parsed
 from kbackup.catalog.listing import FileSet
-from kbackup.config import Command, Settings, load
+from kbackup.config import Settings
+from kbackup.config.loading import Command, load
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,

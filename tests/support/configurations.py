@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError
 
 WHOLE = {"bootstrap_servers": "h:1", "topics": "orders", "s3_bucket_name": "b"}
@@ -27,12 +27,12 @@ value.converter.schemas.enable=false
 Write = Callable[[str], Path]
 
 
-def load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
+def load(command: loading.Command, *paths: Path, **options: object) -> loading.Loaded:
     """Load files and options, and nothing from the environment."""
-    return config.load(command, options=options, files=paths, environ={})
+    return loading.load(command, options=options, files=paths, environ={})
 
 
-def errors(command: config.Command, *paths: Path, **options: object) -> dict[str, str]:
+def errors(command: loading.Command, *paths: Path, **options: object) -> dict[str, str]:
     """Property to reason of all that is wrong, which must be something."""
     with pytest.raises(ConfigurationError) as caught:
         load(command, *paths, **options)

@@ -26,7 +26,7 @@ from tests.integration.product import (
     SinkRun,
     Stop,
     SystemClock,
-    config,
+    loading,
     wiring,
 )
 from tests.support.cluster import Record, TestCluster
@@ -299,7 +299,7 @@ class Bench:
         is_whole = isinstance(found, dict) and found.keys() == {"schema", "payload"}
         return form(found["payload"] if is_whole else found)
 
-    def settings(self, command: config.Command, **options: Any) -> Settings:
+    def settings(self, command: loading.Command, **options: Any) -> Settings:
         """Return what kbackup makes of the connector's file, with this bucket.
 
         Raises:
@@ -319,7 +319,7 @@ class Bench:
             )
         )
         given = {"bootstrap_servers": self.cluster.servers, **options}
-        return config.load(command, options=given, files=[path], environ={}).settings
+        return loading.load(command, options=given, files=[path], environ={}).settings
 
 
 def _world(settings: Settings) -> Environment:

@@ -7,9 +7,9 @@ from typing import Any
 
 from backup_samples import Backup
 
-from kbackup import config
 from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
+from kbackup.config import loading
 from kbackup.events import Event, to_json
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
@@ -102,7 +102,7 @@ class Standby:
             "rename": "copy_of_$0", **options,
         }  # fmt: skip
         extra = [f"{name}={value}" for name, value in properties.items()]
-        settings = config.load(
+        settings = loading.load(
             "restore", options=given, files=(), environ={}, extra=extra
         ).settings  # fmt: skip
         stop = Stop()

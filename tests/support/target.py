@@ -13,6 +13,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.translated import Translation
+from kbackup.config import loading
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import NO_OTHERS, GroupOffset, KafkaSettings, Position
 from kbackup.pipeline.views import ReadOptions
@@ -308,7 +309,7 @@ class Restoring:
 
     def settings(self, **options: Any) -> config.Settings:
         """What a restore with these options goes by."""
-        return config.load(
+        return loading.load(
             "restore",
             options={
                 "bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options

@@ -12,6 +12,7 @@ import pytest
 from kbackup import config
 from kbackup.catalog import identity
 from kbackup.catalog.identity import BackupIdentity
+from kbackup.config import loading
 from kbackup.errors import CorruptObjectError, RefusedError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
@@ -146,7 +147,7 @@ def test_positions_are_of_another_backup_by_id(
 def settings(**options: object) -> config.Settings:
     """What a restore goes by."""
     given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options}
-    return config.load("restore", options=given, files=(), environ={}).settings
+    return loading.load("restore", options=given, files=(), environ={}).settings
 
 
 @pytest.mark.parametrize("partition_map", ["same", "modulo"])

@@ -8,7 +8,8 @@ import pytest
 from kbackup.cli.options import typed
 from kbackup.cli.restore import _remaining, configs_command, run_command
 from kbackup.cli.screens import restored, told_once
-from kbackup.config import Loaded, Origin, Settings
+from kbackup.config import Origin, Settings
+from kbackup.config.loading import Loaded
 from kbackup.errors import Issue
 from kbackup.events import PartitionCounts, RestoreTopic, Started, TopicPlanned
 from kbackup.kafka import Acl, ScramUser

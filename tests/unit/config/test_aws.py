@@ -8,8 +8,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from kbackup import config
-from kbackup.config import sources
+from kbackup.config import loading, sources
 from kbackup.errors import ConfigurationError
 
 REGION = "eu-west-1"
@@ -109,7 +108,7 @@ def test_a_configuration_has_its_secrets_under_any_alias(tmp_path: Path) -> None
     )
     path.chmod(0o644)
 
-    loaded = config.load("sink", options={}, files=[path], environ={})
+    loaded = loading.load("sink", options={}, files=[path], environ={})
 
     assert ("h:9092", CANARY, []) == (
         loaded.settings.bootstrap_servers,
@@ -125,7 +124,7 @@ def test_a_file_that_refers_to_secrets_may_be_read_by_all(tmp_path: Path) -> Non
     path.write_text("sasl.password=${ssm:/kafka/prod}\naws.secret.access.key=${ssm:/kafka/prod}\n")
     path.chmod(0o644)
 
-    found = config.check([path], VARIABLES)
+    found = loading.check([path], VARIABLES)
 
     assert not [issue for issue in found if issue.code in ("readable_credentials", "placeholder")]
     assert CANARY not in repr(found)
@@ -139,7 +138,7 @@ def test_a_secret_that_is_not_found_is_an_error_of_its_property(tmp_path: Path) 
         "sasl.password=${ssm:gone}\ntasks.max=${ssm:gone}\n"
     )
 
-    found = [one for one in config.check([path], VARIABLES) if one.code == "placeholder"]
+    found = [one for one in loading.check([path], VARIABLES) if one.code == "placeholder"]
 
     assert [("error", "sasl.password"), ("warning", "tasks.max")] == [
         (one.level, one.name) for one in found

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from kbackup.config import Command, Loaded, load
+from kbackup.config.loading import Command, Loaded, load
 from kbackup.errors import ConfigurationError
 from kbackup.naming import DatedLayout, TemplateLayout
 from kbackup.runs import wiring

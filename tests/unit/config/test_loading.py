@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup import config, plugins
+from kbackup.config import loading
 from kbackup.config.known import NO_EFFECT, REFUSALS
 from kbackup.config.loading import Command
 from kbackup.errors import ConfigurationError
@@ -111,14 +112,14 @@ def test_a_source_connectors_file_renames(write: Write) -> None:
     ],
 )
 def test_what_a_command_needs_is_asked_for_at_once(
-    command: config.Command, missing: set[str]
+    command: loading.Command, missing: set[str]
 ) -> None:
     """All missing settings are reported at once."""
     assert missing == set(errors(command))
 
 
 @pytest.mark.parametrize("command", ["config", "doctor"])
-def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
+def test_looking_at_a_configuration_needs_none(command: loading.Command) -> None:
     """Commands that show the configuration do not require a complete one."""
     assert () == load(command).warnings or command == "config"
 
@@ -252,7 +253,7 @@ def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
 )
 def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: list[str]) -> None:
     """``config check`` tells a sink's file from a source's, and what options may still provide."""
-    found = config.check([write(text)], {})
+    found = loading.check([write(text)], {})
 
     assert errors == [issue.name for issue in found if issue.level == "error"]
 
@@ -277,7 +278,7 @@ def test_what_objects_of_any_name_cannot_be_read_with_is_found_at_the_start(
         "topic_regex_list": "t:.*", **options,
     }  # fmt: skip
     with pytest.raises(ConfigurationError) as caught:
-        config.load("restore", options=given, files=(), environ={})
+        loading.load("restore", options=given, files=(), environ={})
 
     assert [name] == [each["name"] for each in caught.value.place["errors"]]
 
@@ -313,11 +314,11 @@ def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> Non
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_text(json.dumps(properties))
-        issues = config.check([path], {})
+        issues = loading.check([path], {})
         errors = [issue.name for issue in issues if issue.level == "error"]
         for command in ("sink", "restore", "cat", "config"):
             try:
-                config.load(command, options={}, files=[path], environ={})
+                loading.load(command, options={}, files=[path], environ={})
             except ConfigurationError as error:
                 errors += [found["name"] for found in error.place["errors"]]
 
@@ -359,8 +360,8 @@ def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Pat
     path = tmp_path / "orders.properties"
     path.write_text("follow=true\ntopics=orders\ns3.bucket.name=b\nbootstrap.servers=k:9092\n")
 
-    def follows(command: config.Command, **options: object) -> bool:
-        return config.load(command, options=options, files=[path], environ={}).settings.follow
+    def follows(command: loading.Command, **options: object) -> bool:
+        return loading.load(command, options=options, files=[path], environ={}).settings.follow
 
     assert [True, False, True] == [
         follows("sink"),
@@ -379,7 +380,7 @@ def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Pat
     ],
 )
 def test_topics_can_be_left_out(
-    command: config.Command, given: dict[str, str], expected: tuple[object, object]
+    command: loading.Command, given: dict[str, str], expected: tuple[object, object]
 ) -> None:
     """topics.exclude is enough to say which topics, and leaves out of those that are named."""
     options = {name: text for name, text in WHOLE.items() if name != "topics"} | given

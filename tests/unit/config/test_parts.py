@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError
 from kbackup.runs import wiring
 from tests.support.configurations import SINK, Write, load
@@ -34,7 +34,7 @@ def test_full_records_go_by_their_own_time() -> None:
         "bootstrap_servers": "h:1", "topics": ("t",), "s3_bucket_name": "b",
         "partitioner_class": "daily", "timezone": "UTC", "locale": "en",
     }  # fmt: skip
-    settings = config.load("sink", options=options, files=[], environ={}).settings
+    settings = loading.load("sink", options=options, files=[], environ={}).settings
 
     assert "record" == settings.timestamp_extractor
     assert not wiring.rule(settings).on_directory_change

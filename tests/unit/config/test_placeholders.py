@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup import config
-from kbackup.config import sources
+from kbackup.config import loading, sources
 from kbackup.errors import ConfigurationError
 
 
@@ -121,7 +120,7 @@ def test_a_file_names_its_providers(tmp_path: Path) -> None:
         "config.providers.vault.class=com.acme.VaultConfigProvider\n"
         "s3.region=${vars:REGION}\ns3.bucket.name=${vault:bucket}\n"
     )
-    found = config.check([path], {"REGION": "eu-west-1"})
+    found = loading.check([path], {"REGION": "eu-west-1"})
 
     errors = [(issue.code, issue.name) for issue in found if issue.level == "error"]
     assert ("unsupported", "config.providers.vault.class") in errors
@@ -138,7 +137,7 @@ def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
         "format.class=io.confluent.connect.s3.format.json.JsonFormat\ns3.region=$region\n"
     )
 
-    found = [issue for issue in config.check([path], {}) if issue.code == "placeholder"]
+    found = [issue for issue in loading.check([path], {}) if issue.code == "placeholder"]
 
     assert {
         ("tasks.max", "warning"), ("path.format", "warning"), ("my.own", "warning"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kbackup import config, partitioners
+from kbackup import partitioners
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError
 from kbackup.options import (
     Option,
@@ -31,7 +32,7 @@ def directories(partitioner: Partitioner) -> set[str]:
 def test_the_options_of_a_chosen_plugin_reach_it() -> None:
     """A plugin receives given options with their types, and defaults for the others."""
     chosen = {**WHOLE, "partitioner_class": "modulo"}
-    loaded = config.load(
+    loaded = loading.load(
         "sink", options=chosen, files=(), environ={}, extra=["modulo.directories=2"]
     )
     usual = load("sink", **chosen)
@@ -55,7 +56,7 @@ def test_an_option_is_checked_where_it_was_given(write: Write) -> None:
 
 def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
     """An option of a plugin that is not chosen is accepted with a warning."""
-    loaded = config.load(
+    loaded = loading.load(
         "sink", options=WHOLE, files=(), environ={}, extra=["modulo.directories=2"]
     )
 
@@ -73,7 +74,7 @@ def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
 )
 @pytest.mark.parametrize("command", ["sink", "restore"])
 def test_half_a_pair_of_credentials_is_ignored_with_a_warning(
-    write: Write, given: str, lacks: str, command: config.Command
+    write: Write, given: str, lacks: str, command: loading.Command
 ) -> None:
     """The credential chain is used; the warning names the half and what it lacks, and no secret."""
     loaded = load(command, write(f"{SINK}{given}=CANARY\n"), bootstrap_servers="h:1")
@@ -166,7 +167,7 @@ def test_one_declaration_gives_option_and_variable(
     """A third party's option is given like any other."""
     chosen = {**WHOLE, "partitioner_class": "modulo", **options}
 
-    loaded = config.load("sink", options=chosen, files=(), environ=environ, extra=extra)
+    loaded = loading.load("sink", options=chosen, files=(), environ=environ, extra=extra)
 
     assert 2 == loaded.settings.plugin_options["modulo.directories"]
     assert "--modulo-directories" in invoke("sink", "--help-all").stdout

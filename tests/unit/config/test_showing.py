@@ -3,6 +3,7 @@
 import pytest
 
 from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError
 from tests.support.configurations import SINK, WHOLE, Write, load
 
@@ -54,7 +55,7 @@ def test_no_secret_is_in_an_error(write: Write) -> None:
         load("sink", path, **WHOLE, flush_size="x")
 
     assert len(caught.value.place["errors"]) > 3
-    assert CANARY not in f"{caught.value}{caught.value.issue()}{config.check([path], {})}"
+    assert CANARY not in f"{caught.value}{caught.value.issue()}{loading.check([path], {})}"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_each_value_is_shown_with_its_origin(
 ) -> None:
     """``config show`` names the right one of the four sources."""
     path = write(SINK)
-    loaded = config.load(
+    loaded = loading.load(
         "sink",
         options={"bootstrap_servers": "h:1"},
         files=[path],
@@ -94,7 +95,7 @@ def test_all_properties_are_shown() -> None:
 def test_variables_that_choose_records_are_named() -> None:
     """Those of topics, times and offsets are, also without a value in a file; others are not."""
     environ = {"KBACKUP_TO_TIME": "2026-11-21", "KBACKUP_KAFKA_TIMEOUT": "9s"}
-    loaded = config.load(
+    loaded = loading.load(
         "restore", options={**WHOLE, "from_offset": "3"}, files=(), environ=environ
     )
 

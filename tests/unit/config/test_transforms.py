@@ -2,8 +2,9 @@
 
 import pytest
 
-from kbackup.config import Command, transforms
+from kbackup.config import transforms
 from kbackup.config.issues import Origin, Value
+from kbackup.config.loading import Command
 from kbackup.config.transforms import FilesWritten, steps
 from kbackup.naming.renaming import rename
 from kbackup.plugins import Step

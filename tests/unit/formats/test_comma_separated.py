@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.formats.comma_separated import CsvFormat
@@ -117,4 +117,4 @@ def test_a_sink_cannot_write_it() -> None:
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
 
     with pytest.raises(ConfigurationError, match="it is only read"):
-        config.load("sink", options=options, files=(), environ={}, extra=["format.class=csv"])
+        loading.load("sink", options=options, files=(), environ={}, extra=["format.class=csv"])

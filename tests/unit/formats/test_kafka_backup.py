@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup import config, formats
+from kbackup import formats
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import FormatOptions, kafka_backup
 from kbackup.formats.kafka_backup import KafkaBackupFormat
@@ -241,7 +242,7 @@ def test_what_segments_have_no_use_for_is_refused(given: list[str], name: str) -
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 
     with pytest.raises(ConfigurationError) as caught:
-        config.load("restore", options=options, files=(), environ={}, extra=given)
+        loading.load("restore", options=options, files=(), environ={}, extra=given)
 
     assert name in str(caught.value)
 
@@ -253,4 +254,4 @@ def test_a_sink_cannot_write_segments(view: list[str]) -> None:
     extra = ["format.class=kafka_backup", "flush.size=1", *view]
 
     with pytest.raises(ConfigurationError, match="only read"):
-        config.load("sink", options=options, files=(), environ={}, extra=extra)
+        loading.load("sink", options=options, files=(), environ={}, extra=extra)

@@ -9,7 +9,7 @@ import pytest
 from backup_samples import JSON, TIME, Backup, batch
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThan
 
-from kbackup.config import load
+from kbackup.config.loading import load
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError
 from kbackup.inspect.query import mentioned
 from kbackup.inspect.source import Found, Reader

@@ -6,8 +6,8 @@ import jsonschema
 import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup, batch
 
-from kbackup import config
 from kbackup.cli.output import schema
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.ddl import statements
@@ -23,7 +23,7 @@ def declared(
     backup: Backup, engine: str = "athena", database: str | None = None, **options: Any
 ) -> str:
     """The statement of the only topic."""
-    settings = config.load("ddl", options=PLACE | options, files=(), environ={}).settings
+    settings = loading.load("ddl", options=PLACE | options, files=(), environ={}).settings
     (line,) = statements(settings, backup.store, engine, database)
     jsonschema.validate(to_json(line), schema())
     return line.sql

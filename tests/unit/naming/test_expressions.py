@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError
 from kbackup.naming import Place
 from kbackup.naming import generic as expressions
@@ -71,6 +71,6 @@ def test_what_would_have_no_effect_is_refused_by_name(given: list[str], name: st
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 
     with pytest.raises(ConfigurationError) as caught:
-        config.load("restore", options=options, files=(), environ={}, extra=given)
+        loading.load("restore", options=options, files=(), environ={}, extra=given)
 
     assert [name] == [each["name"] for each in caught.value.place["errors"]]

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.connect.registry import settings_of, subject
 from kbackup.errors import ConfigurationError
 
@@ -113,7 +113,7 @@ def test_a_file_is_given_by_either_name(
         "store.kafka.keys=true\nkeys.format.class=avro\n"
     )
 
-    loaded = config.load("sink", files=(file,), options={}, environ={})
+    loaded = loading.load("sink", files=(file,), options={}, environ={})
 
     properties = getattr(loaded.settings, f"{part}_converter_properties")
     assert "/file.pem" == getattr(settings_of(properties), attribute)

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import config
 from kbackup.catalog import access
 from kbackup.catalog.access import AccessBundle
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KafkaError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.kafka import Acl, BrokerSetting, ScramUser
@@ -62,7 +62,7 @@ class Restoring:
     ) -> list[Event]:
         """Add what is missing; what was told."""
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "yes": True, **options}
-        settings = config.load("access", options=given, files=(), environ={}).settings
+        settings = loading.load("access", options=given, files=(), environ={}).settings
         kafka: Any = self.cluster
         self.summary = Summary("r", "restore access")
         run = AccessRun(settings, kafka, self.store, self.summary, agree)

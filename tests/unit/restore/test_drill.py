@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from backup_samples import OPTIONS
 
-from kbackup import config
 from kbackup.catalog import drills
 from kbackup.catalog.drills import DrillReport, Scratch
 from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
+from kbackup.config import loading
 from kbackup.errors import LockedError
 from kbackup.events import Ended, to_json
 from kbackup.naming import View
@@ -55,7 +55,7 @@ class Rehearsing:
         """One drill."""
         extra = [f"lock.dir={self.folder}", *options.pop("extra", ())]
         given = {"bootstrap_servers": "-", "s3_bucket_name": "b", **options}
-        settings = config.load("drill", options=given, files=(), environ={}, extra=extra).settings
+        settings = loading.load("drill", options=given, files=(), environ={}, extra=extra).settings
         run_tasks: Any = self.of.tasks
         world = Environment(self.cluster, self.of.backup.settings, run_tasks, self.of.time)
         return DrillRun(settings, telling(self.of.told), self.stop, world, asked)()

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kbackup import config
 from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, RefusedError
 from kbackup.kafka import GroupOffset
 from kbackup.records import TopicPartition
@@ -139,7 +139,7 @@ def test_a_file_may_say_which_groups_a_standby_follows(tmp_path: Path) -> None:
     given = "bootstrap.servers=h:1\ns3.bucket.name=b\ntopics=t\nfollow.groups=.*\n"
     (file := tmp_path / "dr.properties").write_text(given)
 
-    loaded = config.load("restore", options={"rename": "copy_of_$0"}, files=(file,), environ={})
+    loaded = loading.load("restore", options={"rename": "copy_of_$0"}, files=(file,), environ={})
 
     assert [("warning", "no_effect", "follow.groups")] == [
         (each.level, each.code, each.name) for each in loaded.warnings

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.naming import Place
 from kbackup.naming import generic as expressions
@@ -165,7 +165,7 @@ def test_fields_without_a_value_or_of_unknown_parts_are_refused(fields: str) -> 
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
 
     with pytest.raises(ConfigurationError, match=r"record\.fields"):
-        config.load("restore", options=options, files=(), environ={}, extra=given)
+        loading.load("restore", options=options, files=(), environ={}, extra=given)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_patterns_of_the_guide_match_what_they_are_for(
         file = tmp_path / "generic.properties"
         file.write_text(f"mode=GENERIC\n{line}\n", encoding="utf-8")
         options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
-        loaded = config.load("restore", options=options, files=[file], environ={})
+        loaded = loading.load("restore", options=options, files=[file], environ={})
         found.append(expressions.place(loaded.settings.topic_regex_list, key))
 
     assert [place] == [one for one in found if one is not None]

@@ -9,10 +9,10 @@ import pytest
 from backup_samples import JSON, Backup
 from record_samples import batch_of, write
 
-from kbackup import config
 from kbackup.catalog import listing
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.formats import FormatOptions, by_name
@@ -64,7 +64,7 @@ def plan(
     entries: Sequence[Entry] = (), **options: object,
 ) -> RestorePlan:  # fmt: skip
     """The plan of a restore with these options."""
-    loaded = config.load(
+    loaded = loading.load(
         "restore",
         options={"bootstrap_servers": "-", "s3_bucket_name": "b", **options},
         files=(),

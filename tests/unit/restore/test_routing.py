@@ -9,7 +9,7 @@ import pytest
 from backup_samples import JSON
 from record_samples import batch_of
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import (
     BadRecordError,
     ConfigurationError,
@@ -299,7 +299,7 @@ def test_a_topic_that_was_emptied_is_restored_again_alone() -> None:
 def run_of(standby: Standby, properties: dict[str, str], stop: Stop, **options: Any) -> Any:
     """Return the summary of a whole run."""
     given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, **options}
-    settings = config.load(
+    settings = loading.load(
         "restore", options=given, files=(), environ={},
         extra=[f"{name}={value}" for name, value in properties.items()],
     ).settings  # fmt: skip

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import config
 from kbackup.catalog.ledger.objects import accepted
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
+from kbackup.config import loading
 from kbackup.errors import SparkError, StoreError
 from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
@@ -32,7 +32,7 @@ from tests.support.telling import telling
 def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
     """A restore that has not begun, and tells what it tells."""
     given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True} | options
-    settings = config.load("restore", options=given, files=(), environ={}).settings
+    settings = loading.load("restore", options=given, files=(), environ={}).settings
     nowhere: Any = None
     return RestoreRun(
         settings, telling(told), Stop(), Environment(nowhere, nowhere, nowhere, SystemClock())
@@ -108,7 +108,7 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
     options = {
         "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
     }  # fmt: skip
-    settings = config.load("restore", options=options, files=(), environ={}).settings
+    settings = loading.load("restore", options=options, files=(), environ={}).settings
     store = StoreSettings(f"memory://{uuid4()}")
     world = Environment(FakeTarget(), store, tasks, SystemClock())  # type: ignore[arg-type]
 
@@ -173,7 +173,7 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
         "bootstrap_servers": "-", "s3_bucket_name": "b", "topics": "orders", "dry_run": True,
         "rename": "copy_of_$0", "lock_dir": str(tmp_path),
     }  # fmt: skip
-    settings = config.load("restore", options=options, files=(), environ={}).settings
+    settings = loading.load("restore", options=options, files=(), environ={}).settings
     world = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
 
     summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.restore.checks import (
     Target,
     TopicCopy,
@@ -29,7 +29,7 @@ def codes(copy: TopicCopy, target: Target, if_exists: str = "fail", *, creates: 
         "bootstrap_servers": "-", "s3_bucket_name": "b", "if_exists": if_exists,
         "create_topics": creates, "allow_same_topic": allows_same_topic,
     }  # fmt: skip
-    settings = config.load("restore", options=options, files=(), environ={}).settings
+    settings = loading.load("restore", options=options, files=(), environ={}).settings
     partitions = target.partitions or copy.partitions
     found = refusals(replace(copy, there=target), settings, now_ms=NOW, partitions=partitions)
     return [error.code for error in found]

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import config
 from kbackup.catalog.ledger import stream
 from kbackup.catalog.ledger.rows import TOPIC, TOPICS, TopicEntry, table
 from kbackup.cli.screens import headline
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
 from kbackup.events import Event, to_json
 from kbackup.naming import Layout
@@ -89,7 +89,7 @@ class Settling:
     def run(self, agree: Any = None, **options: Any) -> list[Event]:
         """Settle."""
         given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options}
-        settings = config.load("configs", options=given, files=(), environ={}).settings
+        settings = loading.load("configs", options=given, files=(), environ={}).settings
         store, cluster = open_store(StoreSettings(self.url)), self.cluster
         clock = HandClock()
         found = settle(settings, cluster, store, clock, self.summary, agree)

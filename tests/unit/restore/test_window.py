@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from backup_samples import JSON, TIME, Backup, batch
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.config.property import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
 from kbackup.naming import DatedLayout
@@ -166,7 +166,7 @@ def test_other_times_are_refused(text: str) -> None:
 def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     """Exchanged ends are a mistake, not a restore of nothing."""
     given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "from_offset": 9, "to_offset": 9}
-    settings = config.load("restore", options=given, files=(), environ={}).settings
+    settings = loading.load("restore", options=given, files=(), environ={}).settings
 
     with pytest.raises(KbackupError, match="--to-offset is not after --from-offset"):
         wiring.window(settings)

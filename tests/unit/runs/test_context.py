@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import config
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import SystemClock
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KafkaError, StoreError
 from kbackup.events import Ended
 from kbackup.kafka import Cluster
@@ -83,7 +83,7 @@ class Running:
         given = {
             "bootstrap_servers": "-", "s3_bucket_name": "b", "lock_dir": str(self.folder), **options
         }  # fmt: skip
-        settings = config.load("restore", options=given, files=(), environ={}).settings
+        settings = loading.load("restore", options=given, files=(), environ={}).settings
         kafka: Any = SimpleNamespace(cluster=lambda: None)
         tasks: Any = self
         world = Environment(kafka, self.store, tasks, SystemClock())

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbackup import config
 from kbackup.catalog.identity import BackupIdentity
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, LockedError, StoppedError, StoreError
 from kbackup.naming import Layout
 from kbackup.runs.locks import RunLock, holders
@@ -286,7 +286,7 @@ def test_the_lock_is_as_the_settings_say(
     """Lock files are where the operator wants them, and --no-lock leaves no trace."""
     environ = {"KBACKUP_LOCK_DIR": str(tmp_path / "mine"), **given}
     options = {"store_url": "file:///backup", "topics": "orders", "bootstrap_servers": "broker:1"}
-    settings = config.load("sink", options=options, files=[], environ=environ).settings
+    settings = loading.load("sink", options=options, files=[], environ=environ).settings
 
     with RunLock.for_settings(
         settings, BackupIdentity("here"), store, LAYOUT, "sink", ["orders"], "r1"

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kbackup import config
+from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, LockedError, StoreError
 from kbackup.events import Event, to_json
 from kbackup.local.servers import free_ports
@@ -329,7 +329,7 @@ class Run:
             "lock_dir": str(folder),
             **options,
         }
-        settings = config.load("restore", options=given, files=(), environ={}).settings
+        settings = loading.load("restore", options=given, files=(), environ={}).settings
         self.port = settings.metrics_listen and int(settings.metrics_listen.rpartition(":")[2])
         self.store = StoreSettings(f"memory://{uuid4()}")
         kafka: Any = SimpleNamespace(cluster=lambda: None)

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import config
 from kbackup.clock import SystemClock
+from kbackup.config import loading
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.sink import accounting, plan
@@ -26,7 +26,7 @@ def calls_of_a_plan(topics: int, partitions: int) -> int:
     each = partitions // topics
     logs = {TopicPartition(name, at): Span(0, 10) for name in names for at in range(each)}
     options = {"bootstrap_servers": "-", "topics_regex": ".*", "s3_bucket_name": "b"}
-    settings = config.load("sink", options=options, files=(), environ={}).settings
+    settings = loading.load("sink", options=options, files=(), environ={}).settings
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     calls = 0
 
