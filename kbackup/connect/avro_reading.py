@@ -1,6 +1,6 @@
 """From Avro schemas and datums to Connect schemas and columns, as in ``AvroData``.
 
-The way back is in `avro_schema`.
+The way back is in `avro_writing`.
 
 Source: schema-registry, ``AvroData``, restated in ``connect-compat`` section 3.2, and objects that
 the connector wrote.
@@ -21,20 +21,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kbackup.connect import avro_walk
-from kbackup.connect.avro_writing import (
-    DEFAULT_NAME,
-    ENUM_DEFAULT,
-    ENUM_DOC,
-    FIELD_DEFAULT,
-    FIELD_DOC,
-    FIXED_NAME,
-    KEPT,
-    MAP_ENTRY,
-    NAMESPACE,
-    PRECISION,
-    RECORD_DOC,
-    recoded,
-)
 from kbackup.connect.json_values import column_of
 from kbackup.connect.schema import (
     DATE,
@@ -49,6 +35,20 @@ from kbackup.connect.schema import (
 )
 from kbackup.errors import counted, form
 
+MAP_ENTRY: Final = "MapEntry"
+FIXED_NAME: Final = "connect.fixed.name"
+"""Ours: the name of the ``fixed`` that a Decimal is stored as; the Decimal has one of its own."""
+PRECISION: Final = "connect.decimal.precision"
+NAMESPACE: Final = "io.confluent.connect.avro"
+DEFAULT_NAME: Final = "ConnectDefault"
+RECORD_DOC: Final = f"{NAMESPACE}.record.doc"
+FIELD_DOC: Final = f"{NAMESPACE}.field.doc."
+ENUM_DOC: Final = f"{NAMESPACE}.enum.doc."
+ENUM_DEFAULT: Final = f"{NAMESPACE}.enum.default."
+FIELD_DEFAULT: Final = f"{NAMESPACE}.field.default"
+"""Parameter of a schema whose default is that of its field in Avro."""
+KEPT: Final = "avro."
+"""How attributes of Avro's types begin that Connect's schemas keep, such as avro.java.string."""
 _BACK: Final = {
     "int": Type.INT32,
     "long": Type.INT64,
@@ -454,6 +454,23 @@ _PLAIN: Final = frozenset(
      "fixed", "array", "map", "error", "union"),
 )  # fmt: skip
 _NAMED: Final = ("record", "enum", "fixed")
+
+
+def recoded(value: Any, schema: ConnectSchema, bytes_of: Callable[[str], str]) -> Any:
+    """Return *value* with the text of each value of bytes changed."""
+    if isinstance(value, str) and schema.type is Type.BYTES:
+        return bytes_of(value)
+    if isinstance(value, list) and schema.type is Type.ARRAY:
+        return [recoded(item, schema.items, bytes_of) for item in value]
+    if isinstance(value, dict) and schema.type is Type.MAP:
+        return {key: recoded(item, schema.items, bytes_of) for key, item in value.items()}
+    if isinstance(value, dict) and schema.type is Type.STRUCT:
+        fields = dict(schema.fields)
+        return {
+            name: recoded(each, fields[name], bytes_of) if name in fields else each
+            for name, each in value.items()
+        }
+    return value
 
 
 def united(text: str, imports: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """From Connect schemas and columns to Avro schemas and datums, as in ``AvroData``.
 
-The way back is in `avro_schema_reading`.
+The way back is in `avro_reading`.
 
 Source: schema-registry, ``AvroData``, restated in ``connect-compat`` section 3.2, and objects that
 the connector wrote.
@@ -12,7 +12,6 @@ record.
 import base64
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,22 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect import json_values
+from kbackup.connect.avro_reading import (
+    DEFAULT_NAME,
+    ENUM_DEFAULT,
+    ENUM_DOC,
+    FIELD_DEFAULT,
+    FIELD_DOC,
+    FIXED_NAME,
+    KEPT,
+    MAP_ENTRY,
+    NAMESPACE,
+    PRECISION,
+    RECORD_DOC,
+    recoded,
+)
 from kbackup.connect.schema import DATE, DECIMAL, ENUM, TIME, TIMESTAMP, UNION, ConnectSchema, Type
 
-MAP_ENTRY: Final = "MapEntry"
-FIXED_NAME: Final = "connect.fixed.name"
-"""Ours: the name of the ``fixed`` that a Decimal is stored as; the Decimal has one of its own."""
-PRECISION: Final = "connect.decimal.precision"
-NAMESPACE: Final = "io.confluent.connect.avro"
-DEFAULT_NAME: Final = "ConnectDefault"
-RECORD_DOC: Final = f"{NAMESPACE}.record.doc"
-FIELD_DOC: Final = f"{NAMESPACE}.field.doc."
-ENUM_DOC: Final = f"{NAMESPACE}.enum.doc."
-ENUM_DEFAULT: Final = f"{NAMESPACE}.enum.default."
-FIELD_DEFAULT: Final = f"{NAMESPACE}.field.default"
-"""Parameter of a schema whose default is that of its field in Avro."""
-KEPT: Final = "avro."
-"""How attributes of Avro's types begin that Connect's schemas keep, such as avro.java.string."""
 _PRIMITIVES: Final = {
     Type.INT8: "int",
     Type.INT16: "int",
@@ -236,23 +235,6 @@ def _default_of(schema: ConnectSchema) -> Any:
     """Return the default of *schema* as Avro has it."""
     found = recoded(json.loads(schema.default or ""), schema, _latin)
     return next(iter(found.values())) if schema.name == UNION else found
-
-
-def recoded(value: Any, schema: ConnectSchema, bytes_of: Callable[[str], str]) -> Any:
-    """Return *value* with the text of each value of bytes changed."""
-    if isinstance(value, str) and schema.type is Type.BYTES:
-        return bytes_of(value)
-    if isinstance(value, list) and schema.type is Type.ARRAY:
-        return [recoded(item, schema.items, bytes_of) for item in value]
-    if isinstance(value, dict) and schema.type is Type.MAP:
-        return {key: recoded(item, schema.items, bytes_of) for key, item in value.items()}
-    if isinstance(value, dict) and schema.type is Type.STRUCT:
-        fields = dict(schema.fields)
-        return {
-            name: recoded(each, fields[name], bytes_of) if name in fields else each
-            for name, each in value.items()
-        }
-    return value
 
 
 def _latin(text: str) -> str:
