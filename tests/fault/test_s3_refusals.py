@@ -47,6 +47,7 @@ KEY = {
         pytest.param("AccessDenied", "allow s3:PutObject", id="denied"),
         pytest.param("SignatureDoesNotMatch", "secret access key", id="wrong secret"),
         pytest.param("InvalidAccessKeyId", "correct the access key", id="unknown key"),
+        pytest.param("QuotaExceeded", "free space on the server", id="full"),
     ],
 )
 def test_a_refusal_is_not_tried_again(

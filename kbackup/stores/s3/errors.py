@@ -61,12 +61,16 @@ _READS: Final = frozenset({"get_object", "head_object"})
 _KEY_MISSING: Final = frozenset({"400", "InvalidRequest"})
 """What S3 answers to whoever reads an object without the customer's key it was stored with."""
 
+_FULL: Final = ("507", "InsufficientStorage", "XMinioStorageFull", "QuotaExceeded")
+"""What servers other than Amazon's answer where they have no room: 507, MinIO's, Ceph's code."""
+
 _REMEDIES: Final = {
     "NoSuchBucket": "create the bucket, or correct its name",
     "InvalidObjectState": "the object is archived: kbackup restore thaw requests it",
     "InvalidAccessKeyId": "correct the access key",
     "SignatureDoesNotMatch": "correct the secret access key",
     "InvalidToken": "correct the session token",
+    **dict.fromkeys(_FULL, "free space on the server, or raise its quota"),
     **dict.fromkeys(EXPIRED, "renew the session's credentials"),
 }
 
