@@ -269,7 +269,7 @@ class IncompleteBackupError(KbackupError, code="incomplete", exit_code=7):
 
 
 class AuditError(KbackupError, code="audit", exit_code=7):
-    """The target's records differ from those read from the backup."""
+    """The target does not hold what was written there."""
 
 
 class DiffersError(KbackupError, code="differs", exit_code=7):

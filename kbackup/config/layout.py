@@ -169,8 +169,7 @@ class RotationSettings(Group, title="Rotation", commands=SINK):
 
     flush_size = integer(
         "Records after which a file is closed.  Required in the connectors' layout, where 0 or "
-        "less means 1. Files of full records also end at each multiple of 1,000,000 "
-        "offsets, or of this if it is more.",
+        "less means 1.",
         1_000_000,
         ge=-(2**31),
         le=2**31 - 1,

@@ -1,14 +1,12 @@
 """Where files end: pure functions of rows, of what is open, and of a clock as an argument.
 
-A rule returns how many of the rows that follow the open files still take, None where it sets no
-limit.  `kbackup.pipeline.rotate` asks them all: the first one to close the files wins.
+`cut` passes rows through and says where files end: it asks all rules, and the first one to close
+the files wins.  A rule returns how many of the rows that follow the open files still take, None
+where it sets no limit.  All open files of a partition close together.  A rerun from the last
+committed offset cuts at the same places, however the records arrive in batches, so a retry
+overwrites itself with the same records; the one exception is a schedule, which follows the clock.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter``, restated.
-
-`cut` passes rows through and says where files end, by the rules below.  All open files of a
-partition close together.  A rerun from the last committed offset cuts at the same places, however
-the records arrive in batches, so a retry overwrites itself with the same records; the one exception
-is a schedule, which follows the clock.
 """
 
 from bisect import bisect_right
