@@ -160,9 +160,13 @@ class Window:
         """
         if known is None:
             return files.start_offset <= self.offset.high
-        if not self.offset.meets(known.first_offset, known.last_offset):
+        return self.asks(known.first_offset, known.last_offset, known)
+
+    def asks(self, first: int, last: int, known: Facts | None) -> bool:
+        """Whether it may have records with some offsets, of which *known* is all that is known."""
+        if not self.offset.meets(first, last):
             return False
-        if known.min_timestamp is None or known.max_timestamp is None:
+        if known is None or known.min_timestamp is None or known.max_timestamp is None:
             return True
         return self.timestamp_ms.meets(known.min_timestamp, known.max_timestamp)
 

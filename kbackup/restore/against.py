@@ -196,7 +196,7 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
     missing = [
         entry
         for entry in restored.inventory.missing(where)
-        if window.offset.meets(entry.span.start_offset, entry.span.end_offset - 1)
+        if window.asks(entry.first, entry.span.end_offset - 1, entry.facts)
     ]
     if missing or of is None:
         return incomplete(row, missing) if missing else ComparisonPlan(row)

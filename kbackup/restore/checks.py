@@ -12,6 +12,7 @@ from typing import Final
 from kbackup import converters, formats
 from kbackup.catalog.column import given_converter, reads
 from kbackup.catalog.findings import Finding
+from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.reading import facts
 from kbackup.catalog.window import Window
@@ -526,7 +527,11 @@ def splittable(heads: Heads, where: TopicPartition, sets: Sequence[FileSet]) -> 
 
 
 def known_gone(
-    where: TopicPartition, target: str, findings: Iterable[Finding], window: Window
+    where: TopicPartition,
+    target: str,
+    findings: Iterable[Finding],
+    window: Window,
+    ledger: PartitionLedger,
 ) -> list[KbackupError]:
     """Return the errors of objects and records of a partition that are known to be gone.
 
@@ -535,10 +540,13 @@ def known_gone(
         target: The topic it is restored to.
         findings: What is wrong with it.
         window: What of it is asked for.
+        ledger: What is known of the records in objects that are gone.
     """
     found: list[KbackupError] = []
     for finding in findings:
-        if not finding.is_error or (finding.offsets and not window.offset.meets(*finding.offsets)):
+        entry = ledger.objects.get(finding.key or "") if finding.code == "missing_object" else None
+        known = None if entry is None else entry.facts
+        if not finding.is_error or (finding.offsets and not window.asks(*finding.offsets, known)):
             continue
         if finding.do:
             found.append(finding.error())

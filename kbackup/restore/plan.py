@@ -255,7 +255,9 @@ class Planner:
         """
         found: list[KbackupError] = []
         for where, findings in self.inventory.findings(copy.source):
-            found += checks.known_gone(where, copy.target, findings, self.window)
+            found += checks.known_gone(
+                where, copy.target, findings, self.window, self.inventory.known.ledger(where)
+            )
         if self.settings.behavior_on_error == "fail":
             return found
         self.missing += found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from backup_samples import JSON
+from backup_samples import JSON, TIME
 
 from kbackup import records
 from kbackup.clock import SystemClock
@@ -19,12 +19,13 @@ from kbackup.records import Span, TimestampType, TopicPartition
 from kbackup.restore import against, transaction
 from kbackup.restore.against import against_target
 from kbackup.restore.restored import RestoredPartition
+from kbackup.runs import known
 from kbackup.runs.compare import PartitionCompared, are_same
 from kbackup.runs.context import Environment
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
 from tests.support.in_threads import InThreads
-from tests.support.ledgers import backup_with_ledger
+from tests.support.ledgers import ID, WHERE, backup_with_ledger, enter
 from tests.support.target import COPY, MARKER, CrashError, Log, ReadableTarget, Restoring
 
 FORGOTTEN = pytest.mark.parametrize("lacks_rows", [False, True])
@@ -217,6 +218,45 @@ def test_an_object_that_is_gone_is_the_backups_fault() -> None:
     )  # fmt: skip
     (error,) = found.errors
     assert error.startswith("orders-0 cannot be compared: the backup lacks objects that it had")
+
+
+@pytest.mark.parametrize(
+    ("window", "exit_code"),
+    [
+        ({"from_time": TIME + 5}, 0),
+        ({"from_time": TIME + 4}, 7),
+        ({"to_time": TIME + 5}, 7),
+        ({"from_offset": 5}, 0),
+    ],
+)
+def test_an_object_that_is_gone_matters_where_it_is_asked_for(
+    window: dict[str, Any], exit_code: int
+) -> None:
+    """A restore of some records, by time as by offset, never needed the others."""
+    backup, (first, _) = backup_with_ledger(range(5), range(5, 10))
+    of = Restoring(backup, ReadableTarget())
+    of.restore(**window)
+    backup.store.delete(first)
+
+    assert exit_code == compared(of, **window).exit_code
+
+
+def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:
+    """A restore of what had been stored before a time never needed it."""
+    backup, _ = backup_with_ledger(range(5))
+    (later,) = backup.put("orders", 0, range(5, 10), identity=ID)
+    enter(backup, later, range(5, 10), after_ms=60_000)
+    head = backup.store.head(later)
+    assert head is not None
+    then = int(head.modified.timestamp() * 1000) + 30_000
+    said = known.read(backup.store, backup.layout, SystemClock()).ledger(WHERE)
+    of = Restoring(backup, ReadableTarget(), entries={"orders": [*said.objects.values()]})
+    of.restore(as_of=then)
+    backup.store.delete(later)
+
+    found = compared(of, as_of=then)
+
+    assert (0, 5, "same") == (found.exit_code, found.row.records, found.row.state)
 
 
 def test_what_is_deleted_before_a_row_that_is_lost_is_not_guessed(

@@ -57,6 +57,16 @@ def test_objects_outside_are_not_opened(some: Restoring) -> None:
     assert [0] == [files.start_offset for files in unit.sets]
 
 
+def test_an_object_outside_that_is_gone_is_not_missed() -> None:
+    """By time as by offset: the records that are asked for are all there."""
+    some = Restoring()
+    _, last = some.backup.run("orders", 0, range(10), range(10, 20))
+    some.store.delete(last)
+
+    assert [] == some.plan(to_time=TIME + 10).refusals == some.plan(to_offset=10).refusals
+    assert [7] == [error.exit_code for error in some.plan(to_time=TIME + 11).refusals]
+
+
 def test_records_out_of_order_are_judged_one_by_one() -> None:
     """A producer's clock may jump: each record is in or out by its own timestamp."""
     restoring = Restoring()
