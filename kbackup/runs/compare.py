@@ -9,6 +9,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import pyarrow as pa
@@ -324,32 +325,43 @@ def _unequal_headers(one: pa.ListArray, two: pa.ListArray) -> pa.BooleanArray:
     return pc.or_(apart, pc.is_in(pa.array(range(len(one)), pa.int64()), value_set=wrong))
 
 
+_Row = tuple[str, int | None]
+"""A record as text, without its time, and that; None where it is nobody's."""
+
+
+def _rows(batch: pa.RecordBatch) -> list[_Row]:
+    """Return the rows, and an empty one that stands for the end."""
+    names = [name for name in COLUMNS if name != "timestamp"]
+    texts = map(repr, batch.select(names).to_pylist())
+    return [*zip(texts, batch["timestamp"].to_pylist(), strict=True), ("", None)]
+
+
+def _is_alike(one: _Row, two: _Row) -> bool:
+    return one[0] == two[0] and (None in (one[1], two[1]) or one[1] == two[1])
+
+
 def _apart(one: pa.RecordBatch, two: pa.RecordBatch) -> tuple[int, int]:
     """Return how many rows of each side to pass until both are the same again.
 
     Rows become Python objects here: some hundred, `DISAGREED_MOST` times at most.
     """
-    has_times = not (one["timestamp"].null_count or two["timestamp"].null_count)
-    names = [name for name in COLUMNS if name != "timestamp" or has_times]
-    ours, others = (
-        [*map(repr, side.select(names).to_pylist()), ""] for side in (one, two)
-    )  # the last stands for the end
-    places: dict[str, list[int]] = {}
+    ours, others = _rows(one), _rows(two)
+    at_time, at_any = defaultdict[_Row, list[int]](list), defaultdict[str, list[int]](list)
     for at, row in enumerate(others):
-        places.setdefault(row, []).append(at)
+        at_time[row].append(at)
+        at_any[row[0]].append(at)
 
     def agrees(left: int, right: int) -> bool:
-        ends = range(_AGREED)
-        return all(ours[left + n : left + n + 1] == others[right + n : right + n + 1] for n in ends)
+        pairs = zip_longest(ours[left : left + _AGREED], others[right : right + _AGREED])
+        return all(mine and other and _is_alike(mine, other) for mine, other in pairs)
 
     if agrees(1, 1):  # among equal records other pairs would fit as well
         return 1, 1
     best = len(one), len(two)
-    for left, row in enumerate(ours):
-        for right in places.get(row, ()):
-            if left + right >= sum(best):
-                break
-            if agrees(left, right):
+    for left, (text, time) in enumerate(ours):
+        alike = at_time[text, time], at_time[text, None]
+        for right in at_any[text] if time is None else chain(*alike):
+            if left + right < sum(best) and agrees(left, right):
                 best = left, right
     return best
 

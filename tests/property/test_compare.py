@@ -192,6 +192,21 @@ def test_a_time_that_was_not_stored_is_not_compared() -> None:
     assert (8, 0, 1, 0) == counts(found)
 
 
+@pytest.mark.parametrize(
+    ("untimed", "at"), [(range(10, 20), 2), (range(10, 20), 7), (range(10), 12), (range(10), 19)]
+)
+def test_a_time_tells_records_apart_beside_others_without(untimed: range, at: int) -> None:
+    """Where a topic's setting has changed: of records that only their times tell apart."""
+    mine = [record(0, offset=n, timestamp=n) for n in range(20)]
+    theirs = [row | {"timestamp": None} if n in untimed else row for n, row in enumerate(mine)]
+    del theirs[at]
+
+    found = in_order(batches(mine), batches(theirs, 4))
+
+    assert (19, 0, 1, 0) == counts(found)
+    assert [(at, None, "only in the backup")] == named(found)
+
+
 def test_large_records_are_not_held_by_their_number() -> None:
     """Where sides differ, a few are looked at: not a thousand records of any size."""
     taken: list[int] = []
