@@ -19,7 +19,6 @@ from kbackup.config.running import (
 )
 from kbackup.naming.renaming import Asked, Rename
 from kbackup.plugins import Step
-from kbackup.records import Span, TopicPartition
 
 
 class Settings(
@@ -40,8 +39,6 @@ class Settings(
         kafka_consumer: Properties of librdkafka's consumer, ``bootstrap.servers`` excepted.
         kafka_producer: The same of its producer.
         kafka_admin: The same of its admin client.
-        tails: Of a drill: which of its objects each partition is restored from, by the offsets at
-            which they begin.  Empty: from all, of all partitions.
 
     ``format_class``, ``keys_format_class``, ``headers_format_class``, ``key_converter``,
     ``value_converter`` and ``partitioner_class`` hold names that `kbackup.plugins` knows.
@@ -62,7 +59,6 @@ class Settings(
     kafka_consumer: dict[str, str]
     kafka_producer: dict[str, str]
     kafka_admin: dict[str, str]
-    tails: dict[TopicPartition, Span]
 
     def __init__(self, **given: Any) -> None:
         values = {name: kind() for name, kind in _DERIVED.items()}

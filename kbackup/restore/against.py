@@ -21,6 +21,7 @@ from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.errors import DiffersError, KbackupError, RefusedError, some
 from kbackup.records import Span, TopicPartition
+from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.restored import Restored, RestoredPartition, why_spread, written
 from kbackup.runs import wiring
@@ -136,7 +137,11 @@ def _placed(
 
 
 def against_target(
-    settings: Settings, world: Environment, summary: Summary, stop: threading.Event
+    settings: Settings,
+    world: Environment,
+    summary: Summary,
+    stop: threading.Event,
+    inventory: Inventory | None = None,
 ) -> Iterator[PartitionCompared]:
     """Compare what a restore has written with the backup.
 
@@ -145,6 +150,7 @@ def against_target(
         world: The target, and where the backup is.
         summary: Takes differences (exit code 7), and what could not be compared (3).
         stop: When set, tasks end early.
+        inventory: What the restore was given; None: what is there.
 
     Yields:
         What was found of each partition.
@@ -157,7 +163,7 @@ def against_target(
             "this restore cannot be compared", why, "compare it with a program of your own"
         )
     store, cluster = open_store(world.store), world.kafka.cluster()
-    restored = Restored(settings, world.kafka, store, world.clock, cluster)
+    restored = Restored(settings, world.kafka, store, world.clock, cluster, inventory)
     planned = [
         _planned(restored, where)
         for topic in restored.inventory.topics()

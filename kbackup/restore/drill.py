@@ -91,7 +91,7 @@ class Sample:
     """What of a backup a drill restores.
 
     Attributes:
-        inventory: The same, with settings that say so to all who look for it.
+        inventory: The same.
         sets: All objects of each topic.
     """
 
@@ -114,10 +114,8 @@ class Sample:
             wanted = {*every.wanted(topic)}
             sets[topic] = [files for files in every.sets(topic) if files.where in wanted]
             tails |= newest(topic, every, most)
-        settings = settings.replace(
-            tails=tails, topics=tuple(sets), topics_regex=None, topics_exclude=None
-        )
-        return cls(Inventory(settings, store, found, said), sets)
+        settings = settings.replace(topics=tuple(sets), topics_regex=None, topics_exclude=None)
+        return cls(Inventory(settings, store, found, said, tails), sets)
 
     @property
     def settings(self) -> Settings:
@@ -393,7 +391,8 @@ class DrillRun:
             self._set_groups(sample)
         self._phases.enter("comparison")
         beside = Summary(summary.run, summary.command)
-        for row in against_target(sample.settings, world, beside, self._stop.event):
+        found = against_target(sample.settings, world, beside, self._stop.event, sample.inventory)
+        for row in found:
             self._compared.append(row)
             self._tell(row)
         if not self._stop.is_set():
@@ -472,7 +471,10 @@ class DrillRun:
     def _set_groups(self, sample: Sample) -> None:
         world, beside = self._world, Summary(self._summary.run, self._summary.command)
         asked = self._group_asked()
-        run = GroupsRun(sample.settings, world.kafka, self._store, world.clock, beside)
+        run = GroupsRun(
+            sample.settings, world.kafka, self._store, world.clock, beside,
+            inventory=sample.inventory,
+        )  # fmt: skip
         assert self._scratch is not None  # noqa: S101
         stood = dict.fromkeys(self._scratch.groups, 0)
         try:

@@ -36,6 +36,7 @@ from kbackup.naming.renaming import Rename, matching, rename
 from kbackup.plugins import choose_topics
 from kbackup.records import TopicPartition
 from kbackup.restore.group_view import GroupView
+from kbackup.restore.inventory import Inventory
 from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.translate import BY_HAND, BY_TIME, Translated
 from kbackup.runs import wiring
@@ -159,6 +160,7 @@ class GroupsRun:
         summary: Takes warnings and errors.
         agree: Asks a person; None where nobody can be asked.
         by_time: Go by the times of records where nothing tells exactly where a group goes on.
+        inventory: What the restore was given; None: what is there.
     """
 
     def __init__(
@@ -171,8 +173,9 @@ class GroupsRun:
         agree: Callable[[str], bool] | None = None,
         *,
         by_time: bool = False,
+        inventory: Inventory | None = None,
     ) -> None:
-        self._agree, self._by_time = agree, by_time
+        self._agree, self._by_time, self._inventory = agree, by_time, inventory
         self._settings, self._kafka, self._store = settings, kafka, store
         self._clock, self._summary = clock, summary
         self._layout = wiring.layout(settings)
@@ -258,7 +261,9 @@ class GroupsRun:
             if is_chosen or not self._by_time:
                 do = BY_HAND if is_chosen else BY_TIME
                 raise RefusedError("offsets of this restore cannot be translated", why, do)
-        restored = Restored(self._settings, self._kafka, self._store, self._clock, cluster)
+        restored = Restored(
+            self._settings, self._kafka, self._store, self._clock, cluster, self._inventory
+        )
         return GroupView(restored, cluster, self._store, by_time=self._by_time)
 
     def _damage(self, view: GroupView) -> Iterator[Warned]:

@@ -1,7 +1,7 @@
 """What the backup holds of the topics to restore, what is known to be gone, and what it lacks."""
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -91,6 +91,16 @@ class Inventory:
         store: Where the backup is.
         catalog: What is there.
         known: What the backup says about itself, read before it was listed.
+        tails: Of a drill: which objects of each partition to take, by the offsets at which they
+            begin.  None: all, of all partitions.
+
+    Attributes:
+        settings: As above, like the next three.
+        store: The same.
+        catalog: The same, without what is not taken.
+        known: The same.
+        heads: What objects say of themselves.
+        is_of_drill: Whether it is of a drill, whose topics no sink backs up.
 
     Raises:
         IncompleteBackupError: If only what was stored before a time is asked for, and that is
@@ -99,14 +109,20 @@ class Inventory:
     """
 
     def __init__(
-        self, settings: Settings, store: Store, catalog: Catalog, known: BackupState
+        self,
+        settings: Settings,
+        store: Store,
+        catalog: Catalog,
+        known: BackupState,
+        tails: Mapping[TopicPartition, Span] | None = None,
     ) -> None:
         self._names = {*catalog.topics(), *known.names}
         if settings.as_of is not None:
             catalog, known = as_of(catalog, known, settings.as_of, settings.asked)
-        if settings.tails:
-            catalog, known = within(catalog, known, settings.tails)
-        self.settings, self.store, self._catalog, self.known = settings, store, catalog, known
+        if tails is not None:
+            catalog, known = within(catalog, known, tails)
+        self.settings, self.store, self.catalog, self.known = settings, store, catalog, known
+        self.is_of_drill = tails is not None
         self.heads = RememberedHeads(store)
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -123,7 +139,7 @@ class Inventory:
             IncompleteBackupError: If one of them is not in the backup.
         """
         settings = self.settings
-        there = {*self._catalog.topics(), *self._there}
+        there = {*self.catalog.topics(), *self._there}
         names = settings.asked.topics(there)
         place = f"{settings.url}/{settings.topics_dir}"
         if not names:
@@ -165,7 +181,7 @@ class Inventory:
         A restore that passed them has counted their records.
         """
         layout, topics = wiring.layout(self.settings), [where.topic]
-        gone = self.known.ledger(where).removed(self._catalog.keys)
+        gone = self.known.ledger(where).removed(self.catalog.keys)
         if not gone or layout.is_generic:
             return []
         entries = (StoredObject(one.key or "", one.bytes or 0, _EPOCH, "") for one in gone)
@@ -177,23 +193,23 @@ class Inventory:
 
     def missing(self, where: TopicPartition) -> list[Entry]:
         """Return the objects that runs stored and that are not there, siblings left out."""
-        found = self.known.ledger(where).missing(self._catalog.keys)
+        found = self.known.ledger(where).missing(self.catalog.keys)
         return [entry for entry in found if is_main(entry)]
 
     def absent(self, where: TopicPartition) -> list[Span]:
         """Return the offsets of objects that are not there, whatever became of them."""
-        gone = self.known.ledger(where).absent(self._catalog.keys)
+        gone = self.known.ledger(where).absent(self.catalog.keys)
         return [entry.span for entry in gone if is_main(entry)]
 
     def sets(self, topic: str) -> Iterable[FileSet]:
         """Yield every set of *topic*, in order."""
-        return (files for where in self.stored(topic) for files in self._catalog.sets[where])
+        return (files for where in self.stored(topic) for files in self.catalog.sets[where])
 
     def covered(self, where: TopicPartition) -> Covered:
         """Return the sets to restore, what is left out, and what cannot be decided."""
         if where not in self._covered:
             self._covered[where] = covered(
-                self.store, where, self._catalog.sets[where], self.known.ledger(where),
+                self.store, where, self.catalog.sets[where], self.known.ledger(where),
                 wiring.reading(self.settings), identity=self.known.identity(where.topic),
                 heads=self.heads,
             )  # fmt: skip
@@ -218,7 +234,7 @@ class Inventory:
         ]
 
         def head(where: TopicPartition) -> ObjectHead | None:
-            return self.heads.head(self._catalog.sets[where][0].files[0].key)
+            return self.heads.head(self.catalog.sets[where][0].files[0].key)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             self._heads.update(zip(wheres, pool.map(head, wheres), strict=True))
@@ -235,7 +251,7 @@ class Inventory:
 
     def _first(self, where: TopicPartition) -> Facts | None:
         """Return what the ledger knows of the records in a partition's first object."""
-        return self.known.facts(where, self._catalog.sets[where][0].files[0])
+        return self.known.facts(where, self.catalog.sets[where][0].files[0])
 
     def _said(self, where: TopicPartition) -> Facts | None:
         """Return what a partition's first object says of its records, if it was asked."""
@@ -315,7 +331,7 @@ class Inventory:
 
     def findings(self, topic: str) -> Iterable[tuple[TopicPartition, Iterable[Finding]]]:
         """Yield what is wrong with each partition that is asked for, known to have been stored."""
-        sets = self._catalog.sets
+        sets = self.catalog.sets
         layout = wiring.layout(self.settings)
         for where in self._there.get(topic, []):
             if self._is_wanted(where):
@@ -325,7 +341,7 @@ class Inventory:
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(
             where, sets, (), {}, is_deep=False, ledger=self.known.ledger(where),
-            identity=self.known.identity(where.topic), present=self._catalog.keys,
+            identity=self.known.identity(where.topic), present=self.catalog.keys,
             heads=self.heads,
         )  # fmt: skip
 

@@ -328,7 +328,7 @@ class Planner:
             replace(
                 copy,
                 target=target,
-                is_watched=not self.settings.tails  # sinks leave out what a drill creates
+                is_watched=not self.inventory.is_of_drill  # sinks leave out what a drill creates
                 and self.known.watches(target, self.cluster.cluster_id),
                 oldest_timestamp=(
                     self.inventory.oldest(name) if routes is None else routes.oldest(name, target)

@@ -92,6 +92,7 @@ class Restored:
         store: Where the backup is.
         clock: The time.
         cluster: The target, as an administrator sees it.
+        inventory: What the restore was given; None: what is there.
 
     Attributes:
         settings: The same, without a time that the restore was not given.
@@ -107,12 +108,21 @@ class Restored:
     """
 
     def __init__(
-        self, settings: Settings, kafka: Connection, store: Store, clock: Clock, cluster: Cluster
+        self,
+        settings: Settings,
+        kafka: Connection,
+        store: Store,
+        clock: Clock,
+        cluster: Cluster,
+        inventory: Inventory | None = None,
     ) -> None:
         layout = wiring.layout(settings)
         backup = identity.read(store, layout, wiring.address(settings).address)
-        said = known.read(store, layout, clock, settings.asked)
-        catalog = listed(settings, store, settings.topics)
+        if inventory is None:
+            said = known.read(store, layout, clock, settings.asked)
+            catalog = listed(settings, store, settings.topics)
+        else:
+            said, catalog = inventory.known, inventory.catalog
         names = settings.asked.topics({*catalog.topics(), *said.topics})
         self.targets = cluster.topics({rename(name, settings.renames) for name in names})
         wheres = [
@@ -130,7 +140,7 @@ class Restored:
             if any(self._has_begun(*each) for own in self._positions.values()
                    for each in own.items()):  # fmt: skip
                 break
-        self.inventory = Inventory(self.settings, store, catalog, said)
+        self.inventory = inventory or Inventory(self.settings, store, catalog, said)
         self.inventory.look_at(self.inventory.topics())
         self.job = job_of(
             self.settings, kafka, wiring.store_settings(self.settings), run="restored", group=group,
