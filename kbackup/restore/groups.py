@@ -5,7 +5,6 @@ there is stored first, and `undo` sets it back.
 """
 
 import base64
-import json
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
+from kbackup import __version__
 from kbackup.catalog import groups as captured
 from kbackup.catalog.groups import GroupEntry, TopicCapture
 from kbackup.catalog.ledger.stream import folder
@@ -21,9 +21,7 @@ from kbackup.clock import Clock, moment_of, shown_ms
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
-    CorruptObjectError,
     KbackupError,
-    NewerVersionError,
     ObjectNotFoundError,
     RefusedError,
     counted,
@@ -42,7 +40,7 @@ from kbackup.restore.translate import BY_HAND, BY_TIME, Translated
 from kbackup.runs import wiring
 from kbackup.runs.position import digest
 from kbackup.runs.report import Summary
-from kbackup.stores import Store, put_bytes
+from kbackup.stores import Store, parse_json, put_json
 
 VERSION: Final = 1
 """Of what is stored before offsets are set."""
@@ -367,11 +365,26 @@ class GroupsRun:
                 self._summary.fail(error)
             if refused or self._settings.dry_run:
                 return
-            for group, after in applied.after.items():
-                before = applied.before.get(group, {})
-                clients.alter(group, {at: before[at] for at in after if at in before})
-                clients.delete(group, [at for at in after if at not in before])
+            for group in applied.after:
+                try:
+                    self._set_back(clients, group, applied, now[group])
+                except KbackupError as error:  # a consumer has joined meanwhile
+                    self._summary.fail(RefusedError(error.what, error.why, error.do or BY_HAND))
+                    continue
                 self._summary.facts["groups"].append(group)
+
+    def _set_back(
+        self,
+        clients: Groups,
+        group: str,
+        applied: "Applied",
+        now: Mapping[TopicPartition, GroupOffset],
+    ) -> None:
+        """Set a group back where it does not stand as before; a run may have been killed here."""
+        before = applied.before.get(group, {})
+        apart = [at for at in applied.after[group] if now.get(at) != before.get(at)]
+        clients.alter(group, {at: before[at] for at in apart if at in before})
+        clients.delete(group, [at for at in apart if at not in before])
 
     def where(
         self, offsets: Iterable[tuple[TopicPartition, int]]
@@ -490,8 +503,9 @@ class Applied:
             StoreError: If that fails: nothing could be undone.
         """
         sides = {"before": self.before, "after": self.after, "last": self.last}
-        data = {"version": VERSION, **{name: _plain(side) for name, side in sides.items()}}
-        put_bytes(store, _key(layout, self.id), json.dumps(data, indent=1).encode())
+        more = {"v": VERSION, "version": __version__}
+        said = {name: _plain(side) for name, side in sides.items()}
+        put_json(store, _key(layout, self.id), more | said)
 
     @classmethod
     def read(cls, store: Store, layout: Layout, name: str) -> "Applied":
@@ -506,18 +520,17 @@ class Applied:
         key = _key(layout, name)
         try:
             with store.open(key) as file:
-                data = json.loads(file.read())
-            if data["version"] > VERSION:
-                raise NewerVersionError.of(key, data["version"], VERSION)
-            sides = data["before"], data["after"], data.get("last", {})
-            return cls(name, *map(_sides, sides))
+                body = file.read()
         except ObjectNotFoundError as error:
             raise ConfigurationError(
                 f"no run has set groups as {name}", f"there is no {key}",
                 "give the id that kbackup restore groups has shown",
             ) from error  # fmt: skip
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptObjectError(key, f"it is damaged: {error!r}", BY_HAND, key=key) from error
+
+        def made(said: Mapping[str, Any]) -> "Applied":
+            return cls(name, *(_sides(said[side]) for side in ("before", "after", "last")))
+
+        return parse_json(key, body, made, "offsets of groups that were set", BY_HAND)
 
     @classmethod
     def find(cls, store: Store, layout: Layout, name: str) -> "Applied | None":
@@ -545,17 +558,16 @@ class Applied:
         self, group: str, now: Mapping[TopicPartition, GroupOffset]
     ) -> KbackupError | None:  # fmt: skip
         """Return why a group cannot be set back: it has moved since.  None where it can."""
-        before, last = self.before.get(group, {}), self.last.get(group, {})
-        for at, wanted in self.after[group].items():
-            # others than the first: a run was killed
-            if now.get(at) not in (wanted, before.get(at), last.get(at)):
+        # others than the first: a run was killed
+        sides = [side[group] for side in (self.after, self.last, self.before) if group in side]
+        for at in self.after[group]:
+            if now.get(at) not in [side.get(at) for side in sides]:
                 return RefusedError(
                     f"group {group} has moved in {at} since",
-                    "its consumers have gone on from where it was set",
-                    BY_HAND,
-                    topic=at.topic,
-                    partition=at.partition,
-                )
+                    "its consumers have gone on from where it was set" if at in now
+                    else "it has no offset there any more",
+                    BY_HAND, topic=at.topic, partition=at.partition,
+                )  # fmt: skip
         return None
 
 

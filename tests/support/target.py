@@ -195,9 +195,30 @@ class _Clients:
 
     def alter(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """Set a group, unless somebody has joined it."""
+        if offsets:
+            self._begin(group)
+            self.target.stood.setdefault(group, {}).update(offsets)
+            self._end(group)
+
+    def delete(self, group: str, wheres: Sequence[TopicPartition]) -> None:
+        """Take positions from a group that has some, unless somebody has joined it."""
+        if wheres:
+            self._begin(group)
+            if not self.target.stood.get(group):
+                raise KafkaError(f"setting the offsets of group {group}", "there is no such group")
+            for where in wheres:
+                self.target.stood[group].pop(where, None)
+            self._end(group)
+
+    def _begin(self, group: str) -> None:
         if group in self.target.joined:
             raise KafkaError(f"setting the offsets of group {group}", "it is not empty")
-        self.target.stood.setdefault(group, {}).update(offsets)
+
+    def _end(self, group: str) -> None:
+        self.target.changes.append(group)
+        self.target.dies_in -= 1
+        if self.target.dies_in == 0:
+            raise CrashError
 
     def close(self) -> None:
         """Nothing to leave."""
@@ -210,6 +231,8 @@ class Grouped(ReadableTarget):
     stood: dict[str, dict[TopicPartition, GroupOffset]] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
+    changes: list[str] = field(default_factory=list)  # the group of each change
+    dies_in: int = 0  # after how many changes the process is killed; 0 for never
 
     def consumer_groups(self) -> Any:
         """Ask where groups stand."""
