@@ -819,7 +819,11 @@ def groups_command(
                     session.tell(event)
         except KbackupError as error:
             summary.fail(error)
-        return summary.finish()
+        ended = summary.finish()
+        if undo is None and ended.facts.get("groups"):
+            line = _line("groups", groups_command, "--undo", ended.facts["undo"])
+            ended = ended.saying(remaining=_named([("to set them back:", line)], session.loaded))
+        return ended
 
     run("groups", "restore groups", parameters, work)
 
@@ -978,12 +982,7 @@ def _line(name: str, command: click.Command, *more: str) -> str:
 
 
 def _remaining(ended: "Ended", loaded: Loaded) -> "list[NextCommand]":
-    """Return the commands that remain after a restore that has created topics, in their order.
-
-    The first one's purpose names the variables that they all read, as the restore did.
-    """
-    from kbackup.events import NextCommand  # noqa: PLC0415
-
+    """Return the commands that remain after a restore that has created topics, in their order."""
     found = [
         (
             "compare what was written with the backup, record by record:",
@@ -1004,6 +1003,13 @@ def _remaining(ended: "Ended", loaded: Loaded) -> "list[NextCommand]":
         purpose = "their records name schemas of another registry; --schema-registry-url registers "
         purpose += "these, with a restore into new topics:"
         found.insert(0, (purpose, _line("list", list_command, "--schemas")))
+    return _named(found, loaded)
+
+
+def _named(found: "list[tuple[str, str]]", loaded: Loaded) -> "list[NextCommand]":
+    """Return commands with what for; the first one names the variables that they all read."""
+    from kbackup.events import NextCommand  # noqa: PLC0415
+
     printing = {each.name for each in config.PROPERTIES if each.group == "Output"}
     needed = sorted(
         origin.place

@@ -4,7 +4,7 @@ Doubts, errors and the reason of the exit code go to stderr: what follows a tabl
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -459,17 +459,16 @@ class Screens(OutputPart):
             self._stdout.paragraph(tables.schemas_count(planned))
 
     def _print_groups(self, summary: Ended) -> None:
-        rows, done = self._of("group_offset"), summary.facts.get("groups", ())
+        rows = self._of("group_offset")
         if rows:
             tables.translated_table(rows).draw(self._stdout)
             self._stdout.text("")
-        self._stdout.paragraph(f"{count(len(done), 'group')} set")
+        if text := groups_set(summary, {row.group for row in rows} - {""}):
+            self._stdout.paragraph(text)
         if "offsets_kept_s" in summary.facts:
             kept_s = summary.facts["offsets_kept_s"]
             kept = "a time that is unknown" if kept_s is None else time_span(kept_s)
             self._stdout.paragraph(f"offsets of a group without members are kept for {kept}")
-        if done and "undo" in summary.facts:
-            self._stdout.paragraph(f"to set them back: --undo {summary.facts['undo']}")
 
     def _print_drill(self, summary: Ended) -> None:
         if checked := self._of("drill_report"):
@@ -645,6 +644,15 @@ def unnamed(start: Started) -> list[str]:
         "from the environment": start.from_environment,
     }
     return [f"{what}: {some(names)}" for what, names in said.items() if names]
+
+
+def groups_set(summary: Ended, planned: Collection[str]) -> str:
+    """Return how many groups were set, or set back; of a dry run how many would be."""
+    done = summary.facts.get("groups")
+    if done is None:
+        is_good = planned and not summary.errors
+        return f"{count(len(planned), 'group')} would be set" if is_good else ""
+    return f"{count(len(done), 'group')} set{' back' if done and not planned else ''}"
 
 
 def drilled(report: "DrillReport", summary: Ended) -> list[str]:

@@ -203,7 +203,8 @@ class GroupsRun:
         rows = [row for one in planned for row in one.rows]
         self._summary.skip(DELETED, sum(row.lost for row in rows))
         self._summary.skip(APPROXIMATE, sum(row.is_approximate for row in rows))
-        self._summary.facts["groups"] = []
+        if not self._settings.dry_run:
+            self._summary.facts["groups"] = []
         if refused or not planned:
             return
         self._summary.facts["offsets_kept_s"] = self._kept_s()
@@ -356,7 +357,8 @@ class GroupsRun:
             KbackupError: If nothing was set back.
         """
         applied = Applied.read(self._store, self._layout, name)
-        self._summary.facts["groups"] = []
+        if not self._settings.dry_run:
+            self._summary.facts["groups"] = []
         refused = [*_live(self._kafka.cluster(), applied.after)]
         with closing(self._kafka.consumer_groups()) as clients:
             now = {group: found or {} for group, found in clients.offsets([*applied.after])}

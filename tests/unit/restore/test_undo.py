@@ -56,9 +56,9 @@ def test_groups_stand_as_before_and_a_second_time_changes_nothing(of: Restoring)
 
         assert (0, ["a", "b", "c"]) == (ended.exit_code, ended.facts["groups"])
         assert {"b": {COPY: OWN}} == stood(of)
-    calls = len(of.cluster.changes)
+    calls = len(vars(of.cluster)["changes"])
     done(of, undo=True)
-    assert calls == len(of.cluster.changes)
+    assert calls == len(vars(of.cluster)["changes"])
 
 
 @pytest.mark.parametrize("undo", [False, True])
@@ -67,7 +67,7 @@ def test_a_kill_at_any_moment_is_undone(of: Restoring, at: int, *, undo: bool) -
     """As groups are set, or set back: some stand here, some there, and all can go back."""
     if undo:
         done(of, undo=False)
-    of.cluster.dies_in = at
+    vars(of.cluster)["dies_in"] = at
     with pytest.raises(CrashError):
         done(of, undo=undo)
 
