@@ -15,8 +15,8 @@ from kbackup.errors import KbackupError, RefusedError
 from kbackup.kafka import Cluster
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity, TopicPartition
-from kbackup.restore.restored import Restored, RestoredPartition
-from kbackup.restore.translate import BY_HAND, InexactError, Translated, Translator
+from kbackup.restore.restored import BY_HAND, Restored, RestoredPartition
+from kbackup.restore.translate import InexactError, Translated, Translator
 from kbackup.stores import Store
 
 Learned = dict[tuple[TopicPartition, str, int], Translated]

@@ -7,6 +7,7 @@ records themselves, finds the restore as a run of it would: by its group, its re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,8 @@ from kbackup.runs import known, wiring
 from kbackup.runs.compare import replaced
 from kbackup.runs.position import Lane, RestorePosition
 from kbackup.stores import Store
+
+BY_HAND: Final = "set the group by hand: kafka-consumer-groups --reset-offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,14 @@ class Restored:
         if read is None and not sets:
             return None
         asked = self._asked(at.topic)
+        if read is None and self._was_here(where, at):
+            raise RefusedError(
+                f"the position of this restore in {at} is gone",
+                "Kafka forgets those of a group without members after offsets.retention.minutes",
+                "restore into a new topic, and run this command within that time; for consumer "
+                f"groups also: {BY_HAND}",
+                topic=at.topic, partition=at.partition,
+            )  # fmt: skip
         if read is None or (read[0].source.where, read[0].source.window) != (where, asked):
             raise RefusedError(
                 f"{at} has not been restored from {where} by this restore",
@@ -230,6 +241,12 @@ class Restored:
             position, lane, translations(position, lane, self._rows), sets, end, self.spans[at],
             is_compacted="compact" in policy,
         )  # fmt: skip
+
+    def _was_here(self, where: TopicPartition, at: TopicPartition) -> bool:
+        """Whether rows say that records of a partition were restored to one of the target."""
+        about = self.targets[at.topic].topic_id, where.topic, where.partition
+        rows = self._rows.get(at, ())
+        return about in {(one.target_id, one.source_topic, one.source_partition) for one in rows}
 
 
 def why_spread(settings: Settings) -> str | None:

@@ -25,7 +25,7 @@ from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
 from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.restored import RestoredPartition, written
+from kbackup.restore.restored import BY_HAND, RestoredPartition, written
 from kbackup.runs import wiring
 from kbackup.runs.compare import are_same, untimed
 from kbackup.stores import Store
@@ -33,7 +33,6 @@ from kbackup.stores import Store
 if TYPE_CHECKING:
     from kbackup.kafka import Reader
 
-BY_HAND: Final = "set the group by hand: kafka-consumer-groups --reset-offsets"
 BY_TIME: Final = "--by-time goes by the records' times: it may repeat some, or skip some"
 
 

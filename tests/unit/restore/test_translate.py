@@ -396,6 +396,24 @@ def test_a_damaged_ledger_and_damaged_rows_are_told() -> None:
     assert damaged == [one.place["key"] for one in ended.warnings]
 
 
+def test_a_position_that_kafka_has_forgotten_is_told_from_one_that_never_was() -> None:
+    """Rows say that this restore was here: the options are right, and other advice helps."""
+    of = grouped(a=3)
+    (group,) = of.cluster.groups
+    read = RestorePosition.read(COPY, of.cluster.groups[group].pop(COPY))
+    assert read is not None
+    never, _ = set_groups(of)
+    log = TranslationLog(of.store, Layout(), group, SystemClock())
+    log.append(COPY.topic, transaction.translated(COPY, read[0]))
+
+    gone, _ = set_groups(of)
+
+    assert [4, 4] == [never.exit_code, gone.exit_code]
+    assert "--rename" in never.errors[0].do
+    assert "offsets.retention.minutes" in gone.errors[0].why
+    assert "into a new topic" in gone.errors[0].do
+
+
 def approximate(of: Restoring, offset: int, **options: Any) -> list[GroupTranslated]:
     """Where a consumer goes on by time, in each partition of the copy."""
     kafka: Any = of.cluster
