@@ -36,6 +36,7 @@ class GroupView:
     Attributes:
         group: The restore's own, which keeps its positions.
         damage: Files that cannot be read, of what the restore is known by.
+        topics: All topics of the backup, those that are not asked for too.
         learned: What this one has been asked, as far as the answer holds later too.
     """
 
@@ -46,6 +47,7 @@ class GroupView:
         self._restored, self._cluster, self._by_time = restored, cluster, by_time
         self._translator = Translator(restored.job, restored.inventory, store)
         self.damage, self.group = restored.damage, restored.map.group
+        self.topics = sorted(restored.inventory.known.names)
         self._known, self.learned = known or {}, Learned()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ there is stored first, and `undo` sets it back.
 import base64
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -190,9 +191,10 @@ class GroupsRun:
         cluster, captures = self._kafka.cluster(), self._captures()
         there = {row.group or "" for one in captures.values() for row in one.offsets}
         chosen = asked.chosen(there)
-        yield from self._remarks(captures, chosen, asked)
+        yield from self._remarks(captures, chosen)
         with closing(self._view(cluster)) as view:
             yield from self._damage(view)
+            yield from self._streams(view, cluster, there, chosen, asked)
             planned = [plan(view, captures, group, asked.name(group)) for group in chosen]
         for group in planned:
             yield from group.rows
@@ -292,7 +294,7 @@ class GroupsRun:
         return newest
 
     def _remarks(
-        self, captures: Mapping[str, TopicCapture], chosen: Sequence[str], asked: GroupsAsked
+        self, captures: Mapping[str, TopicCapture], chosen: Sequence[str]
     ) -> Iterator[Warned]:
         if not chosen:
             text = "no group had an offset in these topics when they were captured"
@@ -308,14 +310,28 @@ class GroupsRun:
             for where, why in one.unsettled.items():
                 text = f"{where}: what its consumers had caused by then may be missing ({why})"
                 yield self._summary.warn("group_unsettled", text)
-        streams = [name for name in captures if name.endswith(("-changelog", "-repartition"))]
-        for group in chosen:
-            for name in streams:
-                is_own = name.startswith(f"{group}-")
-                copy = rename(name, self._settings.renames)
-                if is_own and copy != asked.name(group) + name.removeprefix(group):
-                    text = f"{group} is an application of Kafka Streams, which will not find {copy}"
-                    yield self._summary.warn("streams_renamed", text)
+
+    def _streams(
+        self,
+        view: GroupView,
+        cluster: Cluster,
+        groups: Collection[str],
+        chosen: Sequence[str],
+        asked: GroupsAsked,
+    ) -> Iterator[Warned]:
+        """Name the internal topics that an application of Kafka Streams looks for in vain."""
+        wanted = defaultdict[str, list[str]](list)
+        for name in view.topics:
+            if name.endswith(("-changelog", "-repartition")):
+                owners = (group for group in groups if name.startswith(f"{group}-"))
+                owner = max(owners, key=len, default="")
+                if owner in chosen:
+                    wanted[owner].append(asked.name(owner) + name.removeprefix(owner))
+        there = cluster.topics({name for names in wanted.values() for name in names})
+        for group, names in wanted.items():
+            if lacking := [name for name in names if name not in there]:
+                text = f"{group} is an application of Kafka Streams, which will not find "
+                yield self._summary.warn("streams_renamed", text + some(lacking))
 
     def _apply(
         self, clients: Groups, planned: Sequence[PlannedGroup], before: Standing, name: str

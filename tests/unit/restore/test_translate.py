@@ -414,6 +414,37 @@ def test_a_position_that_kafka_has_forgotten_is_told_from_one_that_never_was() -
     assert "into a new topic" in gone.errors[0].do
 
 
+@pytest.mark.parametrize(
+    ("there", "options", "told"),
+    [
+        ([], {}, ["a-store-changelog", "a-x-repartition"]),
+        (["a-store-changelog", "a-x-repartition"], {}, []),
+        (["a-store-changelog"], {}, ["a-x-repartition"]),
+        (["copy_of_a-store-changelog", "a-x-repartition"], {}, ["a-store-changelog"]),
+        (["dr_a-store-changelog", "a-x-repartition"], {"renamed": "dr_$0"}, ["dr_a-x-repartition"]),
+    ],
+)
+def test_internal_topics_that_a_streams_application_will_not_find_are_named(
+    there: list[str], options: dict[str, str], told: list[str]
+) -> None:
+    """Of those that the backup knows: not restored, or under another name than the group's."""
+    of = grouped(a=3, store=5, **{"a-2": 5})
+    names = "orders", "a-store-changelog", "a-x-repartition", "ab-changelog", "a-2-y-changelog"
+    rows = [TopicEntry("topic", name, partitions=1) for name in names]
+    topics_stream(of.store, Layout(), SystemClock()).append(table(rows, TOPICS))
+    for name in there:
+        of.cluster.add_topic(name, 1, {})
+    kafka: Any = of.cluster
+    summary = Summary("r", "restore groups")
+    run = GroupsRun(of.settings(topics="orders"), kafka, of.store, SystemClock(), summary)
+
+    [*run.set(GroupsAsked(("a", "store"), **options))]
+
+    texts = [one.text for one in summary.finish().warnings if one.code == "streams_renamed"]
+    said = f"a is an application of Kafka Streams, which will not find {', '.join(told)}"
+    assert ([said] if told else []) == texts
+
+
 def approximate(of: Restoring, offset: int, **options: Any) -> list[GroupTranslated]:
     """Where a consumer goes on by time, in each partition of the copy."""
     kafka: Any = of.cluster
