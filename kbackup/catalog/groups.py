@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog.ledger.rows import Form, latest, rows_of
-from kbackup.catalog.ledger.stream import Stream, folder
+from kbackup.catalog.ledger.stream import Contents, Stream, folder
 from kbackup.clock import Clock
 from kbackup.errors import Issue
 from kbackup.naming import Layout
@@ -220,7 +220,11 @@ def read(store: Store, layout: Layout, clock: Clock, until_ms: int | None = None
     Raises:
         StoreError: If the store does not answer.
     """
-    contents = group_stream(store, layout, clock).read()
+    return captures(group_stream(store, layout, clock).read(), until_ms)
+
+
+def captures(contents: Contents, until_ms: int | None = None) -> Captures:
+    """Return the newest capture of each topic of a stream; *until_ms* is as of `read`."""
     do = "the other captures are used; kbackup sink reindex leaves this file out from then on"
     damage = [replace(one, do=do) for one in contents.damage]
     rows = contents.rows

@@ -6,7 +6,7 @@ waits for it, with that capture; each group is set whole.  Only its own values a
 what it sets is stored first, beside what `restore groups` has set, and can be undone like that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -78,6 +78,8 @@ class FollowedGroups:
         self._set: dict[str, tuple[_Taken, float]] = {}
         self._known: Learned = {}
         self._own: Applied | None = None
+        self._seen: Collection[str] = ()
+        self._newest: dict[str, dict[str, TopicCapture]] = {}
 
     def facts(self) -> Event:
         """Return what the summary says: which groups stand as captured, and as of when."""
@@ -93,7 +95,7 @@ class FollowedGroups:
     def look(self) -> None:
         """Read the newest captures; what fails is a remark."""
         try:
-            newest = self._newest()
+            newest = self._captured()
         except KbackupError as error:
             self._remark("", "groups_not_set", f"consumer groups are not set: {error}")
             return
@@ -108,10 +110,13 @@ class FollowedGroups:
             elif done != taken or now - at >= RENEW_S:
                 self._waiting[name] = _Waiting(taken, captures)
 
-    def _newest(self) -> dict[str, dict[str, TopicCapture]]:
+    def _captured(self) -> dict[str, dict[str, TopicCapture]]:
         """Return the newest captures of each group that is to follow, by topic."""
         settings, frame = self._settings, self._frame
-        found = captured.read(self._store, frame.layout, frame.world.clock)
+        stream = captured.group_stream(self._store, frame.layout, frame.world.clock)
+        if (new := stream.read_if_new(self._seen)) is None:
+            return self._newest
+        found = captured.captures(new[1])
         said = [(damage.code, damage.text) for damage in found.damage]
         self._remarks.odd(("", "captures"), said)
         newest: dict[str, dict[str, TopicCapture]] = {}
@@ -120,7 +125,8 @@ class FollowedGroups:
             for name in {row.group or "" for row in capture.offsets}:
                 newest.setdefault(name, {})[topic] = capture
         names = matching(sorted(newest), settings.follow_groups or "", "follow.groups")
-        return {name: newest[name] for name in names}
+        self._seen, self._newest = new[0], {name: newest[name] for name in names}
+        return self._newest
 
     def apply(self, cluster: Cluster) -> None:
         """Set the groups that the copy has come to; what fails is a remark."""

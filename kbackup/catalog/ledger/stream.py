@@ -29,9 +29,10 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -262,7 +263,27 @@ class Stream:
         Raises:
             StoreError: If the store does not answer.
         """
-        return self._look().contents
+        return self._look(self._names()).contents
+
+    def read_if_new(self, seen: Collection[str]) -> tuple[Collection[str], Contents] | None:
+        """Return what the stream holds, unless nothing was written since it was read last.
+
+        Costs one listing, and nothing more if there is nothing new.
+
+        Args:
+            seen: What this has returned then; empty at first.
+
+        Returns:
+            What to give it the next time, and what the stream holds.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        names = self._names()
+        newer = [*self._to_watermark(names)]
+        if (texts := {name.text for name in newer}) == seen:
+            return None
+        return texts, self._look(chain(newer, names)).contents
 
     def fold(self, at_least: int = FOLD_AT) -> bool:
         """Write a snapshot of all there is, if a reader has to open *at_least* parts beside it.
@@ -275,7 +296,7 @@ class Stream:
         wall = self.clock.ms()
         if self._is_folded(at_least):
             return False
-        look = self._look()
+        look = self._look(self._names())
         if look.contents.loose < at_least:
             return False
         self._write_snapshot(look.contents.rows, look.contents.damage, look, wall)
@@ -293,7 +314,7 @@ class Stream:
             StoreError: If the store does not answer.
         """
         wall = self.clock.ms()
-        look = self._look()
+        look = self._look(self._names())
         self._write_snapshot(make(look.contents), (), look, wall)
 
     def _write_snapshot(
@@ -337,11 +358,21 @@ class Stream:
                 return False
         return True
 
-    def _look(self) -> _Look:
+    def _to_watermark(self, names: Iterable[Name]) -> Iterator[Name]:
+        """Yield names down to those that the newest snapshot holds, the first of these too."""
+        watermark = -1
+        for name in names:
+            yield name
+            if name.time_ms <= watermark:
+                return
+            if watermark < 0 and name.watermark is not None and self._is_believed(name.watermark):
+                watermark = name.watermark
+
+    def _look(self, names: Iterable[Name]) -> _Look:
         base: _Snapshot | None = None
         newer: list[Name] = []
         damage: list[Issue] = []
-        for name in self._names():
+        for name in names:
             if base is not None and name.time_ms <= base.watermark:
                 break
             if name.watermark is None:

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -28,6 +28,7 @@ from kbackup.catalog.ledger.stream import (
     Contents,
     Stream,
     encoded,
+    new_name,
     topic_stream,
     topics_stream,
 )
@@ -35,7 +36,7 @@ from kbackup.catalog.translated import TRANSLATED, TranslatedEntry
 from kbackup.errors import CorruptObjectError, NewerVersionError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.stores import StoredObject, StoreSettings
+from kbackup.stores import StoredObject, StoreSettings, put_bytes
 from kbackup.stores.memory import MemoryStore
 from tests.support.hand_clock import HandClock
 
@@ -120,6 +121,34 @@ def test_what_was_folded_is_not_opened_again() -> None:
     assert (201, 1) == (len(found.rows), found.loose)
     assert {"list": 1, "open": 2} == dict(store.requests)
     assert not ledger.fold()
+
+
+def test_who_has_read_a_stream_opens_nothing_until_it_grows() -> None:
+    """Also by a part that another writer has begun earlier, and a snapshot that says no more."""
+    store, time = CountingStore(), HandClock(NOW)
+    some = stream(store, time)
+    seen: Collection[str] = ()
+
+    def read() -> list[int] | None:
+        nonlocal seen
+        store.requests.clear()
+        if (found := some.read_if_new(seen)) is None:
+            assert {"list": 1} == store.requests
+            return None
+        seen = found[0]
+        return sorted(each.first for each in entries(found[1].rows))
+
+    some.append(table([row(0)], OBJECTS))
+    assert [0] == read()
+    assert None is read()
+    late = encoded(table([row(10)], OBJECTS), OBJECTS.schema, {})
+    put_bytes(store, some.prefix + new_name(NOW - MINUTE), late)
+    assert [0, 10] == read()
+    time.pass_s(2 * GRACE_MS / 1000)
+    some.append(table([row(20)], OBJECTS))
+    assert some.fold(1)
+    assert [0, 10, 20] == read()
+    assert None is read()
 
 
 def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:

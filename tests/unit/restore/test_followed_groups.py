@@ -11,6 +11,7 @@ from kbackup.config import loading
 from kbackup.errors import ConfigurationError, RefusedError
 from kbackup.kafka import GroupOffset
 from kbackup.records import TopicPartition
+from kbackup.stores.memory import MemoryStore
 from tests.support.standby import Standby
 from tests.support.target import Grouped
 
@@ -126,6 +127,39 @@ def test_a_group_ahead_of_the_copy_waits_for_it(standby: Standby) -> None:
     standby.follow(happens, follow_groups=".*")
 
     assert 8 == stood(standby)["billing"][COPY].offset
+
+
+def test_a_look_at_what_is_known_costs_one_listing(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture is read once, however often the bucket is looked at; a new one is seen."""
+    standby.sink("orders", 0, range(5))
+    capture(standby, 1, billing=3)
+    asked: list[str] = []
+    for name in ("list", "open"):
+        real = getattr(MemoryStore, name)
+
+        def noting(store: Any, key: str, real: Any = real, name: str = name) -> Any:
+            if key.startswith("_kbackup/groups/"):
+                asked.append(name)
+            return real(store, key)
+
+        monkeypatch.setattr(MemoryStore, name, noting)
+    looks: list[list[str]] = []
+
+    def happens(look: int) -> bool:
+        if look == 4:
+            capture(standby, 2, billing=4)
+        looks.append([*asked])
+        asked.clear()
+        return look < 6
+
+    standby.follow(happens, follow_groups=".*")
+
+    assert [["list", "open"], ["list"], ["list"]] == looks[:3]
+    assert ["list", "open", "open"] == looks[4]
+    assert ["list"] == looks[5]
+    assert GroupOffset(4, b"m") == stood(standby)["billing"][COPY]
 
 
 def test_a_restore_that_ends_takes_no_groups(standby: Standby) -> None:
