@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kbackup.catalog import groups as captured
-from kbackup.catalog.groups import TopicCapture
 from kbackup.clock import moment_of, rfc3339
 from kbackup.errors import KbackupError, RefusedError, counted
 from kbackup.events import Event
@@ -20,7 +19,7 @@ from kbackup.kafka import Cluster, GroupOffset, Groups
 from kbackup.naming.renaming import matching, rename
 from kbackup.records import TopicPartition
 from kbackup.restore.group_view import GroupView, Learned
-from kbackup.restore.groups import Applied, following_id, of_partitions, plan
+from kbackup.restore.groups import Applied, Stood, by_group, following_id, of_partitions, plan
 from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.translate import NotReachedError
 from kbackup.restore.watch import Remarks
@@ -44,13 +43,13 @@ class _Waiting:
 
     Attributes:
         taken: The captures that it is set by.
-        captures: These, of the topics that it stood in.
+        stood: Where it stood by them.
         is_ahead: The copy has not come to them yet.
         not_before: By the clock that nobody sets: when it is looked at again.
     """
 
     taken: _Taken
-    captures: Mapping[str, TopicCapture]
+    stood: Stood
     is_ahead: bool = False
     not_before: float = 0.0
 
@@ -79,7 +78,7 @@ class FollowedGroups:
         self._known: Learned = {}
         self._own: Applied | None = None
         self._seen: Collection[str] = ()
-        self._newest: dict[str, dict[str, TopicCapture]] = {}
+        self._newest: Mapping[str, Stood] = {}
 
     def facts(self) -> Event:
         """Return what the summary says: which groups stand as captured, and as of when."""
@@ -100,18 +99,18 @@ class FollowedGroups:
             self._remark("", "groups_not_set", f"consumer groups are not set: {error}")
             return
         now = self._frame.world.clock.steady_s()
-        for name, captures in newest.items():
-            taken = tuple((topic, one.topic.taken) for topic, one in sorted(captures.items()))
+        for name, stood in newest.items():
+            taken = tuple((topic, rows[0].taken) for topic, rows in sorted(stood.items()))
             waiting, (done, at) = self._waiting.get(name), self._set.get(name, ((), -RENEW_S))
             if waiting is not None and (waiting.is_ahead or waiting.taken == taken):
                 continue
             if waiting is not None:
-                self._waiting[name] = replace(waiting, taken=taken, captures=captures)
+                self._waiting[name] = replace(waiting, taken=taken, stood=stood)
             elif done != taken or now - at >= RENEW_S:
-                self._waiting[name] = _Waiting(taken, captures)
+                self._waiting[name] = _Waiting(taken, stood)
 
-    def _captured(self) -> dict[str, dict[str, TopicCapture]]:
-        """Return the newest captures of each group that is to follow, by topic."""
+    def _captured(self) -> Mapping[str, Stood]:
+        """Return where each group that is to follow stood, by the newest captures."""
         settings, frame = self._settings, self._frame
         stream = captured.group_stream(self._store, frame.layout, frame.world.clock)
         if (new := stream.read_if_new(self._seen)) is None:
@@ -119,11 +118,12 @@ class FollowedGroups:
         found = captured.captures(new[1])
         said = [(damage.code, damage.text) for damage in found.damage]
         self._remarks.odd(("", "captures"), said)
-        newest: dict[str, dict[str, TopicCapture]] = {}
-        for topic in {*settings.asked.topics(found.newest)} & found.newest.keys():
-            capture = of_partitions(found.newest[topic], settings.partitions)
-            for name in {row.group or "" for row in capture.offsets}:
-                newest.setdefault(name, {})[topic] = capture
+        newest = by_group(
+            {
+                topic: of_partitions(found.newest[topic], settings.partitions)
+                for topic in {*settings.asked.topics(found.newest)} & found.newest.keys()
+            }
+        )
         names = matching(sorted(newest), settings.follow_groups or "", "follow.groups")
         self._seen, self._newest = new[0], {name: newest[name] for name in names}
         return self._newest
@@ -199,7 +199,7 @@ class FollowedGroups:
             return "may not be read"
         if members := cluster.members(name):
             return f"has {counted(len(members), 'live member')}"
-        topics = {rename(topic, self._settings.renames) for topic in self._waiting[name].captures}
+        topics = {rename(topic, self._settings.renames) for topic in self._waiting[name].stood}
         for at in sorted(now):
             if at.topic in topics and not own.has_set(name, at, now[at]):
                 return f"stands in {at} where this restore has not set it"
@@ -210,7 +210,7 @@ class FollowedGroups:
     ) -> Mapping[TopicPartition, GroupOffset] | None:
         """Return where a group is to stand; None where it cannot be set yet."""
         waiting = self._waiting[name]
-        found = plan(view, waiting.captures, name, name)
+        found = plan(view, waiting.stood, name)
         failed = [one for one in found.refusals if not isinstance(one, NotReachedError)]
         if failed:
             self._rest(name)

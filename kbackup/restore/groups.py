@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -47,6 +48,9 @@ VERSION: Final = 1
 """Of what is stored before offsets are set."""
 
 _log: Final = logging.getLogger(__name__)
+
+_THREADS: Final = 16
+"""Groups whose members are asked for side by side."""
 
 _RETENTION: Final = "offsets.retention.minutes"
 
@@ -195,7 +199,8 @@ class GroupsRun:
         with closing(self._view(cluster)) as view:
             yield from self._damage(view)
             yield from self._streams(view, cluster, there, chosen, asked)
-            planned = [plan(view, captures, group, asked.name(group)) for group in chosen]
+            stood = by_group(captures)
+            planned = [plan(view, stood.get(group, {}), asked.name(group)) for group in chosen]
         for group in planned:
             yield from group.rows
         refused = [error for group in planned for error in group.refusals]
@@ -427,38 +432,49 @@ class GroupsRun:
                     yield _row(where, "", at, row, found)
 
 
-def plan(
-    view: GroupView, captures: Mapping[str, TopicCapture], group: str, name: str
-) -> PlannedGroup:
+Stood = Mapping[str, Sequence[GroupEntry]]
+"""Where a group stood, by topic."""
+
+
+def by_group(captures: Mapping[str, TopicCapture]) -> dict[str, dict[str, list[GroupEntry]]]:
+    """Return where each group stood, by topic, in one pass over all."""
+    found: defaultdict[str, dict[str, list[GroupEntry]]] = defaultdict(dict)
+    for topic, capture in captures.items():
+        for row in capture.offsets:
+            found[row.group or ""].setdefault(topic, []).append(row)
+    return found
+
+
+def plan(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
     """Return what is to be set of a group, or why it cannot be.
 
     Args:
         view: The restore.
-        captures: By topic.
-        group: The group, as it was captured.
+        stood: Where it stood when it was captured.
         name: What it is called in the target.
     """
     rows, refusals = list[GroupTranslated](), list[KbackupError]()
     offsets: dict[TopicPartition, GroupOffset] = {}
-    for topic, capture in captures.items():
-        own = [row for row in capture.offsets if row.group == group]
+    for topic, own in stood.items():
         for row, at, found in view.translated(own):
             rows.append(_row(row.where, name, at, row, found))
             if isinstance(found, KbackupError):
                 refusals.append(found)
                 continue
             offsets[at] = GroupOffset(found.offset, row.metadata or b"")
-        for at, begin in view.added(topic) if own else ():
+        for at, begin in view.added(topic):
             source = TopicPartition(topic, at.partition)
             rows.append(_row(source, name, at, None, begin))
             offsets[at] = GroupOffset(begin.offset, b"")
     return PlannedGroup(name, rows, offsets, refusals)
 
 
-def _live(cluster: Cluster, groups: Iterable[str]) -> Iterator[KbackupError]:
+def _live(cluster: Cluster, groups: Collection[str]) -> Iterator[KbackupError]:
     """Refuse groups that have members."""
-    for group in groups:
-        if members := cluster.members(group):
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = zip(groups, pool.map(cluster.members, groups), strict=True)
+    for group, members in found:
+        if members:
             yield RefusedError(
                 f"group {group} has {counted(len(members), 'live member')}",
                 f"{', '.join(members[:3])}: what it commits next would undo this",

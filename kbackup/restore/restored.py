@@ -160,6 +160,7 @@ class Restored:
             for row in rows:
                 self._rows[TopicPartition(name, row.partition)].append(row)
         self._known: dict[TopicPartition, RestoredPartition | None] = {}
+        self._spread: dict[TopicPartition, list[TopicPartition]] = {}
 
     def target(self, where: TopicPartition) -> TopicPartition:
         """Return the partition that one of the backup is restored to; of several the first."""
@@ -167,9 +168,11 @@ class Restored:
 
     def spread(self, where: TopicPartition) -> list[TopicPartition]:
         """Return the partitions that records of one of the backup may be restored to."""
-        name = rename(where.topic, self.settings.renames)
-        there = self.map.targets(where, name, self._count(name))
-        return there or [TopicPartition(name, where.partition)]
+        if where not in self._spread:
+            name = rename(where.topic, self.settings.renames)
+            there = self.map.targets(where, name, self._count(name))
+            self._spread[where] = there or [TopicPartition(name, where.partition)]
+        return self._spread[where]
 
     def _count(self, topic: str) -> int:
         there = self.targets.get(topic)

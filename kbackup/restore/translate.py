@@ -74,7 +74,7 @@ class Translator:
 
     def __init__(self, job: RestoreJob, inventory: Inventory, store: Store) -> None:
         self._job, self._inventory, self._store = job, inventory, store
-        self._found: dict[tuple[TopicPartition, int], Translated] = {}
+        self._found: dict[tuple[TopicPartition, int], Translated | KbackupError] = {}
         self._reader: Reader | None = None
 
     def close(self) -> None:
@@ -92,8 +92,14 @@ class Translator:
         """
         key = of.target, offset
         if key not in self._found:
-            self._found[key] = self._translate(of, offset)
-        return self._found[key]
+            try:
+                self._found[key] = self._translate(of, offset)
+            except (RefusedError, CorruptObjectError) as error:  # others may pass
+                self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, KbackupError):
+            raise found
+        return found
 
     def moment(self, of: RestoredPartition, offset: int) -> int | None:
         """Return the time of the first record that a consumer had not read, as it was written.
