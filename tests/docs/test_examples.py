@@ -256,6 +256,16 @@ def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
     assert set() == names - {""} - labels
 
 
+def test_the_dashboard_shows_how_the_last_drill_ended() -> None:
+    """When one last passed, how the newest ended, how long a recovery takes, what it loses."""
+    panels = json.loads((PROMETHEUS / "dashboard.json").read_text())["panels"]
+    text = " ".join(target["expr"] for panel in panels for target in panel["targets"])
+
+    shown = set(re.findall(r"\bkbackup_last_drill_(\w+)", text))
+
+    assert {"passed_timestamp_seconds", "exit_code", "rto_seconds", "rpo_seconds"} == shown
+
+
 def test_prometheus_takes_the_rules() -> None:
     """promtool finds nothing wrong, where it is installed."""
     promtool = shutil.which("promtool")

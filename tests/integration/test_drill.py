@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -46,10 +47,17 @@ def kept(backup: Backup) -> list[str]:
 
 
 def test_a_drill_compares_every_record_and_leaves_nothing(
-    kbackup: Kbackup, cluster: TestCluster, topic: str, stored: str, backup: Backup
+    kbackup: Kbackup,
+    cluster: TestCluster,
+    topic: str,
+    stored: str,
+    backup: Backup,
+    tmp_path: Path,
 ) -> None:
-    """All records, the group, times of all phases, and a report in the bucket."""
-    done = kbackup.json(*DRILL, "-t", topic, "--rto", "1h", "--rpo", "1h")
+    """All records, the group, times of all phases, a report in the bucket, and metrics of it."""
+    metrics = str(tmp_path / "drill.prom")
+    words = ("--rto", "1h", "--rpo", "1h", "--metrics-file", metrics)
+    done = kbackup.json(*DRILL, "-t", topic, *words)
 
     report = done.summary["drill"]
     assert (0, 600, 0) == (
@@ -65,6 +73,19 @@ def test_a_drill_compares_every_record_and_leaves_nothing(
     (key,) = [key for key in backup.keys("_kbackup/drills/") if key.endswith(".json")]
     said = json.loads(backup.body(key))
     assert {**report, "previous": said["previous"]} == said
+    lines = Path(metrics).read_text().splitlines()
+    shown = {
+        line.partition("{")[0].removeprefix("kbackup_last_drill_"): float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("kbackup_last_drill_")
+    }
+    ended = report["ended_ms"] // 1000
+    assert (0, ended, ended) == (
+        shown["exit_code"], shown["timestamp_seconds"], shown["passed_timestamp_seconds"]
+    )  # fmt: skip
+    assert [report["rto_s"], said["ages"][0]["rpo_s"] > 0] == [
+        shown["rto_seconds"], shown["rpo_seconds"] > 0
+    ]  # fmt: skip
 
 
 def test_a_recovery_that_takes_too_long_is_a_failure(

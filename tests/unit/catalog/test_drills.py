@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from kbackup.catalog import drills
 from kbackup.catalog.drills import DrillAge, DrillGroup, DrillReport, DrillTopic, Scratch
+from kbackup.catalog.ledger.stream import folder
 from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, RefusedError
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
@@ -25,6 +26,8 @@ from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 
 LAYOUT = Layout()
+GOLDEN = Path(__file__).parents[2] / "golden" / "drills"
+FIRST = "00000001.json"
 REPORT = DrillReport(
     "5c1e09ab", "b1", 1_800_000_000_000, 1_800_000_372_000, 10 * 2**30,
     (DrillTopic("orders", "drill_5c1e09ab_orders", 3, 41, 9000, False, 0, "same"),),
@@ -107,6 +110,29 @@ def test_a_report_is_read_as_it_was_stored(store: MemoryStore) -> None:
     digest = sha256(store.open(keys[0]).read()).hexdigest()
     assert replace(REPORT, id="1", previous=digest) == newest
     assert (True, 249.0) == (newest.has_passed, newest.rpo_s)
+
+
+def test_reports_of_version_1_are_checked_for_ever(store: MemoryStore) -> None:
+    """As they lie in buckets: two, of which the second is signed, and vouches for the first."""
+    for file in GOLDEN.glob("0*"):
+        put(store, f"{folder(LAYOUT, 'drills')}{file.name}", file.read_bytes())
+
+    found = drills.check(store, LAYOUT, "b1", key=drills.checking_key(GOLDEN / "public.pem"))
+
+    assert [("none", ()), ("right", ())] == [(one.signature, one.issues) for one in found]
+    newest, oldest = drills.newest_first(store, LAYOUT)
+    assert replace(REPORT, id="0") == oldest
+    assert replace(REPORT, id="1", previous=newest.previous) == newest
+
+
+def test_a_report_is_stored_as_version_1_has_it(store: MemoryStore) -> None:
+    """A change of the form is a change of its version."""
+    (key,) = stored(store, 1)
+
+    mine, golden = json.loads(store.open(key).read()), json.loads((GOLDEN / FIRST).read_bytes())
+
+    assert [*golden] == [*mine]
+    assert {**golden, "version": ""} == {**mine, "version": ""}
 
 
 def test_a_later_reader_may_add_fields(store: MemoryStore) -> None:

@@ -1,6 +1,7 @@
 """What a bucket says of past drills: on a screen, as a page, as metrics."""
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kbackup.catalog import drills
+from kbackup.catalog import drills, identity
 from kbackup.cli import root
 from kbackup.cli.page import drill_page
 from kbackup.naming import Layout
@@ -62,6 +63,27 @@ def test_a_report_that_was_altered_is_named(place: Path) -> None:
     assert 7 == found.exit_code
     (error,) = json.loads(found.stdout.splitlines()[-1])["errors"]
     assert (first.name, "corrupt") == (Path(error["what"]).name, error["code"])
+
+
+def test_reports_are_checked_in_a_copy_of_the_bucket(place: Path, tmp_path: Path) -> None:
+    """Somewhere else, all of it: the same reports; those of another backup are none of it."""
+    store, layout = open_store(StoreSettings(f"file://{place}")), Layout()
+    own = identity.ensure(store, layout, "here", datetime.now(UTC)).id
+    drills.store_report(store, layout, replace(REPORT, backup_id=own, issues=()))
+    shutil.copytree(place, copy := tmp_path / "elsewhere" / "copy")
+    shutil.copytree(place, other := tmp_path / "other")
+    (key,) = other.glob("_kbackup/backup/*.json")
+    key.unlink()
+    identity.ensure(open_store(StoreSettings(f"file://{other}")), layout, "o", datetime.now(UTC))
+
+    assert [0, 0, 7] == [run(each).exit_code for each in (place, copy, other)]
+    lines = [run(each, "--json").stdout.splitlines() for each in (place, copy)]
+    reports = [[line for line in each if '"drill_report"' in line] for each in lines]
+    assert (3, reports[0]) == (len(reports[0]), reports[1])
+
+    first = min(copy.glob("_kbackup/drills/*/*.json"))
+    first.write_text(first.read_text().replace('"records": 41', '"records": 42'))
+    assert [0, 7] == [run(each).exit_code for each in (place, copy)]
 
 
 def test_without_a_report_nothing_is_right(place: Path) -> None:
