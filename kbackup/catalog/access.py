@@ -5,20 +5,26 @@ from the one before, so that there are few.  Nothing is replaced or deleted.  Na
 permissions lie readable in the bucket; passwords are in no bundle: no cluster tells them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from kbackup import __version__
 from kbackup.catalog.ledger.stream import folder
 from kbackup.clock import moment_of, rfc3339_ms
-from kbackup.kafka import Acl, BrokerSetting, ScramUser
+from kbackup.errors import KbackupError
+from kbackup.kafka import Access, Acl, BrokerSetting, ScramUser
 from kbackup.naming import Layout
 from kbackup.stores import Store, parse_json, put_json
 
 VERSION: Final = 1
 
 PARTS: Final = ("acls", "users", "settings")
+
+_NOT_OFFERED: Final = {
+    "acls": "the cluster has no authoriser",
+    "users": "the cluster tells of no SCRAM users",
+}
 
 _OF_ONE_BROKER: Final = (
     "advertised.", "broker.", "controller.listener.", "controller.quorum.", "host.name",
@@ -73,6 +79,24 @@ def shared(settings: Mapping[str, BrokerSetting]) -> dict[str, str | None]:
         for name, setting in sorted(settings.items())
         if not setting.is_default and not name.startswith(_OF_ONE_BROKER)
     }
+
+
+def asked(access: Access, now_ms: int) -> tuple[AccessBundle, dict[str, str]]:
+    """Return what a cluster says, and why parts failed that it should have."""
+    found, missing, failures = dict[str, Any](), dict[str, str](), dict[str, str]()
+    asks: Mapping[str, Callable[[], Any]] = {
+        "acls": access.acls,
+        "users": access.users,
+        "settings": lambda: shared(access.settings()),
+    }
+    for part, ask in asks.items():
+        try:
+            found[part] = ask()
+        except KbackupError as error:
+            found[part], failures[part] = None, str(error)
+        if found[part] is None:
+            missing[part] = failures.get(part) or _NOT_OFFERED[part]
+    return AccessBundle(now_ms, **found, missing=missing), failures
 
 
 def bundles_folder(layout: Layout) -> str:

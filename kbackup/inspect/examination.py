@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
-from kbackup.catalog import identity
+from kbackup.catalog import access, identity
+from kbackup.catalog.access import AccessBundle
 from kbackup.clock import time_span
 from kbackup.config import ConfigIssue, Settings
 from kbackup.config.running import NO_GROUPS
@@ -251,6 +252,10 @@ def kafka_checks(
                 name = "consumer groups"
                 with closing(wiring.kafka_settings(settings).consumer_groups()) as clients:
                     yield consumer_groups(clients.listed())
+            if settings.cluster_capture:
+                name = "cluster capture"
+                with closing(wiring.kafka_settings(settings).access()) as asked_of:
+                    yield cluster_capture(*access.asked(asked_of, 0))
             name = "retention"
             yield from retention_checks(_logs(settings, cluster, topics, group), backups, now)
     except KbackupError as error:
@@ -330,6 +335,23 @@ def consumer_groups(listed: GroupList) -> Check:
         return Check("kafka", name, "ok", f"{found} in the cluster, all of them to be seen")
     text = f"{found} to be seen, maybe not all: DESCRIBE is denied on the cluster"
     return Check("kafka", name, "warn", text, "allow DESCRIBE on the cluster, or set groups=none")
+
+
+_PARTS: Final = {"acls": "ACL", "users": "SCRAM user", "settings": "broker setting"}
+
+
+def cluster_capture(found: AccessBundle, failures: Mapping[str, str]) -> Check:
+    """Return whether a sink can capture ACLs, users and broker settings."""
+    name, lacking = "cluster capture", found.missing.keys() - failures.keys()
+    if failures:
+        why = "; ".join(dict.fromkeys(failures.values()))
+        text = f"{', '.join(f'{_PARTS[part]}s' for part in failures)} cannot be captured: {why}"
+        do = "allow DESCRIBE and DESCRIBE_CONFIGS on the cluster, or set cluster.capture=false"
+        return Check("kafka", name, "warn", text, do)
+    counts = {noun: getattr(found, part) for part, noun in _PARTS.items()}
+    there = [counted(len(each), noun) for noun, each in counts.items() if each is not None]
+    said = [f"no {_PARTS[part]}s: {found.missing[part]}" for part in sorted(lacking)]
+    return Check("kafka", name, "ok", "; ".join([f"may capture {', '.join(there)}", *said]))
 
 
 def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Check:

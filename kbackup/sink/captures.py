@@ -7,10 +7,10 @@ committed offset can be seen before the marker of the transaction that it was co
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from kbackup.catalog import access, groups
 from kbackup.catalog.access import AccessBundle
@@ -19,7 +19,7 @@ from kbackup.catalog.ledger.rows import TopicEntry, table
 from kbackup.config.running import NO_GROUPS
 from kbackup.errors import CorruptObjectError, KbackupError, some
 from kbackup.events import Warned
-from kbackup.kafka import SETTLE_S, Access, Cluster, Connection, Group, GroupOffset, Topic
+from kbackup.kafka import SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
 from kbackup.naming.renaming import Asked, matching
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
@@ -60,11 +60,6 @@ SHARED: Final = "share_groups"
 
 _NOT_CLASSIC: Final = "DEAD"
 """What Kafka 4.1 says of a share group that it is asked to describe as a classic one."""
-
-_NOT_OFFERED: Final = {
-    "acls": "the cluster has no authoriser",
-    "users": "the cluster tells of no SCRAM users",
-}
 
 Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
 
@@ -340,7 +335,7 @@ class AccessCapture:
         self._looked = self._frame.world.clock.steady_s()
         try:
             with closing(self._frame.world.kafka.access()) as asked:
-                found, failures = self._ask(asked)
+                found, failures = access.asked(asked, self._frame.world.clock.ms())
             if found.missing.keys() != {*access.PARTS}:
                 self._keep(found)
         except KbackupError as error:
@@ -351,24 +346,6 @@ class AccessCapture:
         why = "; ".join(dict.fromkeys(failures.values()))
         text = f"not captured: {', '.join(failures)} of the cluster: {why}"
         self._remarks.put(ACCESS_NOT_CAPTURED, text, NO_ACCESS, len(failures))
-
-    def _ask(self, asked: Access) -> tuple[AccessBundle, dict[str, str]]:
-        """Return what the cluster says, and why parts failed that it should have."""
-        found, missing, failures = dict[str, Any](), dict[str, str](), dict[str, str]()
-        asks: Mapping[str, Callable[[], Any]] = {
-            "acls": asked.acls,
-            "users": asked.users,
-            "settings": lambda: access.shared(asked.settings()),
-        }
-        for part, ask in asks.items():
-            try:
-                found[part] = ask()
-            except KbackupError as error:
-                found[part], failures[part] = None, str(error)
-            if found[part] is None:
-                missing[part] = failures.get(part) or _NOT_OFFERED[part]
-        now = self._frame.world.clock.ms()
-        return AccessBundle(now, **found, missing=missing), failures
 
     def _keep(self, found: AccessBundle) -> None:
         store, layout = self._store, self._frame.layout

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from kbackup.catalog import access
 from kbackup.clock import time_span
 from kbackup.errors import ConfigurationError
 from kbackup.inspect import examination
 from kbackup.inspect.examination import LogState
-from kbackup.kafka import Group, GroupList
+from kbackup.kafka import Acl, Group, GroupList
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from tests.support.ended import ended
 from tests.support.examined import HOUR_MS, NOW, settings
+from tests.support.fake_cluster import FakeAccess
 from tests.support.fake_kafka import FakeKafka
 
 
@@ -137,6 +139,35 @@ def test_consumer_groups_that_may_be_hidden_are_found_before_a_run(
     groups = tuple(Group(name, "consumer", "EMPTY") for name in ("audit", "billing"))
 
     found = examination.consumer_groups(GroupList(groups, is_complete))
+
+    assert (level, text) == (found.level, found.text)
+    assert (level != "ok") == bool(found.do)
+
+
+@pytest.mark.parametrize(
+    ("given", "level", "text"),
+    [
+        ({}, "ok", "may capture 1 ACL, 1 SCRAM user, 0 broker settings"),
+        (
+            {"entries": None}, "ok",
+            "may capture 1 SCRAM user, 0 broker settings; no ACLs: the cluster has no authoriser",
+        ),
+        (
+            {"denied": {"acls"}}, "warn",
+            "ACLs cannot be captured: reading acls: Cluster authorization failed",
+        ),
+    ],
+)  # fmt: skip
+def test_access_that_may_not_be_captured_is_found_before_a_run(
+    given: dict[str, Any], level: str, text: str
+) -> None:
+    """A principal that may not see ACLs or users, which the sink is to capture, is told so."""
+    who = FakeAccess()
+    who.entries = {Acl("TOPIC", "orders", "LITERAL", "User:app", "*", "READ", "ALLOW")}
+    who.people = {("app", "SCRAM-SHA-512"): 4096}
+    vars(who).update(given)
+
+    found = examination.cluster_capture(*access.asked(who, 0))
 
     assert (level, text) == (found.level, found.text)
     assert (level != "ok") == bool(found.do)
