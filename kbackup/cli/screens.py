@@ -130,7 +130,17 @@ def status_foot(facts: Mapping[str, Any]) -> list[str]:
     ]
     if "captures" not in facts:
         return running
-    return [_captures(facts["captures"]), _last_drill(facts.get("last_drill")), *running]
+    kept = [_captures(facts["captures"]), _access(facts.get("access_kept"))]
+    return [*kept, _last_drill(facts.get("last_drill")), *running]
+
+
+def _access(found: Any) -> str:
+    """Return what is kept of who may do what; None: nothing is."""
+    if found is None:
+        return "ACLs and users: not captured"
+    parts = {"ACL": found.acls, "user": found.users}
+    numbers = (f"no {noun}s" if n is None else count(n, noun) for noun, n in parts.items())
+    return f"ACLs and users: captured {rfc3339(found.taken)}, {', '.join(numbers)}"
 
 
 def _last_drill(found: Any) -> str:
@@ -495,8 +505,13 @@ class Screens(OutputPart):
             if rows := self._of(kind):
                 table(rows).draw(self._stdout)
                 self._stdout.text("")
-        acls, users = (summary.facts.get(name, 0) for name in ("acls", "users"))
-        self._stdout.paragraph(f"{count(acls, 'ACL')} and {count(users, 'user')} added")
+        new = {"acls": self._of("acl"), "users": self._of("scram_user")}
+        planned = {name: sum(row.action == "add" for row in rows) for name, rows in new.items()}
+        done = {name: summary.facts[name] for name in new if name in summary.facts}
+        if done or not summary.errors:
+            acls, users = (done or planned).values()
+            what = f"{count(acls, 'ACL')} and {count(users, 'user')}"
+            self._stdout.paragraph(f"{what} {'added' if done else 'would be added'}")
 
     def _print_tables(self, summary: Ended) -> None:
         found: Sequence[Any] = self._of("partition") or summary.partitions

@@ -175,7 +175,8 @@ class AccessRun:
             yield from self._remarks(bundle, asked, here, acls, passwords)
             self._summary.skip(ACLS_LEFT, sum(each.action == "left" for each in acls))
             self._summary.skip(USERS_LEFT, sum(each.action == "left" for each in users))
-            self._summary.facts |= {"acls": 0, "users": 0}
+            if not self._settings.dry_run:
+                self._summary.facts |= {"acls": 0, "users": 0}
             new_acls = [each.acl for each in acls if each.action == "add"]
             new_users = [each.user for each in users if each.action == "add"]
             if self._settings.dry_run or not (new_acls or new_users):

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final
 
-from kbackup.catalog import drills, groups
+from kbackup.catalog import access, drills, groups
 from kbackup.catalog.schemas import SchemaIndex
 from kbackup.clock import StoppedClock, moment_of
-from kbackup.errors import ConfigurationError, OutdatedBackupError
+from kbackup.errors import ConfigurationError, CorruptObjectError, OutdatedBackupError
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
@@ -78,6 +78,21 @@ class CapturesKept:
     is_complete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AccessKept:
+    """What is kept of who may do what in the cluster.
+
+    Attributes:
+        taken: When the newest bundle was taken; what has not changed since is not stored again.
+        acls: How many ACLs it has; None where the cluster did not give them.
+        users: How many SCRAM users, likewise.
+    """
+
+    taken: datetime | None
+    acls: int | None
+    users: int | None
+
+
 SINK: Final = Words(
     "sink",
     "no good run of kbackup sink is known for",
@@ -133,6 +148,7 @@ def status(
       that is not known;
     * ``captures``: of sinks, since when there are captures of consumer groups, when the newest was
       taken, of how many topics and groups, and whether of all groups; null if there are none;
+    * ``access_kept``: of sinks, `AccessKept`; null if there is none;
     * ``last_drill``: of sinks, `kbackup.catalog.drills.LastDrill`; null if there was none;
     * ``running``: run, host, pid and started of each run that recently refreshed its lock,
       by this host's clock;
@@ -201,6 +217,7 @@ def status(
         for code, text in index.lacking(asked.topics(schemas_of)):
             summary.warn(code, text)
         summary.facts["captures"] = _captures(store, layout, summary, now, asked)
+        summary.facts["access_kept"] = _access(store, layout, summary)
         summary.facts["last_drill"] = drills.last(store, layout)
     _judge(of, summary, layout, (success, now, max_age_s), newest)
     summary.facts |= {
@@ -281,6 +298,19 @@ def _captures(
         len({row.group for one in mine for row in one.offsets}),
         all(one.topic.is_complete for one in mine),
     )
+
+
+def _access(store: Store, layout: Layout, summary: Summary) -> AccessKept | None:
+    """Return what is kept of ACLs and users; None if nothing is, or it cannot be read."""
+    try:
+        found = next(access.newest_first(store, layout), None)
+    except (CorruptObjectError, ConfigurationError) as error:  # damaged, or of a later version
+        summary.warn(error.code, str(error))
+        return None
+    if found is None:
+        return None
+    acls, users = (None if part is None else len(part) for part in (found.acls, found.users))
+    return AccessKept(moment_of(found.taken), acls, users)
 
 
 def _believed(

@@ -28,7 +28,9 @@ from kbackup.events import (
 )
 from kbackup.inspect.check import Check
 from kbackup.inspect.topics import StoredPartition
+from kbackup.kafka import Acl, ScramUser
 from kbackup.records import TopicPartition
+from kbackup.restore.access import AclPlanned, SettingCompared, UserPlanned
 from kbackup.restore.groups import GroupTranslated
 from kbackup.runs.compare import Difference, PartitionCompared
 from kbackup.runs.history import PastRun
@@ -100,7 +102,21 @@ def _compared(said: Event) -> Any:
     return _made(PartitionCompared, said, differences=named)
 
 
+def _planned_access(kind: Any, made: Any, name: str) -> Callable[[Event], Any]:
+    def read(said: Event) -> Any:
+        own = {each.name: said[each.name] for each in fields(made)}
+        return kind(
+            **{each.name: said.get(each.name) for each in fields(kind)}
+            | {name: made(**own), "taken": datetime.fromisoformat(said["taken"])}
+        )
+
+    return read
+
+
 _READ: dict[str, Callable[[Event], Any]] = {
+    "acl": _planned_access(AclPlanned, Acl, "acl"),
+    "scram_user": _planned_access(UserPlanned, ScramUser, "user"),
+    "broker_setting": lambda said: _made(SettingCompared, said),
     "group_offset": _group_offset,
     "compared": _compared,
     "start": _start,

@@ -1,4 +1,4 @@
-"""What `restore groups` says it has done: set, set back, or neither."""
+"""What `restore groups` and `restore access` say they have done, or would do."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,11 +9,15 @@ from kbackup.errors import RefusedError
 from tests.unit.cli.conftest import Shown
 
 
-def shown(told: Any, show: Any, *, rows: bool = True, failed: bool = False, **facts: Any) -> Shown:
+def shown(
+    told: Any, show: Any, *, of: str = "groups", rows: bool = True, failed: bool = False,
+    **facts: Any,
+) -> Shown:  # fmt: skip
     """The screen of a run with these facts."""
-    each = told("restore-groups")
+    each = told(f"restore-{of}")
     ended = each.ended()
-    kept = {name: one for name, one in ended.facts.items() if name not in ("groups", "undo")}
+    own = ("groups", "undo", "acls", "users")
+    kept = {name: one for name, one in ended.facts.items() if name not in own}
     errors = (RefusedError("no", "why", "do").issue(),) if failed else ()
     ended = replace(ended, facts=kept | facts, errors=errors)
     found: Shown = show(each.command, each.events if rows else [], ended)
@@ -34,6 +38,21 @@ def test_the_words_are_those_of_what_was_done(
 ) -> None:
     """Of a run, of one that sets back, of a dry run, of one that is refused."""
     assert words in shown(told, show, **facts).stdout
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"acls": 1, "users": 1}, "1 ACL and 1 user added\n"),
+        ({}, "1 ACL and 1 user would be added\n"),
+        ({"acls": 1, "users": 0, "failed": True}, "1 ACL and 0 users added\n"),
+    ],
+)
+def test_the_words_are_those_of_what_was_added(
+    told: Any, show: Any, facts: dict[str, Any], words: str
+) -> None:
+    """Of a run, of a dry run, of one that failed on its way."""
+    assert words in shown(told, show, of="access", **facts).stdout
 
 
 def test_a_dry_run_that_is_refused_promises_nothing(told: Any, show: Any) -> None:

@@ -1,5 +1,6 @@
 """ACLs, users and broker settings are captured where that is asked for, and only what is new."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -7,18 +8,19 @@ import pytest
 
 from kbackup.catalog import access
 from kbackup.catalog.access import AccessBundle
-from kbackup.clock import Clock, SystemClock
+from kbackup.clock import Clock, SystemClock, moment_of
 from kbackup.config import Settings
 from kbackup.errors import CorruptObjectError, NewerVersionError
 from kbackup.events import Ended
 from kbackup.kafka import Acl, BrokerSetting, ScramUser
 from kbackup.naming import Layout
 from kbackup.runs.context import Environment, RunContext, Stop
+from kbackup.runs.status import status
 from kbackup.sink import captures
 from kbackup.sink.accounting import SinkProgress
 from kbackup.sink.captures import AccessCapture
 from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings, open_store, put_json
+from kbackup.stores import StoreSettings, open_store, put_bytes, put_json
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
@@ -120,6 +122,27 @@ def test_what_is_denied_is_a_warning_and_the_rest_is_stored(
     assert ((READS,), ["users"]) == (bundle.acls, [*bundle.missing])
     assert bundle.users is None
     assert ["access_not_captured"] == [each.code for each in ended.warnings]
+
+
+def test_status_says_when_access_was_captured(kafka: FakeKafka, store: StoreSettings) -> None:
+    """How many of each; what the cluster did not give is not zero, and what is damaged is told."""
+    opened, now = open_store(store), datetime.now(UTC)
+
+    def look() -> Ended:
+        return status(opened, LAYOUT, max_age_s=None, now=now)
+
+    before = look().facts["access_kept"]
+    kafka.who.denied = {"users"}
+    back_up(kafka, store)
+    found = look().facts["access_kept"]
+
+    (bundle,) = stored(store)
+    assert (None, moment_of(bundle.taken), 1, None) == (
+        before, found.taken, found.acls, found.users
+    )  # fmt: skip
+    (entry,) = opened.list(access.bundles_folder(LAYOUT))
+    put_bytes(opened, entry.key, b"{}")
+    assert ["corrupt"] == [one.code for one in look().warnings]
 
 
 def test_all_that_is_denied_stores_nothing(kafka: FakeKafka, store: StoreSettings) -> None:
