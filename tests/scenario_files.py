@@ -35,6 +35,16 @@ ENDS: Final = {
 }
 """The exit codes with which kbackup ends where the connector failed."""
 
+IN_THE_GATE: Final = frozenset({
+    "avro-quickstart", "bytes-gzip", "bytes-null-fail", "daily-record", "field-region",
+    "json-schemaless", "keys-headers-avro", "offset-gaps", "parquet-snappy", "time-bad-timezone",
+    "time-rotate-interval", "tombstones-write",
+})  # fmt: skip
+"""Those that the gate runs in a real cluster: each format, partitioner, view and rotation once.
+
+The content of the others' objects is the conformance tests', which need no server.
+"""
+
 LOST_DIGITS: Final = {-1.0e20: "/yw95DEzEl8AAAE="}
 """Inputs name decimals as doubles.  Decimals that no double holds, as the connector was given them.
 """
@@ -155,7 +165,12 @@ def scenarios(*, ended_well: bool) -> list[Any]:
     """Return the scenarios that the connector ended well, or the others, one parameter each."""
     found = [Scenario.read(path.parent) for path in sorted(FOLDER.glob("*/scenario.json"))]
     assert found, f"{FOLDER} holds no scenario"
-    return [pytest.param(one, id=one.name) for one in found if (one.result == "ok") == ended_well]
+    gate = IN_THE_GATE if FOLDER == COPIES else {one.name for one in found}
+    return [
+        pytest.param(one, id=one.name, marks=() if one.name in gate else pytest.mark.nightly)
+        for one in found
+        if (one.result == "ok") == ended_well
+    ]
 
 
 def _exact(record: Given) -> Given:

@@ -58,7 +58,7 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
                 spark.read.format(BackupSource.name()).load().createOrReplaceTempView(f"`{name}`")
             answer: pa.Table = spark.sql(sql).toArrow()
         except AnalysisException as error:
-            raise _misunderstood(sql, str(error), names) from error
+            raise misunderstood(sql, str(error), names) from error
         except Exception as error:  # py4j's errors have no common class that is worth the import
             if (failure := _of_a_task(str(error))) is not None:
                 raise failure from error
@@ -153,7 +153,8 @@ def _of_a_task(text: str) -> KbackupError | None:
     return Issue.from_dict(said).error()
 
 
-def _misunderstood(sql: str, text: str, names: Sequence[str]) -> ConfigurationError:
+def misunderstood(sql: str, text: str, names: Sequence[str]) -> ConfigurationError:
+    """Return the error of a query that Spark refused with *text*; *names* are the topics."""
     awkward = [name for name in names if not re.fullmatch(r"\w+", name) and f"`{name}`" not in sql]
     do = f"write `{awkward[0]}` in backquotes" if awkward else "see Spark's SQL reference"
     return ConfigurationError("Spark does not understand the query", _first_line(text), do)

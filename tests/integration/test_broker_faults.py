@@ -74,6 +74,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
             assert big.records(partition) == backup.records(big.topic, partition)
 
 
+@pytest.mark.nightly
 def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(
     s3: LocalS3, proxy: S3Faults
 ) -> None:

@@ -112,12 +112,13 @@ def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
     assert "equals the original" not in out
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("moment", "number", "status"),
     [
         pytest.param("Apache Kafka", signal.SIGTERM, 143, id="starting"),
-        pytest.param("$ kbackup sink", signal.SIGINT, 130, id="between", marks=pytest.mark.nightly),
-        pytest.param("sink start", signal.SIGTERM, 143, id="sink", marks=pytest.mark.nightly),
+        pytest.param("$ kbackup sink", signal.SIGINT, 130, id="between"),
+        pytest.param("sink start", signal.SIGTERM, 143, id="sink"),
     ],
 )
 def test_a_stopped_demo_leaves_nothing_behind(

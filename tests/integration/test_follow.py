@@ -79,7 +79,7 @@ def resident(command: Running) -> int:
 @pytest.mark.parametrize(
     "seconds",
     [
-        pytest.param(4.0, id="a minute"),
+        pytest.param(4.0, id="a minute", marks=pytest.mark.nightly),
         pytest.param(
             540.0, id="ten minutes", marks=[pytest.mark.nightly, pytest.mark.timeout(1500)]
         ),

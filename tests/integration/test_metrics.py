@@ -13,7 +13,7 @@ from tests.support.command import Kbackup
 from tests.support.running import running, wait_until
 from tests.support.waits import shorter
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_process]
+pytestmark = [pytest.mark.integration, pytest.mark.one_process, pytest.mark.nightly]
 
 
 def scraped(port: int) -> dict[tuple[str, str], float]:

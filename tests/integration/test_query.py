@@ -59,6 +59,7 @@ def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path
     assert {"partition": 0, "n": 18, "top": '{"n":29}'} == row
 
 
+@pytest.mark.nightly
 def test_what_spark_does_not_understand_is_said_in_one_line(
     kbackup: Kbackup, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_what_spark_does_not_understand_is_said_in_one_line(
     assert "org.apache" not in result.stderr
 
 
+@pytest.mark.nightly
 def test_a_session_reads_a_backup_by_its_options(spark: Any, tmp_path: Path) -> None:
     """In a program of one's own, kbackup's properties are the options of the data source."""
     Backup.in_folder(tmp_path).put("orders", 0, range(10), range(10, 30))

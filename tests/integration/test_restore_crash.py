@@ -88,6 +88,7 @@ def test_a_restore_outlives_its_python_workers(cluster: TestCluster, large: Larg
     assert large.restored(cluster, f"{prefix}{large.topic}")
 
 
+@pytest.mark.nightly
 def test_a_dead_driver_of_a_restore_leaves_no_orphans(large: Large) -> None:
     """A worker in the middle of a transaction ends with its driver."""
     with running(large.kbackup, *large.restore("orphan_of_")) as command:

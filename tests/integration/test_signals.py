@@ -188,6 +188,7 @@ def test_a_sink_that_follows_writes_full_files_and_short_ones_of_a_quiet_topic(
     assert (500, 200) == tuple(line["records"] for line in stopped.of("object")[:2])
 
 
+@pytest.mark.nightly
 @pytest.mark.one_process
 def test_a_sink_that_follows_leaves_a_tail_that_is_not_due_to_the_next_run(
     kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str

@@ -167,6 +167,7 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
         summary.unlink()
 
 
+@pytest.mark.nightly
 def test_a_sink_outlives_its_python_workers(
     kafka: LocalKafka, s3: LocalS3, cluster: TestCluster, reference: Reference
 ) -> None:

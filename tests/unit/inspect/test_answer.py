@@ -20,6 +20,19 @@ ROWS = pa.table(
 )
 
 
+def test_a_name_that_wants_backquotes_is_told() -> None:
+    """What Spark does not understand is one line, with what to do where a topic's name needs it."""
+    text = (
+        "[TABLE_OR_VIEW_NOT_FOUND] The table `orders`.`eu` is not there. SQLSTATE: 42P01\n'Project"
+    )
+
+    found = query.misunderstood("select * from orders.eu", text, ["orders.eu", "pay"])
+
+    assert "write `orders.eu` in backquotes" == found.do
+    assert found.why.endswith("The table `orders`.`eu` is not there.")
+    assert "see Spark's SQL reference" == query.misunderstood("select", text, ["pay"]).do
+
+
 def test_json_is_an_object_a_line() -> None:
     """Bytes are text where they are UTF-8, else base64; null is null."""
     lines = [json.loads(line) for line in query.as_bytes(ROWS, "json").splitlines()]
