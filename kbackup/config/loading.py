@@ -24,6 +24,7 @@ from kbackup.config.property import (
     CONVERTING,
     DRILL,
     FINDING,
+    KAFKA,
     READING,
     RESTORE,
     SETTLING,
@@ -300,7 +301,7 @@ class ConfigValidator:
             return bool(found.commands & self.sides) or not found.is_property
         if transforms.is_transform(name):
             return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
-        return known.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
+        return known.is_client_property(name) and not self.sides.isdisjoint(KAFKA)
 
     def narrowing(self) -> Iterator[str]:
         """Yield the variables that choose the command's records, or their topics."""

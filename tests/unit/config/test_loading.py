@@ -17,6 +17,7 @@ from kbackup import config, plugins
 from kbackup.config import loading
 from kbackup.config.known import NO_EFFECT, REFUSALS
 from kbackup.config.loading import Command
+from kbackup.config.property import KAFKA
 from kbackup.errors import ConfigurationError
 from kbackup.formats.parquet import CODEC
 from kbackup.naming.renaming import Rename
@@ -209,6 +210,17 @@ def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
     assert login | {"fetch.wait.max.ms": "5"} == settings.kafka_consumer
     assert login == settings.kafka_producer == settings.kafka_admin
     assert ("latest", 3.0) == (settings.auto_offset_reset, settings.kafka_timeout)
+
+
+@pytest.mark.parametrize("command", sorted(KAFKA))
+def test_each_command_that_talks_to_kafka_signs_in(write: Write, command: Command) -> None:
+    """A file that serves a sink serves what follows a restore, too."""
+    text = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nssl.ca.location=/ca\n"
+
+    settings = load(command, write(text), **WHOLE).settings
+
+    assert "SASL_PLAINTEXT" == settings.kafka_admin["security.protocol"]
+    assert "/ca" == settings.kafka_admin["ssl.ca.location"]
 
 
 def test_errors_are_named_together_with_their_origins(write: Write) -> None:
