@@ -161,13 +161,14 @@ def has_reference(text: str, providers: Mapping[str, str] = BUILT_IN) -> bool:
 def unfilled(name: str, text: str, *, is_secret: bool) -> str | None:
     """Return what in *text* looks like a placeholder that nobody filled in, None if nothing.
 
-    A secret may hold any character, so only one that is a placeholder as a whole counts.
+    A secret may hold any character, so only one that is a placeholder as a whole counts, and what
+    names a provider of Connect's, such as ``${vault:path:key}``.
     """
     declared = BY_NAME.get(name)
     if _LITERAL.fullmatch(name) if declared is None else declared.is_literal:
         return None
     if is_secret:
-        match = _VARIABLE.fullmatch(text.strip())
+        match = _VARIABLE.fullmatch(text.strip()) or _REFERENCE.search(text)
     else:
         match = _BRACED.search(text) or _BARE.search(text)
     return None if match is None else match[0]
@@ -233,15 +234,16 @@ def merge(
             merged.issues.append(
                 ConfigIssue("error", "value", name, str(given.origin), name, why, do)
             )
-        elif given.folder is not None and has_reference(given.text, providers):
+            continue
+        read = {} if given.folder is None else providers
+        _check_left_over(merged, name, given, read)
+        if has_reference(given.text, read):
             _resolve(
                 merged,
                 name,
                 given,
                 lambda text, at: resolve_references(text, environ, at, providers, asked),
             )
-        else:
-            _check_left_over(merged, name, given)
     return merged
 
 
@@ -413,8 +415,9 @@ def _resolve(
         merged.values[name] = Value(text, given.origin)
 
 
-def _check_left_over(merged: Merged, name: str, given: Value) -> None:
-    found = unfilled(name, given.text, is_secret=is_secret(name))
+def _check_left_over(merged: Merged, name: str, given: Value, providers: Mapping[str, str]) -> None:
+    left = _REFERENCE.sub(lambda one: "" if one[1] in providers else one[0], given.text)
+    found = unfilled(name, left, is_secret=is_secret(name))
     if found is not None:
         what = "it" if is_secret(name) else short(found)
         merged.issues.append(

@@ -78,12 +78,15 @@ def test_what_nobody_filled_in_is_found(name: str, text: str, expected: str | No
     [
         pytest.param("$AWS_SECRET_ACCESS_KEY", True, id="variable"),
         pytest.param("<SECRET>", True, id="angle brackets"),
+        pytest.param("${vault:kafka:key}", True, id="of a provider"),
+        pytest.param('Login required password="${vault:kafka:key}";', True, id="in a login"),
+        pytest.param("pa${S}WORD:x", False, id="braces inside a password"),
         pytest.param("pa$SWORD<x>", False, id="inside a password"),
         pytest.param("$ecret", False, id="small letters"),
     ],
 )
 def test_a_password_may_hold_any_character(text: str, expected: bool) -> None:
-    """Only a secret that is a placeholder as a whole counts as one."""
+    """Only a secret that is a placeholder as a whole counts as one, or names a provider."""
     found = sources.unfilled("sasl.password", text, is_secret=True)
 
     assert expected == (found is not None)
@@ -126,6 +129,21 @@ def test_a_file_names_its_providers(tmp_path: Path) -> None:
     assert ("unsupported", "config.providers.vault.class") in errors
     assert ("placeholder", "s3.bucket.name") in errors
     assert not [issue for issue in found if issue.name in ("s3.region", "config.providers")]
+
+
+def test_no_provider_is_passed_over_beside_one_that_is_known(tmp_path: Path) -> None:
+    """Of two references in one value, the one that nothing reads is named."""
+    path = tmp_path / "c.properties"
+    path.write_text(
+        'sasl.jaas.config=X required username="${env:USER}" password="${vault:a:b}";\n'
+        "s3.bucket.name=${env:USER}-${vault:a:b}\n"
+    )
+    path.chmod(0o600)
+
+    found = loading.check([path], {"USER": "keeper"})
+
+    names = [issue.name for issue in found if issue.code == "placeholder"]
+    assert ["s3.bucket.name", "sasl.jaas.config"] == sorted(names)
 
 
 def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
