@@ -97,7 +97,8 @@ DEPTH_MAX: Final = 20
 ENTRIES_MAX: Final = 10_000
 """Values in one YAML file, after its aliases are expanded."""
 _JSON_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
-_ENVELOPE: Final = {"name", "config", "initial_state"}
+_ENVELOPE: Final = {"name", "config", "initial_state", "tasks", "type"}
+"""What Connect's REST API takes, and answers, around a connector's properties."""
 
 Node = str | None | list["Node"] | dict[str, "Node"]
 """A document: null is None; numbers and booleans are text."""

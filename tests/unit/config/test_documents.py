@@ -18,6 +18,12 @@ from kbackup.config.files import FileProperty
             id="envelope",
         ),
         pytest.param(
+            '{"name": "n", "config": {"name": "n"}, "type": "sink",'
+            ' "tasks": [{"connector": "n", "task": 0}]}',
+            [FileProperty("name", "n", 1)],
+            id="answer of the REST API",
+        ),
+        pytest.param(
             '{"config": {"name": "x"}, "name": "n"}', [FileProperty("name", "x", 1)], id="inner"
         ),
         pytest.param(
