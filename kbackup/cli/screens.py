@@ -239,6 +239,10 @@ def _reason(summary: Ended, refused: int) -> str:
     return text + (f" ({len(summary.errors)} errors)" if len(summary.errors) > 1 else "")
 
 
+_WARNINGS: Final = 10
+"""How many a mail from cron says."""
+
+
 class Failures(OutputPart):
     """Prints what failed when the command is over; nothing where nothing did."""
 
@@ -247,7 +251,8 @@ class Failures(OutputPart):
 
         Args:
             stderr: Where.
-            has_reason: Whether a failure without an error, such as a skip, is explained.
+            has_reason: Whether a failure without an error, such as a skip, is explained, by the
+                first warnings too: nobody has seen them in the log.
             is_quiet: Whether to print nothing about a lock that another run of the same work
                 holds: cron runs overlap.
         """
@@ -263,6 +268,10 @@ class Failures(OutputPart):
         for error in summary.errors:
             print_error(self._stderr, error)
         if self._has_reason and not summary.errors and summary.exit_code != 0:
+            for warning in summary.warnings[:_WARNINGS]:
+                self._stderr.line(f"warning: {warning_text(warning)}")
+            if (more := len(summary.warnings) - _WARNINGS) > 0:
+                self._stderr.line(f"and {count(more, 'more warning')}, all in --summary-file")
             self._stderr.line(exit_reason(summary))
 
 

@@ -413,11 +413,14 @@ def _untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> 
     values = next((files for files in sets if not (files.is_whole or files.is_generic)), None)
     if values is None or not window.has_times:
         return []
+    do = "choose by --as-of, which goes by when objects were stored"
+    if not _are_spread(sets):
+        do += ", or by --from-offset and --to-offset"
     return [
         RefusedError(
             f"{where}: {values.id} does not say when its records were written",
             "objects of values alone store no timestamps",
-            "choose by --from-offset and --to-offset",
+            do,
             topic=where.topic,
         )
     ]
@@ -442,23 +445,29 @@ def _unplaced(
     """Refuse to cut an object of values at an offset when its rows do not know theirs."""
     # they are counted from the first one, which is wrong where one was left out: in a partition
     # spread over directories, by compaction, an aborted transaction or a tombstone
-    values = [files for files in sets if not files.is_whole]
-    is_spread = len({files.encoded_partition for files in values}) > 1
-    for files in values:
+    is_spread = _are_spread(sets)
+    for files in (each for each in sets if not each.is_whole):
         known, first = facts_of(files), files.start_offset
         if known is None and not is_spread:
             continue  # another tool's: nothing says that an offset was left out
         last = None if known is None else known.last_offset
         if (known is None or not known.is_dense) and window.offset.divides(first, last):
-            return [
-                RefusedError(
-                    f"{where}: {files.id} does not say which offsets its records have",
-                    "objects of values alone store the first one only, and here some were left out",
-                    "choose offsets at which objects begin, as their names say",
-                    topic=where.topic,
-                )
-            ]
+            why, do = (
+                "objects of values alone store the first one only, and here some were left out",
+                "choose offsets at which objects begin, as their names say",
+            )
+            if known is None:  # objects of one time, side by side, may hold offsets in turns
+                why = "objects of values in several directories say where they begin, not where "
+                why += "they end"
+                do = "choose by --as-of, which goes by when objects were stored, or restore all"
+            what = f"{where}: {files.id} does not say which offsets its records have"
+            return [RefusedError(what, why, do, topic=where.topic)]
     return []
+
+
+def _are_spread(sets: Sequence[FileSet]) -> bool:
+    """Whether objects of values are in several directories."""
+    return len({files.encoded_partition for files in sets if not files.is_whole}) > 1
 
 
 def unconvertible(

@@ -13,7 +13,7 @@ from kbackup.catalog.identity import BackupIdentity
 from kbackup.clock import moment_of, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
-from kbackup.events import Ended, Event, Plain, Progress, Tell, from_json
+from kbackup.events import Ended, Event, Plain, Progress, Tell, Warned, from_json
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
@@ -295,6 +295,9 @@ class SinkRun:
             if not said.open:  # a commit, and a part of the ledger before it
                 self._ledger.note(said.where.topic)
             said = replace(said, end=self._account.progress(said))
+        if isinstance(said, Warned) and said.code == "bad_record":  # of each partition the first
+            where = said.place["topic"], said.place["partition"]
+            self._summary.remarks.setdefault((said.code, where), said)
         if said is not None:
             self._frame.tell(said)
 

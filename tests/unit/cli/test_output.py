@@ -4,6 +4,7 @@ import logging
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,19 @@ def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
     shown = show(each.command, each.events, each.ended(), quiet=True)
 
     assert ("", "exit 3: 3 records skipped (3 bad)\n") == (shown.stdout, shown.stderr)
+
+
+def test_quiet_skips_say_why(told: Any, show: Any) -> None:
+    """The mail of a run that left records out names the first of each partition, and its reason."""
+    each = told("sink,skipped")
+    warnings = tuple(Warned("bad_record", f"orders-{n}: no key; left out") for n in range(12))
+
+    shown = show(each.command, each.events, replace(each.ended(), warnings=warnings), quiet=True)
+
+    lines = shown.stderr.splitlines()
+    assert [f"warning: orders-{n}: no key; left out" for n in range(10)] == lines[:10]
+    assert ["and 2 more warnings, all in --summary-file"] == lines[10:11]
+    assert ["exit 3: 3 records skipped (3 bad)"] == lines[11:]
 
 
 def test_quiet_lock_is_silent(told: Any, show: Any) -> None:

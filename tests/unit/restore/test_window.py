@@ -207,6 +207,23 @@ def test_values_in_several_directories_are_not_counted_out() -> None:
     assert list(range(20)) == sorted(offsets(restoring))
 
 
+@pytest.mark.parametrize("window", [{"to_offset": 20}, {"to_time": TIME}])
+def test_what_a_connector_spread_over_directories_is_chosen_by_no_window(
+    window: dict[str, int],
+) -> None:
+    """Nothing says where such an object ends: the advice is none that the next run refuses."""
+    restoring = Restoring()
+    for directory, at in (("hour=01", range(20)), ("hour=02", range(20, 30))):
+        key = restoring.backup.put_in(directory, "orders", 0, at, views=JSON)
+        restoring.backup.replace(key, restoring.backup.body(key), metadata={})
+
+    with pytest.raises(KbackupError, match="does not say") as caught:
+        restoring.restore(**window)
+
+    assert "--as-of" in caught.value.do
+    assert "offset" not in caught.value.do
+
+
 @pytest.mark.parametrize("window", [{"from_offset": 50}, {"from_offset": 40, "to_offset": 80}])
 def test_a_window_of_blocks_goes_on_and_is_run_again(
     window: dict[str, Any], monkeypatch: pytest.MonkeyPatch

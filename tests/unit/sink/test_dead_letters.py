@@ -80,6 +80,8 @@ def test_a_bad_record_is_left_out_counted_and_named(kafka: FakeKafka, store: Sto
     assert sink.warned("skipped")
     [first] = [event for event in sink.told if event.get("code") == "bad_record"]
     assert ("orders", 0, 2) == (first["topic"], first["partition"], first["offset"])
+    said = [each["text"] for each in summary["warnings"] if each["code"] == "bad_record"]
+    assert [first["text"]] == said
     assert [] == kafka.letters
 
 
