@@ -81,7 +81,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
     )
     view = words(
         "Full records, or values only, as the connectors write them.  Default: value where "
-        "format.class is given, else record.",
+        "format.class is given, and holds values, else record.",
         ("record", "value"),
         "record",
         commands=SINK,

@@ -152,7 +152,8 @@ class ConfigValidator:
         if self.sides & READING:
             mode = usable.get("mode")
             name = None if mode is None else mode.text
-            self.issues += checks.generic(self.given, name, holds_records=found.holds_records)
+            is_foreign = found.holds_records and (name == "GENERIC" or not found.stores_batches)
+            self.issues += checks.generic(self.given, name, holds_records=is_foreign)
         if "restore" in self.sides:
             self.issues += checks.parse_errors(self.given)
             self.issues += checks.followed(self.given)
@@ -232,6 +233,10 @@ class ConfigValidator:
             steps = transforms.steps(usable, transforms.FilesWritten(found.view, has_keys))
         else:
             return ()
+        if steps.steps and "sink" in self.sides and found.stores_batches:
+            value = self.given.get("transforms")
+            why, do = selection.OF_RECORDS, selection.AS_PARQUET
+            self.issues.append(error("combination", "transforms", value, why, do))
         said = {(issue.level, issue.name) for issue in self.issues}  # by `_renames`
         self.issues += [one for one in steps.issues if (one.level, one.name) not in said]
         return steps.steps

@@ -46,6 +46,12 @@ class NamedPlugins:
         form = form_of(self.found.get("format_class"))
         return form is not None and form.traits.views == {View.RECORD}
 
+    @property
+    def stores_batches(self) -> bool:
+        """Whether the format is written by batches as brokers store them, not by records."""
+        form = form_of(self.found.get("format_class"))
+        return form is not None and form.traits.stores_batches
+
     def take(self, seam: str, name: str, given: Mapping[str, Value]) -> None:
         """Record the registered name of the plugin that the property *name* asks for."""
         value = given.get(name)
@@ -247,6 +253,8 @@ def resolve_plugins(
         do = "add format.class; for full records leave out connector.class"
         named.issues.append(error("incomplete", "format.class", None, why, do))
     named.take("formats", "format.class", given)
+    if writes and "view" not in given and named.stores_batches:
+        named.view = view = named.found["view"] = "record"
     named.take("formats", "only.format", given)
     named.take("partitioners", "partitioner.class", given)
     _own_settings(named, given)
@@ -319,10 +327,37 @@ def _full_records(named: NamedPlugins, given: Mapping[str, Value]) -> None:
         why = "it cannot hold full records"
         do = "leave out format.class, or choose --view value"
         named.issues.append(error("unsupported", "format.class", value, why, do))
+    elif form is not None and form.traits.stores_batches:
+        named.issues += _not_of_batches(named, given)
     elif form is not None and form.traits.reads_only:
         do = "leave out format.class"
         named.issues.append(error("unsupported", "format.class", value, "it is only read", do))
     named.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
+
+
+OF_RECORDS: Final = "it needs records, and batches are stored as the brokers have them"
+AS_PARQUET: Final = "remove it, or leave out format.class: full records are stored as Parquet then"
+
+
+def _not_of_batches(named: NamedPlugins, given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
+    """Yield what cannot be done with batches that nobody unpacks."""
+    name = named.found.get("partitioner_class")
+    if name is not None and not hasattr(plugins.load("partitioners", name), "only_directory"):
+        yield error(
+            "combination", "partitioner.class", given["partitioner.class"], OF_RECORDS, AS_PARQUET
+        )
+    for name in ("errors.deadletterqueue.topic.name", "s3.schema.partition.affix.type"):
+        if name in given and given[name].text.upper() not in ("", "NONE"):
+            yield error("combination", name, given[name], OF_RECORDS, AS_PARQUET)
+    named.without_effect += [name for name in given if name in _OF_ROWS]
+
+
+_OF_ROWS: Final = (
+    "timestamp.extractor",
+    "schema.compatibility",
+    "rotate.file.on.partition.change",
+    "partitioner.max.open.files",
+)
 
 
 def _values(

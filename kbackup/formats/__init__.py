@@ -76,7 +76,8 @@ class Traits:
             schema in its metadata.
         has_checksum: Reading a file detects a flipped bit, whether or not it is compressed by one
             of `codecs`.
-        reads_only: It is only read: its writer raises ``ConfigurationError``; see `OnlyRead`.
+        reads_only: It takes no rows: its writer raises ``ConfigurationError``; see `OnlyRead`.
+        stores_batches: A sink can write it all the same, as `StoresBatches` has it.
         connectors: The full names of the connectors that always write it.
         connector_settings: Their own defaults, by attribute of the settings.
         settings: Defaults of the settings in which the layout of its files, which are one tool's
@@ -95,6 +96,7 @@ class Traits:
     encodings: frozenset[str] = frozenset()
     has_checksum: bool = False
     reads_only: bool = False
+    stores_batches: bool = False
     connectors: tuple[str, ...] = ()
     connector_settings: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -63,8 +63,9 @@ class LogFormat(OnlyRead):
 
     name: ClassVar = "log"
     traits: ClassVar = Traits(
-        views=frozenset({View.RECORD}), takes=ANY_KIND, has_checksum=True, reads_only=True
-    )
+        views=frozenset({View.RECORD}), takes=ANY_KIND, has_checksum=True, reads_only=True,
+        stores_batches=True,
+    )  # fmt: skip
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
         """Return the only one."""

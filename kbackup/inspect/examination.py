@@ -268,6 +268,9 @@ def kafka_checks(
 
 
 def _client(settings: Settings) -> Check:
+    if wiring.stores_batches(settings):
+        wiring.check_batches(settings)
+        return Check("kafka", "client", "ok", "batches pass as brokers have them")
     way = wiring.kafka_way(settings)
     if way.is_native:
         return Check("kafka", "client", "ok", "records pass in columns, through the C library")

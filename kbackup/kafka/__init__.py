@@ -9,10 +9,11 @@ for a real cluster.
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from kbackup.batches import Batches
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError
 from kbackup.options import MSK_IAM
 from kbackup.records import Span, TopicPartition
@@ -252,6 +253,26 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Leave the cluster."""
+        ...
+
+
+@runtime_checkable
+class ReadsBatches(Protocol):
+    """A reader that has the batches themselves."""
+
+    def batches(self, where: TopicPartition, span: Span) -> Generator[Batches, None, None]:
+        """Read the committed batches that begin in *span*, without those that hold no records.
+
+        Of a batch that begins before it, the records that are in it come as a batch of their own;
+        all others are as the broker sent them.
+
+        Yields:
+            At least one each, offsets rising.
+
+        Raises:
+            ConfigurationError: If there are batches of a message format before version 2.
+            KafkaError: Likewise all that `Reader.read` raises.
+        """
         ...
 
 
@@ -671,8 +692,13 @@ class Connection(Protocol):
         """
         ...
 
-    def reader(self, group: str) -> Reader:
-        """Open a reader that may read as *group* may."""
+    def reader(self, group: str, *, by_batches: bool = False) -> Reader:
+        """Open a reader that may read as *group* may.
+
+        Args:
+            group: Any name.
+            by_batches: It is to be one that `ReadsBatches`.
+        """
         ...
 
     def writer(
@@ -842,8 +868,22 @@ class KafkaSettings:
 
         return cluster.KafkaCluster(self)
 
-    def reader(self, group: str) -> Reader:
+    def without_batches(self) -> str:
+        """Return why batches cannot be read, by this machine or in these clients' way; or empty."""
+        from kbackup.batches import native  # noqa: PLC0415
+        from kbackup.kafka import wire  # noqa: PLC0415
+
+        if native.library() is None:
+            return "the C library that checks batches was not built at installation"
+        unspoken = wire.unspoken(self.consumer)
+        return f"{unspoken} goes through librdkafka, which gives out no batches" if unspoken else ""
+
+    def reader(self, group: str, *, by_batches: bool = False) -> Reader:
         """Open a reader: `Connection.reader`."""
+        if by_batches:
+            from kbackup.kafka import fetch  # noqa: PLC0415
+
+            return fetch.BatchReader(self)
         from kbackup.kafka import reader  # noqa: PLC0415
 
         return reader.KafkaReader(self, group)

@@ -104,15 +104,7 @@ class BatchReader:
             self._connections.clear()
 
     def batches(self, where: TopicPartition, span: Span) -> Generator[Batches, None, None]:
-        """Read the batches that begin in *span*, and of one that begins before it what is in it.
-
-        Yields:
-            At least one each, offsets rising.
-
-        Raises:
-            ConfigurationError: If there are batches of a message format before version 2.
-            KafkaError: Likewise all that `kbackup.kafka.Reader.read` raises.
-        """
+        """Read batches: `kbackup.kafka.ReadsBatches.batches`."""
         for some in self._committed(where, span):
             first: int = some.headers["base_offset"][0].as_py()
             if first >= span.start_offset:

@@ -51,9 +51,6 @@ _FLEXIBLE: Final = {Api.FETCH: 12, Api.METADATA: 9}
 _SMALL: Final = 16 * 2**20
 """No answer is larger, unless it brings records."""
 
-_RECEIVE_BYTES: Final = 4 * 2**20
-"""What the system may hold of an answer while the last one is being worked on."""
-
 _SESSION: Final = 0.85
 """After this share of its lifetime a session is given up for a new one."""
 
@@ -291,7 +288,6 @@ class Connection:
             for level, name, value in (
                 (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
                 (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-                (socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES),
             ):
                 self._socket.setsockopt(level, name, value)
             if security.tls is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -166,9 +166,13 @@ def is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
     """Whether the open files begin within what is stored already."""
     if not rule.stored or not (len(rows) or state.records):
         return False
-    first = _first(state, rows)
-    span = _coming(rule, first)
-    return span is not None and span.start_offset <= first
+    return is_within_stored(rule, _first(state, rows))
+
+
+def is_within_stored(rule: Rule, offset: int) -> bool:
+    """Whether *offset* is within what is stored already."""
+    span = _coming(rule, offset)
+    return span is not None and span.start_offset <= offset
 
 
 def _first(state: Open, rows: Rows) -> int:
@@ -323,11 +327,14 @@ def _first_time(rows: Rows) -> int | None:
     return first
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """These rows, of so many bytes of ``records.record_bytes``, belong to the open files."""
+Item = TypeVar("Item")
 
-    rows: Rows
+
+@dataclass(frozen=True, slots=True)
+class Append(Generic[Item]):
+    """These rows, or batches, belong to the open files; of rows, bytes of ``record_bytes``."""
+
+    rows: Item
     bytes: int
 
 
@@ -343,7 +350,7 @@ def cut(
     stream: Iterable[Rows],
     rule: Rule,
     clock: Callable[[], int] | None = None,
-) -> Iterator[Append | Cut]:
+) -> Iterator[Append[Rows] | Cut]:
     """Decide which rows go to which files.
 
     Args:

@@ -165,6 +165,11 @@ class ViewSpec:
         """Return the format, ready to use."""
         return formats.by_name(self.format)
 
+    @property
+    def stores_batches(self) -> bool:
+        """Whether its files hold record batches as they are."""
+        return self.open_format().traits.stores_batches
+
     def extension(self) -> str:
         """Return the extension of its files, dot first."""
         return self.open_format().extension(self.options)

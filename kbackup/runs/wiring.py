@@ -53,6 +53,32 @@ def kafka_way(settings: Settings) -> Way:
     return KafkaSettings(settings.bootstrap_servers or "", client=settings.kafka_client).way()
 
 
+def sink_way(settings: Settings) -> str:
+    """Return what a sink's records pass by: `kafka_way`, or ``batches``."""
+    return "batches" if stores_batches(settings) else kafka_way(settings).name
+
+
+def stores_batches(settings: Settings) -> bool:
+    """Whether a sink stores record batches as brokers have them."""
+    name = settings.format_class
+    return name is not None and formats.by_name(name).traits.stores_batches
+
+
+def check_batches(settings: Settings) -> None:
+    """Check that batches can be read, where those are what is stored.
+
+    Raises:
+        ConfigurationError: If they cannot.
+    """
+    if not stores_batches(settings):
+        return
+    if why := kafka_settings(settings).without_batches():
+        raise ConfigurationError(
+            f"format.class={settings.format_class}: batches cannot be read here", why,
+            "leave out format.class: full records are stored as Parquet then",
+        )  # fmt: skip
+
+
 def store_settings(settings: Settings) -> StoreSettings:
     """Return where the backup is."""
     return StoreSettings(

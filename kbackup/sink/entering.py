@@ -207,7 +207,7 @@ class Opening:
         settings = self._settings
         self._summary.facts |= {
             "group": plan.group,
-            "kafka_client": wiring.kafka_way(settings).name,
+            "kafka_client": wiring.sink_way(settings),
             "cluster_id": cluster.cluster_id,
             "topics_dir": settings.topics_dir,
             "topic_settings": accounting.topic_settings(plan, cluster.topic_config(plan.topics)),

@@ -77,6 +77,11 @@ class SinkJob:
     points: bool = True
     backup: str = ""
 
+    @property
+    def is_by_batches(self) -> bool:
+        """Whether record batches are stored as they are, and nothing is converted."""
+        return self.views[-1].stores_batches
+
 
 @dataclass(frozen=True, slots=True)
 class SinkUnit:

@@ -34,6 +34,7 @@ from kbackup.errors import (
 from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
+from kbackup.pipeline.batching import united_log
 from kbackup.pipeline.digest import RecordsDigest
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
 from kbackup.records import (
@@ -246,7 +247,10 @@ def _united(store: Store, file: ClosedFile) -> ClosedFile:
         if not _is_of(file, formats.own_metadata(file.spec.format, body)):
             raise _other_topic(file, "it was written under another name")
         body.seek(0)
-        found = united(file, _rows(file, file.body), _rows(file, body))
+        if file.spec.stores_batches:
+            found = united_log(file, body)
+        else:
+            found = united(file, _rows(file, file.body), _rows(file, body))
     if found is None:
         raise _other_topic(file, "it holds other records")
     return found

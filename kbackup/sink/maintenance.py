@@ -120,6 +120,7 @@ class RepairRun:
     def _plan(self, cluster: Cluster, store: Store) -> list[Repair]:
         """Return what is to be written; a place that cannot be is an error of its own."""
         settings = self._frame.settings
+        wiring.check_batches(settings)
         plan = _Planner(settings, self._frame.world, cluster, store)
         found = []
         for place in dict.fromkeys(_places(settings, cluster.topic_names())):

@@ -430,7 +430,8 @@ def connect(job: SinkJob, line: Line, instead_of: TaskClients | None = None) -> 
     schemas = None if instead_of is None else instead_of.schemas
     if schemas is None and job.schemas.registries:
         schemas = SchemaKeeper(job.schemas, store, job.layout, job.clock, job.run, line)
-    positions, reader = job.kafka.positions(job.group), job.kafka.reader(job.group)
+    positions = job.kafka.positions(job.group)
+    reader = job.kafka.reader(job.group, by_batches=job.is_by_batches)
     return TaskClients(store, positions, reader, letters, schemas)
 
 

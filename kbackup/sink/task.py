@@ -10,25 +10,28 @@ partition's commits stay in order.
 import logging
 import random
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from kbackup import partitioners
+from kbackup.batches import BatchError, Batches
+from kbackup.batches.decoding import decoded
 from kbackup.catalog.ledger.rows import SKIPPED, entries
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.errors import KbackupError, RegistryError, StoppedError
-from kbackup.kafka import Outage, Position
+from kbackup.kafka import Outage, Position, ReadsBatches
 from kbackup.naming import View
 from kbackup.partitioners import extractors
+from kbackup.pipeline.batching import OpenLog, cut_batches, unreadable
 from kbackup.pipeline.convert import Conversion, convert, route
-from kbackup.pipeline.rotate import Append, Cut, cut
+from kbackup.pipeline.rotate import Append, Cut, Rule, cut
 from kbackup.pipeline.rows import Rows
-from kbackup.pipeline.write import OpenFiles
+from kbackup.pipeline.write import ClosedFile, OpenFiles
 from kbackup.records import Prefetch, Span, joined
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport
@@ -51,6 +54,28 @@ _log: Final = logging.getLogger(__name__)
 
 TELL_S: Final = 0.5
 """How often a task reports what it has read beyond what is safe."""
+
+Item = TypeVar("Item")
+Taken_contra = TypeVar("Taken_contra", contravariant=True)
+
+
+class Filling(Protocol[Taken_contra]):
+    """The open files of a partition, of rows or of batches: `OpenFiles`, `OpenLog`.
+
+    Attributes:
+        records: Records in them.
+    """
+
+    records: int
+
+    def write(self, some: Taken_contra, /) -> None:
+        """Add what comes next."""
+
+    def close(self, span: Span) -> list[ClosedFile]:
+        """Complete them, and begin anew."""
+
+    def drop(self) -> None:
+        """Discard them."""
 
 
 def back_up(
@@ -160,11 +185,25 @@ class SinkPartitionTask:
         self._from, end = self.report.reached, unit.span.end_offset
         span = Span(self._from, max(self._from, end))
         rejects = self._rejects()
-        files = self._files(stores)
+        if job.is_by_batches:
+            self._fill(stores, rejects, self._log(stores), cut_batches, self._batches(span))
+        else:
+            self._fill(stores, rejects, self._files(stores), cut, self._rows(span, rejects))
+
+    def _fill(
+        self,
+        stores: Storing,
+        rejects: Rejects,
+        files: Filling[Item],
+        cut: Callable[[Iterable[Item], Rule, Callable[[], int]], Iterator[Append[Item] | Cut]],
+        stream: Generator[Item, None, None],
+    ) -> None:
+        """Put what comes into files, and have them stored where *cut* says that they end."""
+        job, end = self.job, self.unit.span.end_offset
         rule = replace(job.rule, stored=self._placing.again.spans)
         try:
-            with closing(self._rows(span, rejects)) as rows:
-                for step in cut(rows, rule, job.clock.ms):
+            with closing(stream) as items:
+                for step in cut(items, rule, job.clock.ms):
                     match step:
                         case Append(some, size):
                             files.write(some)
@@ -217,6 +256,33 @@ class SinkPartitionTask:
             self._placing.stored_as, views, job.layout, job.spool_bytes, unit.identity,
             self._placing.dates(last), job.rule.tombstones, stores.writer,
         )  # fmt: skip
+
+    def _log(self, stores: Storing) -> OpenLog:
+        job, unit = self.job, self.unit
+        directory = partitioners.only_directory(
+            partitioners.by_name(job.partitioner, job.plugin_options), unit.where
+        )
+        assert directory is not None  # noqa: S101  (the configuration was refused otherwise)
+        return OpenLog(
+            self._placing.stored_as, job.views[-1], directory, job.layout, job.spool_bytes,
+            unit.identity, stores.writer,
+        )  # fmt: skip
+
+    def _batches(self, span: Span) -> Generator[Batches, None, None]:
+        """Read the batches of *span*; a registry's schemas are looked for in their records."""
+        where, schemas, reader = self.unit.where, self.clients.schemas, self.clients.reader
+        assert isinstance(reader, ReadsBatches)  # noqa: S101  (it was asked for)
+        with Prefetch(reader.batches(where, span), depth=1) as found:
+            for batches in found:
+                if self.line.is_stopped():
+                    raise StoppedError(f"{where} stopped")
+                if schemas is not None:
+                    try:
+                        for rows in decoded(batches):
+                            schemas.meet(self.job.routes(where), rows)
+                    except BatchError as error:
+                        raise unreadable(where, error) from None
+                yield batches
 
     def _rows(self, span: Span, rejects: Rejects) -> Generator[Rows, None, None]:
         """Read, convert and route the records of *span*; bad ones are left out, or end it."""
@@ -276,7 +342,7 @@ class SinkPartitionTask:
                 if self.line.wait(wait_s):
                     raise StoppedError(f"{where} stopped") from error
 
-    def _closed(self, files: OpenFiles, rejects: Rejects, next_offset: int) -> ClosedFileSet:
+    def _closed(self, files: Filling[Item], rejects: Rejects, next_offset: int) -> ClosedFileSet:
         """Complete the open files, once those before them are committed."""
         self.finish()
         if self.line.is_stopped() and next_offset < self.unit.span.end_offset:
@@ -306,7 +372,7 @@ class SinkPartitionTask:
             stores.flush()
         return stored
 
-    def _tell_open(self, files: OpenFiles) -> None:
+    def _tell_open(self, files: Filling[Item]) -> None:
         """Report what is committed, and now and then what has been read but could still be lost."""
         if self.is_settled():
             self.finish()

@@ -164,6 +164,72 @@ def dump(segment: Path) -> str:
     return subprocess.run(line, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
+@pytest.mark.in_process
+def test_a_sink_stores_what_the_broker_has_byte_for_byte(
+    kbackup: Kbackup, cluster: TestCluster, store: Store
+) -> None:
+    """Objects end between batches, a later run goes on, and a restore gives record for record."""
+    topic = cluster.create("log-sunk")
+    awkward(cluster, topic)
+    words = ("-t", topic, "--format", "log", "--flush-size", "700")
+
+    first = kbackup.json("sink", *words).summary
+    cluster.write(topic, varied(300, seed=2))
+    second = kbackup.json("sink", *words).summary
+
+    expected = fetched(cluster.servers, topic, 0, cluster.ends(topic)[1])
+    assert ("batches", sum(map(len, rows_of(expected)))) == (
+        first["kafka_client"], first["records"] + second["records"],
+    )  # fmt: skip
+    assert first["objects"] > 2
+    assert stored(store, topic) == b"".join(bytes(p) for each in expected for p in each.pieces())
+    heads = [store.head(one.key) for one in store.list(f"topics/{topic}/")]
+    assert {"b1:"} == {head.metadata["digest"][:3] for head in heads if head is not None}
+    checked = kbackup.json("restore", "verify", "--deep", "-t", topic).summary
+    assert first["records"] + second["records"] == checked["records"]
+    assert 0 == kbackup.json("sink", *words).summary["objects"]
+    lost = sorted(one.key for one in store.list(f"topics/{topic}/"))[1]
+    store.delete(lost)
+    start = int(lost.split("+")[2].split(".")[0])
+    kbackup.json("sink", "repair", f"{topic}:0:{start}", *words)
+    assert stored(store, topic) == b"".join(bytes(p) for each in expected for p in each.pieces())
+    kbackup.json("restore", "-t", topic, "--rename", "copy_of_$0")
+    assert cluster.read(topic) == cluster.read(f"copy_of_{topic}")
+
+
+@pytest.mark.in_process
+def test_a_backup_goes_on_in_another_format_within_a_batch(
+    kbackup: Kbackup, cluster: TestCluster, store: Store
+) -> None:
+    """A position in the middle of a batch cuts it, and a topic may have objects of both formats."""
+    topic = cluster.create("log-changed")
+    cluster.write(topic, varied(1_000))
+    kbackup.json("sink", "-t", topic, "--flush-size", "333", "--no-flush-on-stop")
+
+    found = kbackup.json("sink", "-t", topic, "--format", "log").summary
+
+    assert 1 == found["records"]
+    (key,) = [one.key for one in store.list(f"topics/{topic}/") if one.key.endswith(".log.zst")]
+    assert "+0000000999.record" in key
+    kbackup.json("restore", "verify", "--deep", "-t", topic)
+    kbackup.json("restore", "-t", topic, "--rename", "copy_of_$0")
+    assert cluster.read(topic) == cluster.read(f"copy_of_{topic}")
+
+
+def rows_of(batches: list[Batches]) -> list[pa.RecordBatch]:
+    return [part for each in batches for part in decoded(each)]
+
+
+def stored(store: Store, topic: str) -> bytes:
+    """What the objects of a topic hold, in order."""
+    parts = []
+    for one in store.list(f"topics/{topic}/"):
+        with store.open(one.key) as body:
+            found = LogFormat().batches(body, FormatOptions())
+            parts += [bytes(piece) for each in found for piece in each.pieces()]
+    return b"".join(parts)
+
+
 def test_what_librdkafka_loses_is_kept(cluster: TestCluster) -> None:
     """Names of headers behind a NUL, the time 0, and a time that is missing."""
     topic = cluster.create("log-lost", message_timestamp_before_max_ms=str(2**63 - 1))

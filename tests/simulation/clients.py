@@ -16,10 +16,12 @@ from tests.simulation.events import (
 )
 from tests.simulation.process import Process
 from tests.simulation.product import (
+    APPEND_TIME,
     NO_ENDS,
     NO_OTHERS,
     SCHEMA,
     Access,
+    Batches,
     Group,
     GroupList,
     GroupOffset,
@@ -32,11 +34,14 @@ from tests.simulation.product import (
     RestorePosition,
     Span,
     TakenOverError,
+    TimestampType,
     Topic,
     TopicChangedError,
     TopicPartition,
+    walk,
 )
 from tests.support.creating import each_created
+from tests.support.encoded import Sent, batch
 
 _HEADERS = SCHEMA.field("headers").type
 
@@ -51,7 +56,7 @@ class SimConnection:
     def cluster(self) -> "SimCluster":
         return SimCluster(self)
 
-    def reader(self, group: str) -> "SimReader":
+    def reader(self, group: str, *, by_batches: bool = False) -> "SimReader":
         return SimReader(self)
 
     def positions(self, group: str) -> "SimPositions":
@@ -337,6 +342,14 @@ def to_rows(batch: pa.RecordBatch | pa.Table) -> list[Row]:
     ]
 
 
+def _sent(row: Row) -> bytes:
+    headers = [(name.encode(), value) for name, value in row.headers]
+    attributes = APPEND_TIME if row.timestamp_type == TimestampType.LOG_APPEND else 0
+    return batch(
+        row.offset, [Sent(row.value, row.key, headers, row.timestamp)], attributes=attributes
+    )
+
+
 class SimReader:
     """Reads a log, a few records at a time."""
 
@@ -358,6 +371,11 @@ class SimReader:
             read.update((where, row.offset) for row in rows)
             self._to.process.fetched.update((where, row.offset) for row in rows)
             yield to_batch(rows)
+
+    def batches(self, where: TopicPartition, span: Span) -> Generator[Batches, None, None]:
+        """The same, each record as the batch that it was sent in."""
+        for some in self.read(where, span):
+            yield walk(pa.py_buffer(b"".join(map(_sent, to_rows(some))))).check()
 
     def _some(self, where: TopicPartition, position: int, span: Span, count: int) -> list[Row]:
         log = self._to.log(where)

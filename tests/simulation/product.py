@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from kbackup.batches import APPEND_TIME, Batches, walk
 from kbackup.catalog import coverage, covered
 from kbackup.catalog.coverage import Holding
 from kbackup.catalog.coverage import Read as HoldingRead
@@ -31,6 +32,8 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.events import Event, Plain, to_json
+from kbackup.formats import FormatOptions
+from kbackup.formats.log import LogFormat
 from kbackup.formats.parquet_records import read_records
 from kbackup.kafka import (
     NO_ENDS,
@@ -39,6 +42,7 @@ from kbackup.kafka import (
     Group,
     GroupList,
     GroupOffset,
+    KafkaSettings,
     LogStartMovedError,
     NewTopic,
     OffsetMovedError,
@@ -46,10 +50,10 @@ from kbackup.kafka import (
     TakenOverError,
     Topic,
 )
-from kbackup.naming import Layout
+from kbackup.naming import Layout, View
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.write import ClosedFile
-from kbackup.records import SCHEMA, Prefetch, Span, TopicPartition
+from kbackup.records import SCHEMA, Prefetch, Span, TimestampType, TopicPartition
 from kbackup.restore import plan as restore_plan
 from kbackup.restore import resume as resuming
 from kbackup.restore.resume import Remaining, ResumeState
@@ -78,6 +82,7 @@ from kbackup.verify.run import Acceptance, Mending, Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 __all__ = [
+    "APPEND_TIME",
     "BEAT_S",
     "NO_ENDS",
     "NO_OTHERS",
@@ -87,6 +92,7 @@ __all__ = [
     "Acceptance",
     "Access",
     "Asked",
+    "Batches",
     "ClosedFile",
     "Command",
     "ConfigurationError",
@@ -97,6 +103,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FileSet",
+    "FormatOptions",
     "Group",
     "GroupList",
     "GroupOffset",
@@ -104,10 +111,12 @@ __all__ = [
     "HoldingRead",
     "IncompleteBackupError",
     "KafkaError",
+    "KafkaSettings",
     "KbackupError",
     "Layout",
     "Line",
     "LockedError",
+    "LogFormat",
     "LogStartMovedError",
     "Mending",
     "NewTopic",
@@ -138,11 +147,13 @@ __all__ = [
     "Stream",
     "Summary",
     "TakenOverError",
+    "TimestampType",
     "Topic",
     "TopicChangedError",
     "TopicPartition",
     "VerifyJob",
     "VerifyUnit",
+    "View",
     "deal",
     "decide",
     "encoded",
@@ -161,6 +172,7 @@ __all__ = [
     "to_json",
     "verify",
     "verify_task",
+    "walk",
 ]
 
 _PLACES: dict[str, tuple[Any, str]] = {

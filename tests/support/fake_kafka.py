@@ -69,7 +69,7 @@ class FakeKafka(FakeCluster):
         self.configs[name] = dict(config)
         self.create(name, *[0] * partitions)
 
-    def reader(self, _group: str) -> "_Reader":
+    def reader(self, _group: str, *, by_batches: bool = False) -> "_Reader":  # noqa: ARG002
         """A reader."""
         self.opened += 1
         return _Reader(self)

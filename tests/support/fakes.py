@@ -93,7 +93,7 @@ class OneLog:
     rows: int = 20
     group: FakePositions = field(default_factory=FakePositions)
 
-    def reader(self, _group: str) -> FakeReader:
+    def reader(self, _group: str, *, by_batches: bool = False) -> FakeReader:  # noqa: ARG002
         """A reader of the log, so many *rows* at a time."""
         return FakeReader(self.log, self.rows)
 

@@ -113,7 +113,7 @@ class FakeTarget(FakeCluster):
         if not only_validate:
             self.logs |= {TopicPartition(name, at): Log() for at in range(had, count)}
 
-    def reader(self, _group: str) -> "_Reader":
+    def reader(self, _group: str, *, by_batches: bool = False) -> "_Reader":  # noqa: ARG002
         """Open a reader."""
         return _Reader(self)
 
@@ -159,7 +159,7 @@ class ReadableTarget(FakeTarget):
         """The cluster itself."""
         return self
 
-    def reader(self, _group: str) -> Any:
+    def reader(self, _group: str, *, by_batches: bool = False) -> Any:  # noqa: ARG002
         """Open a reader."""
         return _OffsetReader(self)
 

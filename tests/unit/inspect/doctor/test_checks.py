@@ -92,6 +92,22 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
+    ("mechanism", "level", "text"),
+    [("PLAIN", "ok", "batches pass"), ("OAUTHBEARER", "fail", "sasl.mechanism=OAUTHBEARER")],
+)
+def test_who_stores_batches_is_told_whether_they_can_be_read(
+    mechanism: str, level: str, text: str
+) -> None:
+    """What only librdkafka speaks is found before a run."""
+    consumer = {"security.protocol": "SASL_SSL", "sasl.mechanisms": mechanism}
+    given = settings(bootstrap_servers="h:1", format_class="log", kafka_consumer=consumer)
+
+    found = next(kafka_checks(given, None, datetime.now(UTC), "g"))
+
+    assert (level, True) == (found.level, text in found.text)
+
+
+@pytest.mark.parametrize(
     ("content", "why"),
     [
         pytest.param(None, "no C compiler was found", id="missing"),
