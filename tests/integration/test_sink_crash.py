@@ -33,8 +33,10 @@ LAYOUTS = {
     "one directory": SINK,
     "third party's": ("--flush-size", "1500", "--partitioner", "modulo"),
     "by value": ("--flush-size", "3000", "--partitioner", "by-value"),
+    "batches": ("--flush-size", "500", "--format", "log"),
 }
-"""How the objects of a partition are spread over directories: over one, three and six."""
+"""How the objects of a partition are spread over directories: over one, three and six; and as the
+broker has them."""
 
 TOYS = Path(__file__).parents[1] / "toys"
 
@@ -115,6 +117,7 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
         pytest.param(0, "one directory", KILLS, marks=pytest.mark.nightly),
         pytest.param(2, "by value", KILLS, marks=pytest.mark.nightly),
         pytest.param(3, "one directory", KILLS, marks=pytest.mark.nightly),
+        pytest.param(4, "batches", KILLS, marks=pytest.mark.nightly),
     ],
 )
 def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(

@@ -32,12 +32,16 @@ from tests.simulation.events import (
 )
 from tests.simulation.process import KilledError, Process
 from tests.simulation.product import (
+    CorruptObjectError,
+    FormatOptions,
+    LogFormat,
     ObjectHead,
     ObjectNotFoundError,
     Store,
     StoredObject,
     StoreError,
     TopicPartition,
+    View,
 )
 from tests.simulation.truth import partition_of, source_name
 
@@ -67,8 +71,11 @@ def decode(key: str, body: bytes) -> tuple[Row, ...] | None:
         names = (gzip.decompress(body) if key.endswith(".gz") else body).split(b"\n")[:-1]
         return tuple(Row(int(name.split(b"/")[2]), -1, NO_TYPE, None, name, ()) for name in names)
     try:
+        if key.endswith(".log.zst"):
+            found = LogFormat().read(io.BytesIO(body), View.RECORD, ".log.zst", FormatOptions())
+            return tuple(row for some in found for row in to_rows(some))
         return tuple(to_rows(_read(body)))
-    except (pa.ArrowInvalid, OSError, KeyError):
+    except (pa.ArrowInvalid, OSError, KeyError, CorruptObjectError):
         return None
 
 

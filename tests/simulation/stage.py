@@ -97,6 +97,7 @@ class Stage:
         self.kafka.now_ms = lambda: int(self.clock.right.timestamp() * 1000)
         self.bucket = Bucket(self.history, self.clock, self.kafka)
         self._names = itertools.count()
+        self._sinks = 0
         self._troubles: set[str] = set()
         if shape.leaves_out:
             self.kafka.is_left_out = lambda row: any(name == "h" for name, _ in row.headers)
@@ -136,9 +137,16 @@ class Stage:
             **({"group": self._sink_group} if command == "sink" else {}),
             **({} if self.shape.group is None else {"group": self.shape.group}),
             **({"format_class": "bytes"} if self.shape.values_only else {}),
+            **self._format(command),
             **options,
         }
         return _load(command, self._transforms if command == "sink" else (), **given)
+
+    def _format(self, command: Command) -> dict[str, Any]:
+        """Batches for every other sink, if there are any."""
+        self._sinks += command == "sink"
+        is_due = self.shape.in_batches and command == "sink" and self._sinks % 2
+        return {"format_class": "log"} if is_due else {}
 
     @property
     def _transforms(self) -> tuple[str, ...]:

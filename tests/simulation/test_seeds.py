@@ -1,8 +1,11 @@
 """Whatever happens, in whatever order: the promises hold."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.play import Play
+from tests.simulation.product import KafkaSettings
 from tests.simulation.script import Shape, Step, script_of
 from tests.simulation.showing import described
 
@@ -40,6 +43,22 @@ def test_the_promises_hold(first: int, pytestconfig: pytest.Config) -> None:
 def test_the_promises_hold_where_they_once_broke(seed: int) -> None:
     """What a night has found stays found."""
     play_one(seed, *script_of(seed))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [0, *(pytest.param(at, marks=pytest.mark.nightly) for at in range(CHUNK, 2 * GATE, CHUNK))],
+)
+def test_the_promises_hold_of_batches(first: int) -> None:
+    """So they do where every other run stores batches as brokers have them."""
+    if why := KafkaSettings("nowhere").without_batches():
+        pytest.skip(why)
+    for seed in range(first, first + CHUNK):
+        shape, steps = script_of(seed)
+        plain = replace(
+            shape, hours=0, values_only=False, leaves_out=False, has_letters=False, in_batches=True
+        )
+        play_one(seed, plain, steps)
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""A backup of full records, seen through boto3 and pyarrow alone."""
+"""A backup of full records, seen through boto3 and pyarrow; batches through their decoder."""
 
 import hashlib
 import io
@@ -9,7 +9,10 @@ from typing import Any
 import boto3
 import pyarrow.parquet as pq
 
+from kbackup.formats import FormatOptions
+from kbackup.formats.log import LogFormat
 from kbackup.local import LocalS3
+from kbackup.naming import View
 from tests.support.cluster import Record
 
 _NAME = re.compile(r"topics/(?P<topic>[^/]+)/[^/]+/(?P=topic)\+(?P<p>\d+)\+(?P<start>\d{10})\.")
@@ -78,7 +81,11 @@ def decode(key: str, body: bytes) -> StoredFile:
     match = _NAME.match(key)
     assert match is not None, key
     assert "/partition=" not in key or f"/partition={match['p']}/" in key
-    rows = pq.ParquetFile(io.BytesIO(body)).read().to_pylist()
+    if key.endswith(".log.zst"):
+        found = LogFormat().read(io.BytesIO(body), View.RECORD, ".log.zst", FormatOptions())
+        rows = [row for batch in found for row in batch.to_pylist()]
+    else:
+        rows = pq.ParquetFile(io.BytesIO(body)).read().to_pylist()
     offsets = tuple(row["offset"] for row in rows)
     assert offsets
     assert offsets[0] == int(match["start"])
