@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from kbackup.inspect.peek import Record
     from kbackup.inspect.topics import Told
     from kbackup.records import TopicPartition
+    from kbackup.runs.context import Environment
     from kbackup.runs.report import Summary
+    from kbackup.stores import Store
 
 _TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -74,6 +76,11 @@ _html_option: Final = option(
     "--html", "page", group="Output", metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write it as one self-contained HTML page.",
+)  # fmt: skip
+
+_rename_groups: Final = option(
+    "--rename-groups", group="Restore", metavar="TEMPLATE",
+    help="New name of each group, such as 'dr_$0'.",
 )  # fmt: skip
 
 _COMMON: Final = (
@@ -649,10 +656,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
     "--passwords", type=click.Path(path_type=Path), group="Restore", metavar="FILE",
     help="The users' passwords, user:password on each line.  Its mode has to be 0600.",
 )  # fmt: skip
-@option(
-    "--rename-groups", group="Restore", metavar="TEMPLATE",
-    help="New name of each group, such as 'dr_$0'.",
-)  # fmt: skip
+@_rename_groups
 def access_command(
     acls: bool,
     users: bool,
@@ -676,21 +680,13 @@ def access_command(
             AccessAsked,
             AccessRun,
         )
-        from kbackup.runs.context import Environment  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.report import Summary  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings, world = session.settings, Environment.of(session.settings, find_jvm)
-        summary = Summary(new_run_id(world.clock.now()), "restore access")
-        asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
-        try:
-            run = AccessRun(settings, world.kafka, open_store(world.store), summary, _agree())
-            for event in run(asked):
-                session.tell(event)
-        except KbackupError as error:
-            summary.fail(error)
-        return summary.finish()
+        def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
+            asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
+            access = AccessRun(session.settings, world.kafka, store, summary, _agree())
+            return access(asked)
+
+        return _reported(session, "restore access", steps)
 
     run("access", "restore access", parameters, work)
 
@@ -728,20 +724,12 @@ def configs_command(**parameters: Any) -> None:
 
     def work(session: Session) -> "Ended":
         from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
-        from kbackup.runs.context import Environment  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.report import Summary  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings, world = session.settings, Environment.of(session.settings, find_jvm)
-        summary = Summary(new_run_id(world.clock.now()), "restore configs")
-        cluster, store = world.kafka.cluster(), open_store(world.store)
-        try:
-            for event in settle(settings, cluster, store, world.clock, summary, _agree()):
-                session.tell(event)
-        except KbackupError as error:
-            summary.fail(error)
-        return summary.finish()
+        def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
+            cluster = world.kafka.cluster()
+            return settle(session.settings, cluster, store, world.clock, summary, _agree())
+
+        return _reported(session, "restore configs", steps)
 
     run("configs", "restore configs", parameters, work)
 
@@ -761,10 +749,7 @@ def configs_command(**parameters: Any) -> None:
     ),
 )  # fmt: skip
 @config_options("groups")
-@option(
-    "--rename-groups", group="Restore", metavar="TEMPLATE",
-    help="New name of each group, such as 'dr_$0'.",
-)  # fmt: skip
+@_rename_groups
 @option(
     "--where", "places", group="Restore", metavar="TOPIC:PARTITION@OFFSET", multiple=True,
     help="Only translate these offsets.",
@@ -798,28 +783,19 @@ def groups_command(
             GroupsAsked,
             GroupsRun,
         )
-        from kbackup.runs.context import Environment  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.report import Summary  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings, world = session.settings, Environment.of(session.settings, find_jvm)
-        summary = Summary(new_run_id(world.clock.now()), "restore groups")
-        try:
-            run = GroupsRun(
-                settings, world.kafka, open_store(world.store), world.clock, summary, _agree(),
-                by_time=by_time,
-            )  # fmt: skip
+        def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
+            settings = session.settings
+            groups = GroupsRun(
+                settings, world.kafka, store, world.clock, summary, _agree(), by_time=by_time
+            )
             if undo is not None:
-                run.undo(undo)
-            else:
-                asked = GroupsAsked(names, settings.groups, rename_groups)
-                found = run.where(map(_offset_of, places)) if places else run.set(asked)
-                for event in found:
-                    session.tell(event)
-        except KbackupError as error:
-            summary.fail(error)
-        ended = summary.finish()
+                groups.undo(undo)
+                return iter(())
+            asked = GroupsAsked(names, settings.groups, rename_groups)
+            return groups.where(map(_offset_of, places)) if places else groups.set(asked)
+
+        ended = _reported(session, "restore groups", steps)
         if undo is None and ended.facts.get("groups"):
             line = _line("groups", groups_command, "--undo", ended.facts["undo"])
             ended = ended.saying(remaining=_named([("to set them back:", line)], session.loaded))
@@ -919,6 +895,27 @@ def drill_command(
         return ended
 
     run("drill", "restore drill", parameters, work)
+
+
+def _reported(
+    session: Session,
+    words: str,
+    steps: "Callable[[Environment, Store, Summary], Iterator[Plain]]",
+) -> "Ended":
+    """Take the steps of a command that follows a restore, and tell of each; return how it ended."""
+    from kbackup.runs.context import Environment  # noqa: PLC0415
+    from kbackup.runs.history import new_run_id  # noqa: PLC0415
+    from kbackup.runs.report import Summary  # noqa: PLC0415
+    from kbackup.stores import open_store  # noqa: PLC0415
+
+    world = Environment.of(session.settings, find_jvm)
+    summary = Summary(new_run_id(world.clock.now()), words)
+    try:
+        for event in steps(world, open_store(world.store), summary):
+            session.tell(event)
+    except KbackupError as error:
+        summary.fail(error)
+    return summary.finish()
 
 
 def _check_drills(session: Session, public_key: Path | None, page: Path | None) -> "Ended":
