@@ -41,7 +41,7 @@ def test_a_second_run_finds_nothing_and_starts_no_spark(
     """Right after a backup there is nothing to do, which takes no JVM and little time."""
     cluster.create(topic, 2)
     cluster.write(topic, varied(100))
-    kbackup.json("sink", "-t", topic)
+    in_one_process(kbackup).json("sink", "-t", topic)
 
     without_java = kbackup.with_environment(JAVA_HOME="/nowhere", PATH="/nowhere")
     began, used = time.monotonic(), _seconds_of_children()
@@ -200,6 +200,7 @@ def test_compacted_records_leave_holes_that_are_no_loss(
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.in_process
 def test_three_hundred_partitions_of_few_records(
     kbackup: Kbackup, cluster: TestCluster, topic: str
@@ -303,7 +304,8 @@ def test_a_plan_writes_nothing_and_exits_as_the_run_would(
     assert f"copy_of_{topic}" not in cluster.admin.list_topics(timeout=10).topics
 
 
-@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("both", [False, True])
 def test_a_run_on_a_spark_cluster_of_two_executors(
     kbackup: Kbackup, cluster: TestCluster, topic: str, both: bool
 ) -> None:

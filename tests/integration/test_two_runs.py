@@ -16,6 +16,7 @@ from tests.support.running import ended, running, wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.one_process]
 
 
+@pytest.mark.nightly
 def test_of_two_runs_the_second_leaves_at_once(
     kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
 ) -> None:
