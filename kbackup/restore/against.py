@@ -23,7 +23,13 @@ from kbackup.errors import DiffersError, KbackupError, RefusedError, some
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.restored import Restored, RestoredPartition, why_spread, written
+from kbackup.restore.restored import (
+    LeftOut,
+    Restored,
+    RestoredPartition,
+    why_spread,
+    written,
+)
 from kbackup.runs import wiring
 from kbackup.runs.compare import (
     ComparisonPlan,
@@ -90,17 +96,19 @@ def target_task(job: RestoreJob, units: Sequence[TargetUnit], line: Line) -> Ite
 def _compared(
     job: RestoreJob, unit: TargetUnit, store: Store, target: Iterable[pa.RecordBatch]
 ) -> UnitCompared:
-    of = unit.of
-    backup = _behind(written(store, job, of, unit.window, unit.offsets), unit.expired)
+    of, left = unit.of, LeftOut()
+    backup = _behind(written(store, job, of, unit.window, unit.offsets, left), unit.expired)
     mine = (of.as_kept(batch) for batch in backup)
     theirs = (of.as_kept(untimed(batch)) for batch in target) if len(unit.target) else iter(())
     if not of.is_compacted:
-        found = in_order(mine, theirs, may_follow=unit.is_open)
-        return UnitCompared(of.source, found, unit.expired)
-    found = by_offset(_placed(mine, of, unit.expired), theirs, lacking=len)
+        found, compacted = in_order(mine, theirs, may_follow=unit.is_open), 0
+    else:
+        found = by_offset(_placed(mine, of, unit.expired), theirs, lacking=len)
+        found, compacted = replace(found, backup_only=0), found.backup_only
     return UnitCompared(
-        of.source, replace(found, backup_only=0), unit.expired, compacted=found.backup_only
-    )
+        of.source, found, unit.expired, compacted, bad_objects=frozenset(left.objects),
+        bad_records=left.records,
+    )  # fmt: skip
 
 
 def _behind(batches: Iterable[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:

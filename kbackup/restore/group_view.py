@@ -50,6 +50,11 @@ class GroupView:
         self.topics = sorted(restored.inventory.known.names)
         self._known, self.learned = known or {}, Learned()
 
+    @property
+    def bad_objects(self) -> int:
+        """How many objects the restore has left out of those that were read here."""
+        return len(self._translator.left.objects)
+
     def close(self) -> None:
         """Leave the cluster."""
         self._translator.close()

@@ -201,6 +201,7 @@ class GroupsRun:
             yield from self._streams(view, cluster, there, chosen, asked)
             stood = by_group(captures)
             planned = [plan(view, stood.get(group, {}), asked.name(group)) for group in chosen]
+            self._summary.skip("bad_objects", view.bad_objects)
         for group in planned:
             yield from group.rows
         refused = [error for group in planned for error in group.refusals]

@@ -6,7 +6,7 @@ records themselves, finds the restore as a run of it would: by its group, its re
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kbackup.catalog import identity, merging
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.merging import Failed, StoredRows
+from kbackup.catalog.merging import Failed, Skipped, StoredRows
 from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
 from kbackup.catalog.window import Window
 from kbackup.clock import Clock
@@ -284,8 +284,26 @@ def translations(
     return tuple(sorted(row for row in kept if row.first < reached))
 
 
+@dataclass(slots=True)
+class LeftOut:
+    """What a restore that goes on at damage has left out.
+
+    Attributes:
+        objects: Those that cannot be read, by `kbackup.catalog.listing.FileSet.id`.
+        records: How many records or lines of others.
+    """
+
+    objects: set[str] = field(default_factory=set)
+    records: int = 0
+
+
 def written(
-    store: Store, job: RestoreJob, of: RestoredPartition, window: Window, offsets: Span
+    store: Store,
+    job: RestoreJob,
+    of: RestoredPartition,
+    window: Window,
+    offsets: Span,
+    left: LeftOut,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what a restore has written, as it was written, each with its offset of the backup.
 
@@ -295,6 +313,7 @@ def written(
         of: What was restored, and from which objects.
         window: What the restore was asked for.
         offsets: Of the backup.
+        left: Takes what is not among them.
 
     Raises:
         KbackupError: If they cannot be read, or a record could not have been written.
@@ -305,8 +324,13 @@ def written(
         identity=of.position.source.identity, wanted=window.offset,
     )  # fmt: skip
     for step in found:
-        if isinstance(step, Failed) and job.on_error == "fail":
-            raise step.error
+        if isinstance(step, Failed):
+            if job.on_error == "fail" or isinstance(step.error, RefusedError):
+                raise step.error
+            left.objects.add(step.files.id)
+        if isinstance(step, Skipped):
+            is_asked = window.offset.meets(step.lost.offset, step.lost.offset)
+            left.records += step.lost.records if is_asked else 0
         if isinstance(step, StoredRows):
             offset = step.batch["offset"]
             is_in = pc.less(offset, offsets.end_offset)
@@ -316,4 +340,5 @@ def written(
             chosen = records.apply(batch, step.files, job.max_record_bytes)
             if chosen.error is not None:
                 raise chosen.error
+            left.records += chosen.counts["bad_records"]
             yield chosen.batch

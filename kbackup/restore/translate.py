@@ -25,7 +25,7 @@ from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
 from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.restored import BY_HAND, RestoredPartition, written
+from kbackup.restore.restored import BY_HAND, LeftOut, RestoredPartition, written
 from kbackup.runs import wiring
 from kbackup.runs.compare import are_same, untimed
 from kbackup.stores import Store
@@ -70,12 +70,16 @@ class Translator:
         job: The restore's settings.
         inventory: What the backup holds.
         store: Where it is.
+
+    Attributes:
+        left: What the restore has left out, as far as it was come across.
     """
 
     def __init__(self, job: RestoreJob, inventory: Inventory, store: Store) -> None:
         self._job, self._inventory, self._store = job, inventory, store
         self._found: dict[tuple[TopicPartition, int], Translated | KbackupError] = {}
         self._reader: Reader | None = None
+        self.left = LeftOut()
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -209,7 +213,8 @@ class Translator:
         """Yield records of R with offsets of the backup in a range, as they were written."""
         sets = [files for files in of.sets if self._reaches(files, start) and files.begin < end]
         window = wiring.window(self._inventory.settings)
-        return written(self._store, self._job, replace(of, sets=sets), window, Span(start, end))
+        offsets = Span(start, end)
+        return written(self._store, self._job, replace(of, sets=sets), window, offsets, self.left)
 
     def _reaches(self, files: FileSet, start: int) -> bool:
         known = self._inventory.entered(files)

@@ -465,6 +465,8 @@ class UnitCompared:
         compacted: Records that compaction has removed.
         proven: Objects whose digest alone has proved them.
         unclear: Why some of it could not be compared; empty where all was.
+        bad_objects: Objects that the restore has left out; other units may name the same.
+        bad_records: Records and lines that it has left out.
         failure: What ended it; None where nothing did.
     """
 
@@ -474,6 +476,8 @@ class UnitCompared:
     compacted: int = 0
     proven: int = 0
     unclear: str = ""
+    bad_objects: frozenset[str] = frozenset()
+    bad_records: int = 0
     failure: Issue | None = None
 
 
@@ -517,7 +521,10 @@ def compare(
     for each in planned:
         if each.failure is not None:
             summary.fail(each.failure)
-        row = _entered(_summed(each, reports[each.row.where]), summary)
+        of_this = reports[each.row.where]
+        row = _entered(_summed(each, of_this), summary)
+        summary.skip("bad_objects", len({key for one in of_this for key in one.bad_objects}))
+        summary.skip("bad_records", sum(one.bad_records for one in of_this))
         if is_alone:
             summary.partitions.append(row)
         yield row

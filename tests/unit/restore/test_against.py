@@ -259,6 +259,34 @@ def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:
     assert (0, 5, "same") == (found.exit_code, found.row.records, found.row.state)
 
 
+@pytest.mark.parametrize("policy", ["log", "ignore"])
+def test_what_the_restore_has_left_out_is_counted(policy: str, monkeypatch: Any) -> None:
+    """A damaged object once, though many units read it, and bad lines: exit 3, as the restore."""
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
+    monkeypatch.setattr(against, "RECORDS_MOST", 4)
+    of = Restoring(cluster=ReadableTarget())
+    _, key, _ = of.backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
+    of.backup.replace(key, b"PAR1 damaged PAR1")
+    of.restore(on_error=policy)
+
+    found = compared(of, behavior_on_error=policy)
+
+    assert (3, 20, {"bad_objects": 1}) == (found.exit_code, found.row.records, found.skipped)
+    assert 7 == compared(of).exit_code
+
+
+def test_bad_lines_that_the_restore_has_left_out_are_counted() -> None:
+    """Of values: the rest of their object was restored, and is equal."""
+    of = Restoring(cluster=ReadableTarget())
+    (key,) = of.backup.put("orders", 0, range(10), views=JSON)
+    of.backup.replace(key, of.backup.body(key).replace(b'{"n":4}', b"{"))
+    of.restore(on_error="log")
+
+    found = compared(of, behavior_on_error="log")
+
+    assert (3, 9, {"bad_records": 1}) == (found.exit_code, found.row.records, found.skipped)
+
+
 def test_what_is_deleted_before_a_row_that_is_lost_is_not_guessed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

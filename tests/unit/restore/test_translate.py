@@ -267,6 +267,12 @@ def grouped(**stood: int) -> Restoring:
     of = Restoring(cluster=Grouped())
     of.backup.put("orders", 0, range(10))
     of.restore()
+    capture(of, **stood)
+    return of
+
+
+def capture(of: Restoring, **stood: int) -> None:
+    """Store where groups stood."""
     rows = [GroupEntry("topic", 1, "orders", "", "", is_complete=True, run="s", counter=1)]
     rows += [
         GroupEntry("offset", 1, "orders", group=group, partition=0, offset=offset,
@@ -274,7 +280,6 @@ def grouped(**stood: int) -> Restoring:
         for group, offset in stood.items()
     ]  # fmt: skip
     group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
-    return of
 
 
 def set_groups(of: Restoring, *names: str, **options: Any) -> tuple[Ended, list[Any]]:
@@ -394,6 +399,20 @@ def test_a_damaged_ledger_and_damaged_rows_are_told() -> None:
 
     assert (0, [3]) == (ended.exit_code, [one.becomes for one in told if hasattr(one, "becomes")])
     assert damaged == [one.place["key"] for one in ended.warnings]
+
+
+def test_an_object_that_was_left_out_is_counted() -> None:
+    """The group goes on behind it: some that it had to read are in no copy, which is exit 3."""
+    of = Restoring(cluster=Grouped())
+    _, key, _ = of.backup.put("orders", 0, range(5), range(5, 10), range(10, 15))
+    of.backup.replace(key, b"PAR1 damaged PAR1")
+    of.restore(on_error="log")
+    capture(of, a=7, b=2)
+
+    ended, told = set_groups(of, behavior_on_error="log")
+
+    assert [6, 2] == [one.becomes for one in told]
+    assert (3, {"bad_objects": 1}) == (ended.exit_code, ended.skipped)
 
 
 def test_a_position_that_kafka_has_forgotten_is_told_from_one_that_never_was() -> None:
