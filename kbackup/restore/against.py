@@ -36,6 +36,7 @@ from kbackup.runs.compare import (
     PartitionCompared,
     UnitCompared,
     by_offset,
+    check_settings,
     compare,
     in_order,
     incomplete,
@@ -172,6 +173,7 @@ def against_target(
         )
     store, cluster = open_store(world.store), world.kafka.cluster()
     restored = Restored(settings, world.kafka, store, world.clock, cluster, inventory)
+    check_settings(restored.targets, restored.configs)
     planned = [
         _planned(restored, where)
         for topic in restored.inventory.topics()

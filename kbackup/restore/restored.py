@@ -103,6 +103,7 @@ class Restored:
         job: How the restore reads and changes records.
         inventory: What the backup holds.
         targets: The restored topics that are there, by name.
+        configs: Their settings, as far as they may be read.
         spans: What their partitions hold, up to their last stable offsets.
         damage: Files of the ledger, and of rows of translation, that cannot be read.
 
@@ -150,7 +151,7 @@ class Restored:
             clock=clock,
         )  # fmt: skip
         self.spans = cluster.spans(wheres)
-        self._configs = cluster.topic_config(self.targets)
+        self.configs = cluster.topic_config(self.targets)
         log = TranslationLog(store, layout, group, clock)
         self._rows: dict[TopicPartition, list[TranslatedEntry]] = defaultdict(list)
         self.damage = said.all_damage()
@@ -189,7 +190,7 @@ class Restored:
 
     def has_times(self, topic: str) -> bool:
         """Whether a restored topic keeps the records' timestamps; else the broker sets its own."""
-        return self._configs.get(topic, {}).get("message.timestamp.type") != "LogAppendTime"
+        return self.configs.get(topic, {}).get("message.timestamp.type") != "LogAppendTime"
 
     def partition(self, where: TopicPartition) -> RestoredPartition | None:
         """Return what was restored of a partition; None where the backup holds nothing of it.
@@ -239,7 +240,7 @@ class Restored:
         ends = [None if (facts := inventory.facts(files)) is None else facts.last_offset + 1
                 for files in sets]  # fmt: skip
         end = None if None in ends else max((one for one in ends if one is not None), default=0)
-        policy = self._configs.get(at.topic, {}).get("cleanup.policy", "delete")
+        policy = self.configs.get(at.topic, {}).get("cleanup.policy", "delete")
         return RestoredPartition(
             position, lane, translations(position, lane, self._rows), sets, end, self.spans[at],
             is_compacted="compact" in policy,

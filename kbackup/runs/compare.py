@@ -7,7 +7,7 @@ of its own, so its records are paired by their order (`in_order`).
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -20,6 +20,7 @@ from kbackup.errors import (
     DiffersError,
     IncompleteBackupError,
     Issue,
+    KafkaError,
     KbackupError,
     counted,
     form,
@@ -528,6 +529,25 @@ def compare(
         if is_alone:
             summary.partitions.append(row)
         yield row
+
+
+def check_settings(topics: Iterable[str], configs: Mapping[str, object]) -> None:
+    """See that the settings of topics are known: they say whether a topic is compacted.
+
+    Args:
+        topics: The topics.
+        configs: Their settings, by topic.
+
+    Raises:
+        KafkaError: If those of one are not.
+    """
+    if lacking := sorted({*topics} - configs.keys()):
+        raise KafkaError(
+            f"the settings of {some(lacking)} cannot be read",
+            "so nothing says whether compaction may have removed records",
+            "allow DESCRIBE_CONFIGS on the topics (kafka-acls)",
+            topic=lacking[0],
+        )
 
 
 def _ignore(_event: Event) -> None:

@@ -43,6 +43,7 @@ from kbackup.runs.compare import (
     PartitionCompared,
     UnitCompared,
     by_offset,
+    check_settings,
     compare,
     incomplete,
 )
@@ -518,6 +519,7 @@ class _Planner:
         ]
         self._check_partitions(topics, wheres)
         spans, configs = self._cluster.spans(wheres), self._cluster.topic_config(there)
+        check_settings(there, configs)
         for name in there:
             kept = configs.get(name, {}).get("delete.retention.ms", _TOMBSTONES_MS)
             self._tombstones_ms[name] = int(kept)

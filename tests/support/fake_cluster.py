@@ -255,7 +255,8 @@ class FakeCluster:
     ) -> dict[str, dict[str, str]]:
         """The settings of topics: one that nobody has changed, and their own."""
         default = {} if overridden_only else {"cleanup.policy": "delete"}
-        return {name: {**default, **self.configs.get(name, {})} for name in names}
+        shown = (name for name in names if "DESCRIBE_CONFIGS" not in self.forbidden)
+        return {name: {**default, **self.configs.get(name, {})} for name in shown}
 
     def alter_topic_config(
         self, name: str, config: Mapping[str, str], removed: Iterable[str]

@@ -12,7 +12,7 @@ from backup_samples import JSON, TIME
 
 from kbackup import records
 from kbackup.clock import SystemClock
-from kbackup.errors import RefusedError
+from kbackup.errors import KafkaError, RefusedError
 from kbackup.inspect.peek import PeekTarget
 from kbackup.naming import Layout
 from kbackup.records import Span, TimestampType, TopicPartition
@@ -322,6 +322,15 @@ def test_what_compaction_has_taken_is_counted() -> None:
     assert (7, 1) == (compared(of).exit_code, compared(of).row.different)
     of.keep_rows()
     assert "no row" in compared(of).row.why
+
+
+def test_a_target_whose_settings_may_not_be_read_is_not_judged() -> None:
+    """It may be compacted: what it lacks would be called lost."""
+    of = restored(range(10))
+    of.cluster.forbidden = frozenset({"DESCRIBE_CONFIGS"})
+
+    with pytest.raises(KafkaError, match="settings of copy_of_orders cannot be read"):
+        compared(of)
 
 
 def test_a_time_that_the_broker_sets_is_not_compared() -> None:

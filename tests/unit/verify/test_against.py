@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.errors import ConfigurationError, KbackupError, RefusedError
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError, RefusedError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import known
@@ -103,6 +103,15 @@ def test_an_unchanged_topic_is_proved_without_reading_an_object(
         found.exit_code, found.row.records, found.row.proven, found.row.state
     )  # fmt: skip
     assert not [key for key in opened if key.startswith("topics/")]
+
+
+def test_a_source_whose_settings_may_not_be_read_is_not_judged(source: Source) -> None:
+    """It may be compacted by now: what it lacks would be called lost."""
+    source.sink()
+    source.kafka.forbidden = frozenset({"DESCRIBE_CONFIGS"})
+
+    with pytest.raises(KafkaError, match="settings of orders cannot be read"):
+        source.compared()
 
 
 def test_units_are_cut_at_objects(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
