@@ -1,12 +1,14 @@
 """Consumer groups that go on in a restored topic, on a real cluster."""
 
-import random
 import shlex
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as At
 
 from tests.integration.product import GroupOffset, KafkaSettings
@@ -223,28 +225,20 @@ def test_groups_follow_a_standby(kbackup: Kbackup, cluster: TestCluster, topic: 
     assert "group_left_alone" in [one["code"] for one in ended.of("warning")]
 
 
-@pytest.mark.nightly
-def test_sixty_groups_over_twenty_partitions(
-    kbackup: Kbackup, cluster: TestCluster, topic: str
-) -> None:
-    """At offsets of every kind, in a copy with more partitions, each reads what is owed."""
-    count, groups, chance = 20, [f"g{at}-{topic}" for at in range(60)], random.Random(7)
-    cluster.create(topic, count)
-    producer = cluster.producer(**{"transactional.id": topic})
-    producer.init_transactions()
-    for _ in range(12):
-        producer.begin_transaction()
-        for partition in range(1, count):  # one stays empty
-            for _ in range(chance.randrange(4)):
-                text = f"{partition}/{chance.random()}"
-                producer.produce(topic, text.encode(), partition=partition)
-        producer.flush()
-        (producer.commit_transaction if chance.random() < 0.7 else producer.abort_transaction)()
-    ends = [cluster.ends(topic, at)[1] for at in range(count)]
+COUNT: Final = 20
+"""Partitions of the groups' topic; the first stays empty."""
+
+Stood = Mapping[tuple[str, int], int]
+"""Where groups stood, by partition."""
+
+
+def stand(cluster: TestCluster, topic: str, groups: Sequence[str], chance: Random) -> Stood:
+    """Let groups stand at offsets of every kind, some behind the end, or nowhere."""
+    ends = [cluster.ends(topic, at)[1] for at in range(COUNT)]
     stood = {
-        (group, partition): chance.randrange(ends[partition] + 3)
+        (group, at): chance.randrange(ends[at] + 3)
         for group in groups
-        for partition in range(count)
+        for at in range(COUNT)
         if chance.random() < 0.8
     }
     for group in groups:
@@ -252,22 +246,92 @@ def test_sixty_groups_over_twenty_partitions(
         consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": group})
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()
+    return stood
+
+
+def produce(producer: Producer, topic: str, chance: Random) -> int:
+    """Write transactions, of which some are aborted; return how many records the others have."""
+    written = 0
+    for _ in range(12):
+        producer.begin_transaction()
+        sent = 0
+        for partition in range(1, COUNT):
+            for _ in range(chance.randrange(4)):
+                value = f"{partition}/{chance.random()}".encode()
+                key = b"%d" % chance.randrange(6)  # which compaction finds again
+                producer.produce(topic, value, key, partition)
+                sent += 1
+        producer.flush()
+        if chance.random() < 0.7:
+            producer.commit_transaction()
+            written += sent
+        else:
+            producer.abort_transaction()
+        time.sleep(0.11)  # the next one begins a new segment
+    return written
+
+
+def stop_compaction(cluster: TestCluster, topic: str) -> int:
+    """Let it take no more, and return how many records it has left."""
+    cluster.configure(topic, cleanup_policy="delete")
+    left, before = -1, -2
+    while left != before:  # one that had begun goes on
+        time.sleep(2)
+        before, left = left, sum(len(read_all(cluster, topic, at)) for at in range(COUNT))
+    return left
+
+
+def check(
+    cluster: TestCluster, topic: str, copy: str, stood: Stood, window: Sequence[int] | None = None
+) -> None:
+    """See that each group reads in the copy what it had not read of the topic, and no more."""
+    logs = {(of, at): read_all(cluster, of, at) for of in (topic, copy) for at in range(COUNT)}
+    for group in {group for group, _ in stood}:
+        there = cluster.committed(group, copy, range(COUNT))
+        for at, offset in enumerate(there):
+            if (group, at) not in stood:
+                assert -1001 == offset
+                continue
+            log = [one for one in logs[topic, at] if window is None or one[0] in window]
+            assert behind(log, stood[group, at]) == behind(logs[copy, at], offset)
+
+
+@pytest.mark.nightly
+def test_sixty_groups_over_twenty_partitions(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """At offsets of every kind each reads what is owed: in holes, a window, after another run."""
+    groups, chance = [f"g{at}-{topic}" for at in range(60)], Random(7)
+    cluster.create(
+        topic, COUNT, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms="0",
+    )  # fmt: skip
+    producer = cluster.producer(**{"transactional.id": topic})
+    producer.init_transactions()
+    written = produce(producer, topic, chance)
+    assert stop_compaction(cluster, topic) < written
+    stood = stand(cluster, topic, groups, chance)
     kbackup.json("sink", "-t", topic)
-    cluster.create(copy := f"copy_of_{topic}", count + 2)
+    cluster.create(copy := f"copy_of_{topic}", COUNT + 2)
     kbackup.json("restore", "-t", topic, *COPY)
     done = kbackup.json("restore", "groups", "-t", topic, *COPY)
 
     assert sorted(groups) == sorted(done.summary["groups"])
-    logs = {
-        (name, at): read_all(cluster, name, at) for name in (topic, copy) for at in range(count)
-    }
-    for group in groups:
-        there = cluster.committed(group, copy, range(count))
-        for partition, offset in enumerate(there):
-            if (group, partition) in stood:
-                owed = behind(logs[topic, partition], stood[group, partition])
-                assert owed == behind(logs[copy, partition], offset)
-            else:
-                assert -1001 == offset
+    check(cluster, topic, copy, stood)
     added = {cluster.committed(group, copy, [at])[0] for group in groups for at in (20, 21)}
     assert {0} == added
+
+    window = ("--rename-prefix", "some_of_", "--from-offset", "7", "--to-offset", "22")
+    kbackup.json("restore", "-t", topic, *window)
+    kbackup.json("restore", "groups", "-t", topic, *window)
+
+    check(cluster, topic, f"some_of_{topic}", stood, range(7, 22))
+
+    produce(producer, topic, chance)
+    later = stand(cluster, topic, groups, chance)
+    kbackup.json("sink", "-t", topic)
+    kbackup.json("restore", "-t", topic, *COPY)
+    kbackup.json("restore", "groups", "-t", topic, *COPY, "--yes")
+
+    check(cluster, topic, copy, {**stood, **later})
+    assert 0 == kbackup.json("restore", "verify", "--against", "target", "-t", topic, *COPY).code
