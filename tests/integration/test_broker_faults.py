@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from typing import Any
 
 import pytest
 from s3fault import Fault, S3Faults
@@ -58,20 +57,23 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
             broker.restart()
             restored = restore.finish(300)
 
-        s3.create_bucket("broker-dies-again")
-        other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-dies-again")
-        with running(other, "sink", "-t", big.topic, "--flush-size", "100") as sink:
-            sink.wait_for("object", 3)
-            broker.kill()
-            broker.restart()
-            stored = sink.finish(300)
-        backup = Backup(s3, "broker-dies-again")
+        ends = [(restored.code, restored.summary["errors"])]
+        for form in ("parquet", "log"):
+            s3.create_bucket(bucket := f"broker-dies-again-{form}")
+            other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME=bucket)
+            words = ("--flush-size", "100", "--view", "record", "--format", form)
+            with running(other, "sink", "-t", big.topic, *words) as sink:
+                sink.wait_for("object", 3)
+                broker.kill()
+                broker.restart()
+                stored = sink.finish(300)
+            ends.append((stored.code, stored.summary["errors"]))
+            backup = Backup(s3, bucket)
+            for partition in range(partitions):
+                assert big.records(partition) == backup.records(big.topic, partition)
 
-        ends: list[tuple[int, list[Any]]] = [(0, []), (0, [])]
-        assert ends == [(run.code, run.summary["errors"]) for run in (restored, stored)]
+        assert [(0, []), (0, []), (0, [])] == ends
         assert big.restored(cluster, f"copy_of_{big.topic}")
-        for partition in range(partitions):
-            assert big.records(partition) == backup.records(big.topic, partition)
 
 
 @pytest.mark.nightly

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-FETCH, METADATA, VERSIONS = 1, 3, 18
+FETCH, METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 1, 3, 17, 18, 36
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class FakeBroker:
         ids: Its id, as each question about the topic is answered; the last one stays.
         epoch: Of the leader; each question about the topic raises it by one.
         fetches: What it was asked.
+        session_ms: How long who signs in may stay; 0: for ever.
+        signed_in: What each said who has signed in by PLAIN.
     """
 
     answers: list[Answer]
@@ -78,6 +80,8 @@ class FakeBroker:
     ids: list[bytes] = field(default_factory=lambda: [b"i" * 16])
     epoch: int = 4
     fetches: list[Fetch] = field(default_factory=list)
+    session_ms: int = 0
+    signed_in: list[bytes] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -134,6 +138,11 @@ class FakeBroker:
         if api == VERSIONS:
             rows = [struct.pack(">hhh", each, *both) for each, both in self.versions.items()]
             return struct.pack(">hi", 0, len(rows)) + b"".join(rows)
+        if api == HANDSHAKE:
+            return struct.pack(">hi", 0, 1) + b"\0\5PLAIN"
+        if api == AUTHENTICATE:
+            self.signed_in.append(body[4:])
+            return struct.pack(">hhiq", 0, -1, 0, self.session_ms)
         lowest, highest = self.versions[api]
         assert lowest <= version <= highest, "a version that is not offered"
         if api == METADATA:

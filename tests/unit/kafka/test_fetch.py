@@ -8,7 +8,7 @@ import pytest
 
 from kbackup.batches import CONTROL, TRANSACTIONAL, walk
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import KafkaSettings, LogStartMovedError, fetch, reader
+from kbackup.kafka import KafkaSettings, LogStartMovedError, fetch, reader, wire
 from kbackup.kafka.answers import Aborted, committed
 from kbackup.kafka.fetch import BatchReader, _address
 from kbackup.kafka.wire import RefusedError, Security, scram, unspoken
@@ -211,6 +211,25 @@ def test_scram_says_what_the_standard_says() -> None:
     assert f"c=biws,r={nonce},p={proof}".encode() == second
     with pytest.raises(StopIteration):
         steps.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(("session_ms", "times"), [(0, 1), (1_000, 3)])
+def test_a_session_that_ends_is_begun_anew(
+    session_ms: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the broker ends a session, the reader signs in again, and loses nothing."""
+    monkeypatch.setattr(wire, "_SESSION", 0.0)
+    answers = [Answer(stable=4), Answer(ONE + TWO, 4)]
+    with FakeBroker(answers, session_ms=session_ms) as broker:
+        signing = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+        consumer = {**signing, "sasl.username": "me", "sasl.password": "se\u00e4cret"}
+        settings = KafkaSettings(broker.servers, consumer=consumer)
+        with closing(BatchReader(settings)) as opened:
+            found = [*opened.batches(WHERE, Span(0, 4))]
+
+    assert [0, 2] == [base for some in found for base in some.headers["base_offset"].to_pylist()]
+    assert b"\0me\0se\xc3\xa4cret" == broker.signed_in[0]
+    assert times == len(broker.signed_in)
 
 
 @pytest.mark.parametrize(
