@@ -134,6 +134,7 @@ class BatchReader:
                     some = work.take()
                 if some is not None and len(some):
                     yield some
+                    work.heard = time.monotonic()  # the broker is not to blame for what that took
         finally:
             with self._turn:
                 work.end()
@@ -214,18 +215,19 @@ class _Reading:
 
     Attributes:
         position: The next offset to be asked for.
+        heard: Since when nothing has come that was waited for, by the monotonic clock.
     """
 
     reader: BatchReader
     where: TopicPartition
     span: Span
     position: int = field(init=False)
+    heard: float = field(default_factory=time.monotonic)
     _leader: Leader | None = None
     _asked: Connection | None = None
     _read_epoch: int = NO_EPOCH
     _checked_epoch: int = NO_EPOCH
     _short: Short = field(default_factory=Short)
-    _heard: float = field(default_factory=time.monotonic)
     _failures: int = 0
     _not_before: float = 0.0
     _why: str = "the broker sent neither records nor the end"
@@ -259,7 +261,7 @@ class _Reading:
         if some is None:
             self._wait(fetched)
             return None
-        self._heard, self._failures, self._short = time.monotonic(), 0, Short()
+        self.heard, self._failures, self._short = time.monotonic(), 0, Short()
         if self.position < self.span.end_offset and not fetched.throttle_s:
             try:
                 self._ask()
@@ -350,9 +352,10 @@ class _Reading:
             self._again(self._why)
             return
         self._short.note(fetched.stable)
-        self._heard = time.monotonic()
+        self.heard = time.monotonic()
         if self._short.is_over:
             raise cut_back(self.where, self._short.end, self.span)
+        self.reader.pause(_PAUSES_S[0])
 
     def _again(self, why: str) -> None:
         """Wait a little before asking again.
@@ -360,7 +363,7 @@ class _Reading:
         Raises:
             KafkaError: If that was long enough.
         """
-        silent_s = time.monotonic() - self._heard
+        silent_s = time.monotonic() - self.heard
         if silent_s > self.reader.patience_s:
             raise KafkaError(
                 f"{self.where} offset {self.position}: no answer for {silent_s:.0f} s",

@@ -1,6 +1,7 @@
 """Batches come as a leader sends them, whatever happens to it, and errors are today's."""
 
 import base64
+import time
 from contextlib import closing
 
 import pyarrow as pa
@@ -131,6 +132,21 @@ def test_silence_ends_within_the_patience(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(fetch, "patience_s", lambda *_: 0.05)
     with FakeBroker([Answer(error=5)]) as broker, pytest.raises(KafkaError, match="no answer"):
         bytes_of(broker)
+
+
+def test_time_that_the_caller_takes_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stores for long between two batches finds the broker's patience unused."""
+    monkeypatch.setattr(fetch, "patience_s", lambda *_: 0.1)
+    with (
+        FakeBroker([Answer(ONE, 4), LOST, Answer(TWO, 4)]) as broker,
+        closing(BatchReader(KafkaSettings(broker.servers))) as opened,
+    ):
+        found = opened.batches(WHERE, Span(0, 4))
+        first = next(found)
+        time.sleep(0.2)
+        rest = list(found)
+
+    assert [0, 2] == [each.headers["base_offset"][0].as_py() for each in (first, *rest)]
 
 
 def test_an_empty_answer_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
