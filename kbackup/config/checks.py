@@ -68,6 +68,22 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
     return () if found is None or not found.commands & commands else found.suspicions
 
 
+def logins(
+    given: Mapping[str, Value], clients: Mapping[str, Mapping[str, str]]
+) -> Iterator[ConfigIssue]:
+    """Yield a warning where the consumer alone signs in, as in Connect: here others connect too.
+
+    Args:
+        given: All properties.
+        clients: What each of Kafka's clients is given, by its name.
+    """
+    name = "consumer.override.security.protocol"
+    if name in given and "security.protocol" not in clients["admin"]:
+        why = "it reaches the consumer alone; the other clients connect without it"
+        do = "write security.protocol, sasl.* and ssl.* without consumer.override."
+        yield warning("suspicious", name, given[name], why, do)
+
+
 def header_text(given: Mapping[str, Value]) -> Iterator[ConfigIssue]:
     """Yield what is stored of headers if a connector's file left their converter to its worker."""
     stores = given.get("store.kafka.headers")

@@ -164,6 +164,7 @@ class ConfigValidator:
             {name: value for name, value in usable.items() if known.is_client_property(name)}
         )
         self._take(kafka.issues, kafka.without_effect)
+        self.issues += checks.logins(self.given, kafka.properties)
         renames = self._renames(usable)
         steps = self._steps(usable, found)
         self._route_topics(values)
@@ -357,6 +358,10 @@ class ConfigValidator:
             values["filename_offset_zero_pad_width"] = 1
         if "group" not in usable and "sink" in self.sides:
             values["group"] = self._group(usable)
+            if self.connector == "sink" and not ("name" in usable and usable["name"].text):
+                why = f"not given, so the group is {values['group']}, not the connector's"
+                do = "set name to the connector's, or --group to its group"
+                self.issues.append(warning("assumed", "name", None, why, do))
 
     def _derive_times(self, values: dict[str, Any], usable: Mapping[str, Value]) -> None:
         """Fill in the connectors' defaults for time, and warn of a surprising one."""

@@ -155,6 +155,11 @@ class RegistrySettings:
     wait_max_s: float = 20.0
 
     @property
+    def has_login(self) -> bool:
+        """Whether a user and a password are given, by themselves or in a URL."""
+        return self.user != "" or any("@" in urlsplit(url).netloc for url in self.urls)
+
+    @property
     def name(self) -> str:
         """The registry's name in messages: its URLs, without users and passwords."""
         return without_user(", ".join(self.urls))
@@ -470,6 +475,13 @@ def _user(properties: Mapping[str, Any], urls: tuple[str, ...]) -> str:
             "they are in schema.registry.url and in basic.auth.user.info",
             "remove them from the URL",
             property=URL.name,
+        )
+    if SOURCE.of(properties) == "USER_INFO" and not info:
+        raise ConfigurationError(
+            "basic.auth.credentials.source=USER_INFO cannot be used",
+            "it needs basic.auth.user.info, which is not set",
+            "set it to user:password, beside the source",
+            property=SOURCE.name,
         )
     if info and ":" not in info:
         raise ConfigurationError(

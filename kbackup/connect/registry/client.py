@@ -289,10 +289,10 @@ class RegistryClient:
         why = f"HTTP {status}: {without_user(str(error.error_message))[:300]}"
         if status in (401, 403):
             right = "register" if what.startswith("to register") else "read"
-            do = (
-                "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info, with a user "
-                f"who may {right} schemas"
-            )
+            user = f"a user who may {right} schemas"
+            do = f"set basic.auth.user.info of the converter, or of schema.registry, to {user}"
+            if self._settings.has_login:
+                do = f"correct basic.auth.user.info, or what the URL says: it has to be {user}"
         elif status == 409:
             do = (
                 "the subject has a schema that this one is not compatible with: restore under "

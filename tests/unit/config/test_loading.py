@@ -212,6 +212,22 @@ def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
     assert ("latest", 3.0) == (settings.auto_offset_reset, settings.kafka_timeout)
 
 
+def test_what_only_connect_takes_for_granted_is_said(write: Write) -> None:
+    """There the worker signs its other clients in, and each connector has a name."""
+    text = """
+        connector.class=io.confluent.connect.s3.S3SinkConnector
+        format.class=io.confluent.connect.s3.format.json.JsonFormat
+        flush.size=3
+        consumer.override.security.protocol=SASL_SSL
+    """
+
+    found = load("sink", write(text), **WHOLE).warnings
+
+    said = {issue.name: issue.why for issue in found}
+    assert "the consumer alone" in said["consumer.override.security.protocol"]
+    assert "so the group is kbackup-" in said["name"]
+
+
 @pytest.mark.parametrize("command", sorted(KAFKA))
 def test_each_command_that_talks_to_kafka_signs_in(write: Write, command: Command) -> None:
     """A file that serves a sink serves what follows a restore, too."""

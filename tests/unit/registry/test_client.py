@@ -210,8 +210,12 @@ def test_credentials_open_it_and_stay_secret(registry: FakeRegistry, connected: 
     with pytest.raises(RegistryError) as caught:
         connected(user="ann:wrong").schema(1)
 
+    with pytest.raises(RegistryError) as nobody:
+        connected().schema(1)
+
     assert connected(user="ann:s3cret").schema(1) is not None
-    assert "basic.auth.user.info" in caught.value.do
+    assert "correct basic.auth.user.info" in caught.value.do
+    assert "set basic.auth.user.info" in nobody.value.do
     assert "wrong" not in repr(caught.value.issue())
     assert "s3cret" not in repr(RegistrySettings(("http://h",), "ann:s3cret"))
 

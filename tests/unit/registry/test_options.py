@@ -52,6 +52,11 @@ def test_where_credentials_come_from(given: dict[str, Any], expected: str) -> No
             id="a trust store of Java's",
         ),
         pytest.param(
+            {"basic.auth.credentials.source": "USER_INFO"},
+            "basic.auth.credentials.source",
+            id="no user",
+        ),
+        pytest.param(
             {"basic.auth.credentials.source": "SASL_INHERIT"},
             "basic.auth.credentials.source",
             id="credentials of another client",
