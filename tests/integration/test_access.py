@@ -50,10 +50,16 @@ class GuardedKafka(LocalKafka):
 
 
 @pytest.fixture(scope="module")
-def source() -> Iterator[GuardedKafka]:
-    """The cluster that is backed up."""
+def guarded() -> Iterator[GuardedKafka]:
+    """A broker for all tests of this file."""
     with GuardedKafka() as found:
         yield found
+
+
+@pytest.fixture
+def source(guarded: GuardedKafka) -> GuardedKafka:
+    """The cluster that is backed up; nobody may do anything there yet."""
+    return lose(guarded)
 
 
 def lose(source: GuardedKafka) -> GuardedKafka:
@@ -65,8 +71,11 @@ def lose(source: GuardedKafka) -> GuardedKafka:
     )  # fmt: skip
     for gone in [*admin.delete_acls([every]).values()]:
         gone.result(30)
-    gone = UserScramCredentialDeletion("app", ScramMechanism.SCRAM_SHA_512)
-    admin.alter_user_scram_credentials([gone])["app"].result(30)
+    users = admin.describe_user_scram_credentials().result(30)
+    kind = ScramMechanism.SCRAM_SHA_512
+    wanted = [UserScramCredentialDeletion(name, kind) for name in users]
+    for done in admin.alter_user_scram_credentials(wanted).values() if wanted else ():
+        done.result(30)
     return source
 
 

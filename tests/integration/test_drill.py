@@ -1,6 +1,7 @@
 """A recovery that is rehearsed: compared, measured, and gone afterwards, on a real cluster."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -129,7 +130,9 @@ def test_a_sink_of_all_topics_backs_up_none_of_a_drill(
         sink.wait_for("start")
         with running(kbackup, *DRILL, "-t", topic, "--json") as drill:
             wait_until(lambda: scratch(cluster), "a topic of the drill")
+            drill.signal_all(signal.SIGSTOP)  # or it may be over before the sink has looked
             once = kbackup.json("sink", "--topics-regex", pattern, "--group", "other", "--no-lock")
+            drill.signal_all(signal.SIGCONT)
             found = drill.finish(300)
         cluster.write(topic, varied(10, 7))
         wait_until(lambda: cluster.committed("other", topic), "positions")
