@@ -209,7 +209,7 @@ def test_values_in_several_directories_are_not_counted_out() -> None:
 
 @pytest.mark.parametrize("window", [{"to_offset": 20}, {"to_time": TIME}])
 def test_what_a_connector_spread_over_directories_is_chosen_by_no_window(
-    window: dict[str, int],
+    window: dict[str, Any],
 ) -> None:
     """Nothing says where such an object ends: the advice is none that the next run refuses."""
     restoring = Restoring()
