@@ -16,9 +16,15 @@ from urllib.parse import urlsplit
 from kbackup import options, plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.java.regex import PatternError, translate
-from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, Place, check_topic, generic
+from kbackup.naming import (
+    DIRECTORY_BYTES_MAX,
+    PARTITION_MAX,
+    NameTemplate,
+    Place,
+    check_topic,
+    generic,
+)
 from kbackup.naming.generic import Expression
-from kbackup.naming.name_template import NameTemplate
 from kbackup.options import Commands, Option, names_host, read_integer, read_names
 from kbackup.plugins import Declared
 

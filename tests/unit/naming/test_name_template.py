@@ -11,11 +11,11 @@ from kbackup.naming import (
     OFFSET_MAX,
     PARTITION_MAX,
     UPLOAD_DATE,
+    NameTemplate,
     ObjectKey,
     TemplateLayout,
     View,
 )
-from kbackup.naming.name_template import NameTemplate
 
 TEMPLATES = [
     "{date}/{topic}-{partition}-{offset}",
