@@ -7,6 +7,7 @@ records themselves, finds the restore as a run of it would: by its group, its re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from kbackup.restore.job import PartitionMap, RestoreJob, RestoreUnit
 from kbackup.restore.transform import RecordFilter
 from kbackup.runs import known, wiring
 from kbackup.runs.compare import replaced
-from kbackup.runs.position import Lane, RestorePosition
+from kbackup.runs.position import Cursor, Lane, RestorePosition, RestoreSource
 from kbackup.stores import Store
 
 BY_HAND: Final = "set the group by hand: kafka-consumer-groups --reset-offsets"
@@ -213,8 +214,10 @@ class Restored:
             sets = [files for files in every if window.takes(files, inventory.facts(files))]
         if read is None and not sets:
             return None
-        asked = self._asked(at.topic)
-        if read is None and self._was_here(where, at):
+        asked, rows = self._asked(at.topic), self._own_rows(where, at)
+        if read is None and rows:
+            read = self._by_rows(where, at, rows, sets)
+        if read is None and rows:
             raise RefusedError(
                 f"the position of this restore in {at} is gone",
                 "Kafka forgets those of a group without members after offsets.retention.minutes",
@@ -246,11 +249,46 @@ class Restored:
             is_compacted="compact" in policy,
         )  # fmt: skip
 
-    def _was_here(self, where: TopicPartition, at: TopicPartition) -> bool:
-        """Whether rows say that records of a partition were restored to one of the target."""
+    def _own_rows(self, where: TopicPartition, at: TopicPartition) -> list[Translation]:
+        """Return the stored rows of what was restored from a partition to one of the target."""
         about = self.targets[at.topic].topic_id, where.topic, where.partition
         rows = self._rows.get(at, ())
-        return about in {(one.target_id, one.source_topic, one.source_partition) for one in rows}
+        own = {
+            one.translation
+            for one in rows
+            if (one.target_id, one.source_topic, one.source_partition) == about
+        }
+        return sorted(own)
+
+    def _by_rows(
+        self,
+        where: TopicPartition,
+        at: TopicPartition,
+        rows: Sequence[Translation],
+        sets: Sequence[FileSet],
+    ) -> tuple[RestorePosition, Lane] | None:
+        """Return where the restore stood, by its rows alone; None where these leave it open.
+
+        They are stored by its group, whose name says what it was asked for, if nobody has given it
+        one.  They begin where the backup does, else the first of them may be missing; that some
+        behind the last are would look like a restore that has not come to its end.
+        """
+        known = [self.inventory.facts(files) for files in sets]
+        firsts = [one.first_offset for one in known if one is not None]
+        is_plain = self.settings.group is None and not self._asked(at.topic)
+        is_known = len(firsts) == len(sets) and all(files.is_whole for files in sets)
+        if not (is_plain and is_known) or rows[0].first > min(firsts):
+            return None
+        if any(one.last >= two.first for one, two in pairwise(rows)):
+            return None
+        reached = rows[-1].last + 1
+        position = RestorePosition(
+            RestoreSource("", where, self.inventory.identity(where)),
+            self.targets[at.topic].topic_id,
+            Cursor(reached, reached),
+            ids=() if self.settings.schema_registry_url else None,
+        )
+        return position, Lane(at, Span(rows[0].target_first, rows[-1].target_last + 1))
 
 
 def why_spread(settings: Settings) -> str | None:

@@ -27,6 +27,7 @@ from kbackup.runs.report import Summary
 from tests.support.in_threads import InThreads
 from tests.support.ledgers import ID, WHERE, backup_with_ledger, enter
 from tests.support.target import COPY, MARKER, CrashError, Log, ReadableTarget, Restoring
+from tests.unit.restore.test_translate import forgotten
 
 FORGOTTEN = pytest.mark.parametrize("lacks_rows", [False, True])
 """With rows of translation, and without."""
@@ -95,6 +96,23 @@ def test_a_copy_is_equal(*, lacks_rows: bool) -> None:
     found = compared(of)
 
     assert (0, 28, "same") == (found.exit_code, found.row.records, found.row.state)
+
+
+@pytest.mark.parametrize("before", [0, 4])
+def test_a_copy_whose_position_kafka_has_forgotten_is_compared_by_its_rows(before: int) -> None:
+    """All of it, and no record of others that stood before it."""
+    of = Restoring(cluster=ReadableTarget())
+    of.backup.put("orders", 0, range(5), [7, 8, 12], range(20, 40))
+    if before:
+        of.cluster.add_topic(COPY.topic, 1, {})
+        log_of(of).rows += [{"offset": 0, "value": b"of others"}] * before
+    options: dict[str, Any] = {"if_exists": "append", "yes": True} if before else {}
+    of.restore(**options)
+    forgotten(of)
+
+    assert (0, 28, "same") == (compared(of).exit_code, compared(of).row.records, "same")
+    log_of(of).rows[before + 1] = {**log_of(of).rows[before + 1], "value": b"altered"}
+    assert 7 == compared(of).exit_code
 
 
 def test_parts_are_compared_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,22 +415,77 @@ def test_an_object_that_was_left_out_is_counted() -> None:
     assert (3, {"bad_objects": 1}) == (ended.exit_code, ended.skipped)
 
 
-def test_a_position_that_kafka_has_forgotten_is_told_from_one_that_never_was() -> None:
-    """Rows say that this restore was here: the options are right, and other advice helps."""
-    of = grouped(a=3)
+def forgotten(of: Restoring, lacking: int | None = None) -> None:
+    """Let Kafka forget the position, with the rows stored, as a restore stores them at its end."""
     (group,) = of.cluster.groups
     read = RestorePosition.read(COPY, of.cluster.groups[group].pop(COPY))
     assert read is not None
-    never, _ = set_groups(of)
-    log = TranslationLog(of.store, Layout(), group, SystemClock())
-    log.append(COPY.topic, transaction.translated(COPY, read[0]))
+    rows = [*transaction.translated(COPY, read[0])]
+    if lacking is not None:
+        del rows[lacking]
+    TranslationLog(of.store, Layout(), group, SystemClock()).append(COPY.topic, rows)
 
-    gone, _ = set_groups(of)
 
-    assert [4, 4] == [never.exit_code, gone.exit_code]
+@pytest.mark.parametrize("before", [0, 4])
+def test_rows_tell_what_a_forgotten_position_did(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every offset becomes what it did before; also in a topic that others had written to."""
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
+    of = Restoring(cluster=ReadableTarget())
+    of.backup.put("orders", 0, range(5), [7, 8, 12], range(20, 30))
+    if before:
+        of.cluster.add_topic(COPY.topic, 1, {})
+        rows: list[Row] = of.cluster.logs[COPY].rows
+        rows += [{"offset": 0, "value": b"of others"}] * before
+    options: dict[str, Any] = {"if_exists": "append", "yes": True} if before else {}
+    of.restore(**options)
+    asked = range(32)
+    exact = [(one.becomes, one.unread) for one in all_translated(of, asked)]
+
+    forgotten(of)
+
+    assert exact == [(one.becomes, one.unread) for one in all_translated(of, asked)]
+
+
+def test_where_rows_leave_it_open_a_forgotten_position_is_told_from_none() -> None:
+    """One whose first rows are lost, and a restore of some records in a group of any name."""
+    of = grouped(a=3)
+    (group,) = of.cluster.groups
+    never = set_groups(of, group="other")[0]
+    forgotten(of)
+    named = set_groups(of, group=group)[0]
+
+    assert [4, 4] == [never.exit_code, named.exit_code]
     assert "--rename" in never.errors[0].do
-    assert "offsets.retention.minutes" in gone.errors[0].why
-    assert "into a new topic" in gone.errors[0].do
+    assert "offsets.retention.minutes" in named.errors[0].why
+    assert "into a new topic" in named.errors[0].do
+
+
+@pytest.mark.parametrize(
+    ("lacking", "answers"),
+    [
+        (0, {2: None, 5: None, 9: None}),
+        (1, {2: 2, 5: 6, 9: 12}),
+        (-1, {2: 2, 5: 6, 9: 12, 10: None}),
+    ],
+)
+def test_a_row_that_is_lost_with_the_position_is_not_guessed(
+    lacking: int, answers: dict[int, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first, one between others, the last."""
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
+    of = restoring()
+    of.backup.put("orders", 0, *(range(at, at + 3) for at in range(0, 12, 3)))
+    of.restore()
+
+    forgotten(of, lacking)
+
+    for offset, becomes in answers.items():
+        if becomes is None:
+            assert 4 == _refused(of, offset).exit_code
+        else:
+            assert becomes == translated(of, offset).becomes
 
 
 @pytest.mark.parametrize(
