@@ -160,6 +160,24 @@ def test_a_group_with_a_member_is_refused_and_none_is_set(
     assert -1001 == standing(cluster, other, f"copy_of_{topic}")
 
 
+@pytest.mark.nightly
+def test_groups_are_set_after_kafka_has_forgotten_the_restore(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
+) -> None:
+    """Its positions are gone with its group; its rows tell, and prove, the same."""
+    words = ("-t", topic, *COPY)
+    group = kbackup.json("restore", *words).summary["group"]
+    before = kbackup.json("restore", "groups", *words, "--dry-run").of("group_offset")
+    cluster.admin.delete_consumer_groups([group])[group].result(30)
+
+    done = kbackup.json("restore", "groups", *words)
+    beside = kbackup.json("restore", "verify", "--against", "target", *words)
+
+    assert before == done.of("group_offset")
+    assert 4 == standing(cluster, copied, f"copy_of_{topic}")
+    assert [10] == [line["records"] for line in beside.of("compared")]
+
+
 def test_groups_are_chosen_and_renamed(
     kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
 ) -> None:
