@@ -5,7 +5,7 @@ records themselves, finds the restore as a run of it would: by its group, its re
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -214,7 +214,9 @@ class Restored:
             sets = [files for files in every if window.takes(files, inventory.facts(files))]
         if read is None and not sets:
             return None
-        asked, rows = self._asked(at.topic), self._own_rows(where, at)
+        there = self.targets.get(at.topic)
+        rows = sorted(_of(where, "" if there is None else there.topic_id, self._rows.get(at, ())))
+        asked = self._asked(at.topic)
         if read is None and rows:
             read = self._by_rows(where, at, rows, sets)
         if read is None and rows:
@@ -248,17 +250,6 @@ class Restored:
             position, lane, translations(position, lane, self._rows), sets, end, self.spans[at],
             is_compacted="compact" in policy,
         )  # fmt: skip
-
-    def _own_rows(self, where: TopicPartition, at: TopicPartition) -> list[Translation]:
-        """Return the stored rows of what was restored from a partition to one of the target."""
-        about = self.targets[at.topic].topic_id, where.topic, where.partition
-        rows = self._rows.get(at, ())
-        own = {
-            one.translation
-            for one in rows
-            if (one.target_id, one.source_topic, one.source_partition) == about
-        }
-        return sorted(own)
 
     def _by_rows(
         self,
@@ -309,18 +300,24 @@ def translations(
 
     Rows of an earlier restore, which this one does not go on from, stand before its beginning.
     """
-    source = position.source.where
-    own = {
-        row.translation
-        for row in stored.get(lane.target, ())
-        if row.target_id == position.target_id
-        and (row.source_topic, row.source_partition) == (source.topic, source.partition)
-    }
+    own = _of(position.source.where, position.target_id, stored.get(lane.target, ()))
     every = own.union(position.translated)
     # a restore that goes on stores rows of what it committed after its position was read here
     reached = position.cursor.reached
     kept = (row for row in every if row.target_first >= lane.log.start_offset)
     return tuple(sorted(row for row in kept if row.first < reached))
+
+
+def _of(
+    source: TopicPartition, target_id: str, rows: Iterable[TranslatedEntry]
+) -> set[Translation]:
+    """Return those of a partition's rows that are about one of the backup, and the topic there."""
+    about = target_id, source.topic, source.partition
+    return {
+        row.translation
+        for row in rows
+        if (row.target_id, row.source_topic, row.source_partition) == about
+    }
 
 
 @dataclass(slots=True)

@@ -426,6 +426,18 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
         compared(restored(range(10)), partitions="7")
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_copy_that_was_never_made_is_refused(*, is_there: bool) -> None:
+    """The topic is not there, or nobody has restored to it."""
+    of = Restoring(cluster=ReadableTarget())
+    of.backup.put("orders", 0, range(10))
+    if is_there:
+        of.cluster.add_topic(COPY.topic, 1, {})
+
+    with pytest.raises(RefusedError, match="has not been restored"):
+        compared(of)
+
+
 def test_a_map_that_spreads_records_is_refused() -> None:
     """Records of a partition stand in several, where order says nothing."""
     of = restored(range(10))
