@@ -23,6 +23,7 @@ from kbackup.clock import Clock, moment_of, shown_ms
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
+    KafkaError,
     KbackupError,
     ObjectNotFoundError,
     RefusedError,
@@ -333,9 +334,10 @@ class GroupsRun:
                 owner = max(owners, key=len, default="")
                 if owner in chosen:
                     wanted[owner].append(asked.name(owner) + name.removeprefix(owner))
-        there = cluster.topics({name for names in wanted.values() for name in names})
+        hidden: dict[str, KafkaError] = {}  # nothing says whether these are there
+        there = cluster.topics({name for names in wanted.values() for name in names}, hidden)
         for group, names in wanted.items():
-            if lacking := [name for name in names if name not in there]:
+            if lacking := [name for name in names if name not in there and name not in hidden]:
                 text = f"{group} is an application of Kafka Streams, which will not find "
                 yield self._summary.warn("streams_renamed", text + some(lacking))
 
