@@ -247,6 +247,8 @@ class Play(Stage):
         if len(keys) < 2:
             return
         source, target = rng.sample(keys, 2)
+        if source.rpartition(".")[2] != target.rpartition(".")[2]:
+            return  # of another format: whatever reads it says so
         self._troubles.add("copied")
         held = self.bucket.objects[source]
         metadata = held.head.metadata if rng.random() < 0.7 else {}

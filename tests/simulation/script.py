@@ -48,8 +48,8 @@ class Shape:
     has_letters: bool = False
     # whether the clocks of hosts are a day apart; what is said of times is not judged
     is_apart: bool = False
-    # whether every other sink stores batches as they are
-    in_batches: bool = False
+    # of how many sinks one stores batches as they are; 0: none does
+    in_batches: int = 0
 
 
 HOSTS: Final = (timedelta(), timedelta(days=1), timedelta(days=-1))

@@ -143,10 +143,11 @@ class Stage:
         return _load(command, self._transforms if command == "sink" else (), **given)
 
     def _format(self, command: Command) -> dict[str, Any]:
-        """Batches for every other sink, if there are any."""
-        self._sinks += command == "sink"
-        is_due = self.shape.in_batches and command == "sink" and self._sinks % 2
-        return {"format_class": "log"} if is_due else {}
+        """Batches for some sinks, if there are any."""
+        if command != "sink" or not self.shape.in_batches:
+            return {}
+        self._sinks += 1
+        return {} if self._sinks % self.shape.in_batches else {"format_class": "log"}
 
     @property
     def _transforms(self) -> tuple[str, ...]:

@@ -50,14 +50,19 @@ def test_the_promises_hold_where_they_once_broke(seed: int) -> None:
     [0, *(pytest.param(at, marks=pytest.mark.nightly) for at in range(CHUNK, 2 * GATE, CHUNK))],
 )
 def test_the_promises_hold_of_batches(first: int) -> None:
-    """So they do where every other run stores batches as brokers have them."""
+    """So they do where every other run, or each, stores batches as brokers have them.
+
+    Each where a restore follows: an object that a killed run of another format left is one that it
+    waits for, and does not say so at once.
+    """
     if why := KafkaSettings("nowhere").without_batches():
         pytest.skip(why)
     for seed in range(first, first + CHUNK):
         shape, steps = script_of(seed)
         plain = replace(
-            shape, hours=0, values_only=False, leaves_out=False, has_letters=False, in_batches=True
-        )
+            shape, hours=0, values_only=False, leaves_out=False, has_letters=False,
+            in_batches=1 if any(step.kind == "standby" for step in steps) else 2,
+        )  # fmt: skip
         play_one(seed, plain, steps)
 
 
