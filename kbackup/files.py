@@ -10,7 +10,6 @@ import hashlib
 import io
 import os
 import secrets
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -41,14 +40,6 @@ def spool_folder() -> Path:
     path = _folder()
     _temporary_file(path).close()
     return path
-
-
-def free_bytes() -> int:
-    """Return what this user may still write to that folder's disk, 0 where nobody can say."""
-    try:
-        return shutil.disk_usage(_folder()).free
-    except OSError:
-        return 0
 
 
 SPOOL_BYTES: Final = 32 * 2**20
