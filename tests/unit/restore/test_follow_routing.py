@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from record_samples import batch_of
 
-from kbackup.errors import StoreError
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import Store, StoreSettings
 from tests.support.frozen_store import FrozenStore
@@ -33,15 +32,6 @@ def store(standby: Standby, kinds: Sequence[str | None], start: int, topic: str 
     standby.name(topic)
     standby.enter(topic, 0, [key], Span(start, start + len(kinds)))
     return key
-
-
-def damage(standby: Standby, key: str, body: bytes) -> None:
-    """Put other bytes into an object, under its metadata."""
-    head = standby.backup.store.head(key)
-    assert head is not None
-    standby.backup.store.put(
-        key, io.BytesIO(body), sha256=head.metadata["sha256"], metadata=head.metadata
-    )
 
 
 def follow(standby: Standby, happens: Any, **options: Any) -> dict[str, Any]:
@@ -200,53 +190,6 @@ def test_what_was_read_may_be_archived_while_what_is_new_goes_on(standby: Standb
     summary = follow(standby, happens)
 
     assert {"a": [0], "b": [1, 3], "c": [2]} == copied(standby)
-    assert [] == summary["errors"]
-
-
-def test_an_object_that_cannot_be_read_sets_its_topic_aside(standby: Standby) -> None:
-    """Nothing of its topic is written until it can be read; others go on, and it is tried again."""
-    key = store(standby, "ab", 0)
-    store(standby, "x", 0, "payments")
-    with standby.backup.store.open(key) as body:
-        whole = body.read()
-    damage(standby, key, b"PAR1" + whole[4:-4] + b"1RAP")
-    seen = {}
-
-    def happens(look: int) -> bool:
-        if look == 2:
-            seen.update(copied(standby))
-            damage(standby, key, whole)
-        return look < 60
-
-    summary = follow(standby, happens)
-
-    (aside,) = standby.warned("set_aside")
-    assert ({"x": [0]}, True) == (seen, key in aside)
-    assert (143, []) == (summary["exit_code"], summary["errors"])
-    assert {"a": [0], "b": [1], "x": [0]} == copied(standby)
-
-
-def test_a_store_that_is_away_is_asked_again(standby: Standby) -> None:
-    """A listing that fails sets nothing aside for good."""
-    store(standby, "ab", 0)
-    listed = standby.backup.store.list
-    failing = [StoreError("LIST", "503", "")]
-
-    def once(*given: Any, **named: Any) -> Any:
-        if failing and len(standby.tasks.units) > 1:
-            raise failing.pop()
-        return listed(*given, **named)
-
-    standby.backup.store.list = once  # type: ignore[method-assign]
-
-    def happens(look: int) -> bool:
-        if look == 1:
-            store(standby, "c", 2)
-        return look < 20
-
-    summary = follow(standby, happens)
-
-    assert {"a": [0], "b": [1], "c": [2]} == copied(standby)
     assert [] == summary["errors"]
 
 

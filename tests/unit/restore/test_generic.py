@@ -22,7 +22,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.watch import Ready
 from kbackup.runs import wiring
 from kbackup.runs.known import NOTHING
-from tests.support.target import MARKER, CrashError, Restoring
+from tests.support.target import CrashError, Restoring
 
 LINES = b'{"n":1}\n{"n":2}\n'
 
@@ -343,30 +343,6 @@ def _parquet_rows() -> bytes:
     }  # fmt: skip
     pq.write_table(pa.table(table), made)
     return made.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        pytest.param("1.avro", _avro_rows(), id="Avro"),
-        pytest.param("1.parquet", _parquet_rows(), id="Parquet"),
-    ],
-)
-def test_rows_of_avro_and_parquet_hold_full_records_too(name: str, data: bytes) -> None:
-    """Fields of bytes are what they are, null is null, and headers are a map."""
-    fields = "key=key,value=value,timestamp=timestamp,headers=headers"
-    restoring = Generic(properties={"record.fields": fields, "record.encoding": "base64"})
-    restoring.put({name: data})
-
-    restoring.run()
-
-    [log] = restoring.cluster.logs.values()
-    assert [
-        (b"k", b"\0\xff", 1000, [{"key": "h", "value": b"x"}]), (None, None, 2000, []),
-    ] == [
-        (row["key"], row["value"], row["timestamp"], row["headers"])
-        for row in log.rows if row is not MARKER
-    ]  # fmt: skip
 
 
 def test_times_and_decimals_of_other_tools_parquet_are_read() -> None:

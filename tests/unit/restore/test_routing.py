@@ -208,28 +208,6 @@ def test_a_line_that_cannot_be_read_is_counted_once() -> None:
     assert [2] == [one.place["offset"] for each in reports for one in each.own.skipped]
 
 
-def test_a_filter_that_empties_objects_does_not_hold_up_the_rest() -> None:
-    """Records that are filtered out count once, and a rerun does not read them again."""
-    drop = {
-        "transforms": "drop,kind",
-        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
-        "transforms.drop.predicate": "without",
-        "transforms.drop.negate": "true",
-        "predicates": "without",
-        "predicates.without.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
-        "predicates.without.name": "kind",
-    }
-    found = restoring(
-        BY_HEADER | drop, cut((0, None), (1, None)), cut((2, "b"), (3, "a")), cut((4, None))
-    )
-
-    reports = found.restore()
-
-    assert {"b": [2], "a": [3]} == copied(found)
-    assert {"b": 3, "a": 0} == {each.own.target: each.done.filtered for each in reports}
-    assert [] == found.plan().units()
-
-
 @pytest.mark.parametrize(
     ("name", "error"),
     [

@@ -35,34 +35,6 @@ def test_a_restore_that_follows_registers_what_comes(
     assert [(1, 2), (2, 3)] == [(each["id"], each["new_id"]) for each in done["schemas"]]
 
 
-def test_a_topic_whose_schemas_are_refused_does_not_stop_the_others(
-    registry: FakeRegistry, store: StoreSettings
-) -> None:
-    """It is set aside, and restored once its subject takes its schemas."""
-    registry.add("copy_of_orders-value", '"long"')
-    registry.refuses = {"copy_of_orders-value"}
-    standby = Standby()
-    with FakeRegistry() as source:
-        mine = head_of(source.add("orders-value", '"int"')) + b"\2"
-        theirs = head_of(source.add("payments-value", '"string"')) + b"\2a"
-        back_up(source, store, mine)
-        back_up(source, store, theirs, topic="payments")
-    seen = []
-
-    def happens(look: int) -> bool | None:
-        if look == 2:
-            seen.append(sorted(standby.target.ids))
-            registry.refuses = set()
-        return look < 9
-
-    done = standby.follow(happens, store=store, schema_registry_url=registry.url)
-
-    assert ([["copy_of_payments"]], []) == (seen, done["errors"]), done
-    assert ["orders"] == [text.partition(" ")[0] for text in standby.warned("set_aside")]
-    assert [b"\2"] == [(value or b"")[5:] for value in standby.target.values("copy_of_orders")]
-    assert [b"\2a"] == [(value or b"")[5:] for value in standby.target.values("copy_of_payments")]
-
-
 def test_a_registry_that_is_away_holds_up_only_new_schemas(store: StoreSettings) -> None:
     """It is needed again when a record names a schema that is not registered yet."""
     standby, target = Standby(), FakeRegistry()

@@ -3,18 +3,13 @@
 from typing import Any
 
 import pytest
-from backup_samples import JSON, TIME, Backup, batch
+from backup_samples import JSON, TIME, batch
 
 from kbackup.config import loading
 from kbackup.config.property import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
-from kbackup.naming import DatedLayout
-from kbackup.records import TopicPartition
-from kbackup.restore import transaction
 from kbackup.runs import wiring
 from tests.support.target import CrashError, Restoring
-
-COPY = TopicPartition("copy_of_orders", 0)
 
 
 @pytest.fixture
@@ -222,28 +217,3 @@ def test_what_a_connector_spread_over_directories_is_chosen_by_no_window(
 
     assert "--as-of" in caught.value.do
     assert "offset" not in caught.value.do
-
-
-@pytest.mark.parametrize("window", [{"from_offset": 50}, {"from_offset": 40, "to_offset": 80}])
-def test_a_window_of_blocks_goes_on_and_is_run_again(
-    window: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks before the window are not read, and that does not look like rows that are gone."""
-    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
-    layout = DatedLayout("systest", file_delim="-", offset_width=12)
-    properties = {
-        "topics.dir": "systest", "file.delim": "-", "filename.offset.zero.pad.width": "12",
-        "format.class": "block_gzip", "value.converter": "bytes",
-    }  # fmt: skip
-    blocks = Restoring(Backup(layout=layout), properties=properties)
-    lines = [b"v%03d" % at for at in range(100)]
-    blocks.backup.put_blocks("2026-11-22", "orders", 0, lines)
-    given: dict[str, Any] = {**window, "yes_split_on_newline": True}
-
-    with pytest.raises(CrashError):
-        blocks.restore(crash_at=3, **given)
-    for run in ("r2", "r3"):
-        blocks.restore(run=run, **given)
-
-    expected = lines[window["from_offset"] : window.get("to_offset", 100)]
-    assert expected == blocks.cluster.values("copy_of_orders")

@@ -21,7 +21,7 @@ from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_index import BlockIndex
 from kbackup.kafka import KafkaSettings, Position
-from kbackup.naming import DatedLayout, Layout, TemplateLayout, View
+from kbackup.naming import DatedLayout, Layout, View
 from kbackup.pipeline.rotate import Rule
 from kbackup.pipeline.views import ReadOptions, ViewSpec
 from kbackup.records import Span, TopicPartition
@@ -43,7 +43,6 @@ LAYOUT: Final = DatedLayout("systest", file_delim="-", offset_width=12)
 VIEWS: Final = (
     ViewSpec(View.VALUE, "block_gzip", FormatOptions({"compressed_block_size": 20}), "bytes"),
 )
-DAY_MS: Final = 86_400_000
 
 
 def at(day: int) -> HandClock:
@@ -189,36 +188,6 @@ def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
                 assert wanted[key.rpartition("/")[2]] == body, (number, key)
         (pointer,) = [body for key, body in found.items() if key.endswith(".txt")]
         assert pointer.decode() in found, number
-
-
-@pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])
-@pytest.mark.parametrize(
-    "template",
-    [
-        pytest.param("{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}", id="by hour"),
-        pytest.param("{hour}{minute}{second}-{topic}/p{partition}+{offset}".replace("}{", "}-{"),
-                     id="without a day"),
-    ],
-)  # fmt: skip
-def test_names_by_a_template_are_found_again(template: str, is_lost: bool) -> None:
-    """A run that died before its commit is continued an hour later under the same names."""
-    layout = TemplateLayout("systest", file_delim="-", offset_width=12, template=template)
-    log, clock = batch(range(13)), at(5)
-    later = HandClock(clock.ms() + 3_600_000)
-    for number in range(1, 4):
-        store, positions = a_store(), FakePositions({number})
-        with suppress(CrashError):
-            run_once(log, positions, store, clock, layout=layout)
-        before = content(store)
-        if is_lost:
-            positions.positions.clear()
-
-        run_once(log, positions, store, later, layout=layout)
-
-        after = content(store)
-        assert {key for key in before if key.endswith(".gz")} <= after.keys()
-        assert 3 == sum(key.endswith(".gz") for key in after)
-        assert values(log) == restored(store, layout)
 
 
 def test_a_rerun_past_midnight_keeps_the_key_that_is_there() -> None:

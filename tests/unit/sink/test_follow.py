@@ -300,27 +300,6 @@ def test_a_log_that_expires_for_weeks_makes_no_long_reports() -> None:
     assert (GAPS_MOST, Span(10 * GAPS_MOST - 5, 10 * GAPS_MOST - 4)) == (len(gaps), gaps[-1])
 
 
-@pytest.mark.parametrize(
-    ("is_whole", "committed", "gaps"), [(True, 45, (Span(40, 42),)), (False, 10, ())]
-)
-def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
-    is_whole: bool, committed: int, gaps: tuple[Span, ...]
-) -> None:
-    """It goes on after a whole cut in the bucket, names what it lacks, or is set aside."""
-    kafka, where, task = of_one(10)
-    task.turn()
-    watch = task.following.watches[where]
-    cuts = HeldCut(Span(10, 20)), HeldCut(Span(20, 40)), HeldCut(Span(42, 44), is_whole=is_whole)
-    watch.held, watch._log = cuts, Span(0, 20)
-    kafka.logs[where] = Span(43, 45)
-
-    task.turns(8)
-
-    found = task.told(where)[-1]
-    assert ([committed], gaps) == (task.committed(where), found.own.gaps)
-    assert (None if is_whole else "refused") == code_of(found)
-
-
 def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
     """The group was set back before the run, and retention overtakes the second backup."""
     kafka, where, task = of_one(10)

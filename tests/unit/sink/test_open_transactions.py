@@ -1,25 +1,21 @@
 """Backups that open transactions hold up."""
 
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
-from prometheus_client.parser import text_string_to_metric_families
 
 from kbackup.cli import root
 from kbackup.events import to_json
 from kbackup.inspect.examination import LogState, retention_checks
 from kbackup.naming import Layout
-from kbackup.naming.renaming import ALL
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, status
 from kbackup.runs.context import Environment, Stop
-from kbackup.runs.metrics import Exporter, Watched
 from kbackup.runs.report import HeldUp
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
@@ -131,32 +127,6 @@ def test_a_backup_that_is_held_up_grows_old(backup: Backup) -> None:
 
     assert good["last_success"] == last["last_success"] is not None
     assert (7, 0) == tuple(backup.status(age)["exit_code"] for age in (120, 400))
-
-
-def test_metrics_count_what_is_held_up(backup: Backup, tmp_path: Path) -> None:
-    """Whatever host writes them: what is behind is lag, and the backup has its age."""
-    good = backup.sink()
-    backup.kafka.behind[WHERE] = 5000
-    for _ in range(3):
-        backup.sink()
-    watched = Watched("b", open_store(backup.store), Layout(), backup.clock, ALL, status.SINK)
-    metrics = Exporter(watched)
-
-    metrics.look()
-    metrics.write(tmp_path / "m.prom")
-
-    found = {
-        one.name: one.value
-        for family in text_string_to_metric_families((tmp_path / "m.prom").read_text())
-        for one in family.samples
-    }
-    complete = datetime.fromisoformat(good["last_success"]).timestamp()
-    assert {
-        "kbackup_last_success_timestamp_seconds": complete,
-        "kbackup_committed_offset": 100,
-        "kbackup_lag_records": 5000,
-        "kbackup_lag_seconds": backup.clock.now().timestamp() - complete,
-    }.items() <= found.items()
 
 
 def test_what_retention_deletes_behind_a_transaction_is_a_gap(backup: Backup) -> None:

@@ -175,27 +175,6 @@ def test_a_bad_record_stops_the_partition_before_it(
     assert ["0000000000.avro"] == [*objects(store)]
 
 
-def test_a_registry_that_is_away_is_no_bad_record(registry: FakeRegistry) -> None:
-    """The run ends with exit 5 and names the record whose schema it asked for; the next goes on."""
-    schema_id = registry.add("orders-value", FIRST)
-    registry.script = [503, 503]
-    good = value(schema_id, FIRST, {"id": 1})
-    store, work = work_of(log_of(good, good), registry, "avro", 2)
-    with pytest.raises(KbackupError) as caught:
-        work.run()
-
-    assert (5, "orders", 0, 0) == (
-        caught.value.exit_code,
-        *(caught.value.place[name] for name in ("topic", "partition", "offset")),
-    )
-    assert caught.value.what.startswith("orders-0 offset 0: Schema Registry at http://127.0.0.1")
-    assert not objects(store)
-
-    _, again = work_of(log_of(good, good), registry, "avro", 2)
-    again.run()
-    assert 2 == again.report.committed
-
-
 @pytest.mark.parametrize("retry_s", [0.0, 600.0, -1.0])
 def test_a_registry_is_asked_again_for_as_long_as_is_said(
     registry: FakeRegistry, retry_s: float

@@ -16,7 +16,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import Span, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.known import read
 from kbackup.runs.report import Summary
@@ -148,30 +148,6 @@ def test_another_topic_of_that_name_repairs_nothing(lost: str, is_rebuilt: bool,
     assert (4, [code]) == (ended["exit_code"], [error["code"] for error in ended["errors"]])
     assert gone
     assert not {*gone} & {*bucket.objects()}
-
-
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [
-        pytest.param("orders:0:7", "no object is known to begin there", id="no object"),
-        pytest.param("orders:7:0", "does not have this partition", id="no partition"),
-        pytest.param("orders:0:0", "Kafka has 5 to 24", id="expired"),
-    ],
-)
-def test_what_cannot_be_written_again_is_an_error_and_the_rest_is_written(
-    place: str, why: str
-) -> None:
-    """Each place that is lost is named with the reason, and keeps no other from its repair."""
-    bucket = Bucket()
-    before = bucket.objects()
-    bucket.kafka.logs[ORDERS] = Span(5, 25)
-    key = next(key for key in before if "orders+0+0000000010" in key)
-    bucket.store.delete(key)
-
-    summary = bucket.repair(place, "orders:0:10")
-
-    assert (7, [True]) == (summary["exit_code"], [why in one["why"] for one in summary["errors"]])
-    assert before == bucket.objects()
 
 
 def test_records_under_other_names_are_no_repair() -> None:

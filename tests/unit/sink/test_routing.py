@@ -9,12 +9,9 @@ from kbackup.catalog import listing
 from kbackup.clock import SystemClock
 from kbackup.events import to_json
 from kbackup.formats import FormatOptions
-from kbackup.kafka import Position
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
 from kbackup.runs import known
 from kbackup.runs.context import Environment, Stop
-from kbackup.sink import plan as planning
 from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.configurations import load
@@ -53,34 +50,6 @@ def stored(store: Store) -> dict[str, int]:
         topic: sum(len(found.sets[where]) for where in found.partitions(topic))
         for topic in found.topics()
     }
-
-
-def test_a_routed_topic_is_stored_under_its_new_name_and_goes_on_there(
-    place: StoreSettings, store: Store
-) -> None:
-    """Objects, their own metadata and the ledger have the new name, the group the topic's own."""
-    kafka = FakeKafka()
-    (where,) = kafka.create("orders", 10)
-    first = sink(kafka, place, topics="orders", **ROUTER)
-    kafka.append(where, 5)
-    second = sink(kafka, place, topics="orders", **ROUTER)
-    third = sink(kafka, place, topics="orders", **ROUTER)
-
-    keys = sorted(entry.key for entry in store.list("topics/"))
-    said = known.read(store, Layout(), SystemClock())
-    assert [(0, 10), (0, 5), (0, 0)] == [
-        (each["exit_code"], each["records"]) for each in (first, second, third)
-    ]
-    assert ["copy_of_orders+0+0000000000", "copy_of_orders+0+0000000010"] == [
-        key.rpartition("/")[2].partition(".")[0] for key in keys
-    ]
-    assert {where: Position(15)} == {
-        at: Position(position.offset) for at, position in kafka.positions_.items()
-    }
-    assert {"copy_of_orders": ("orders",)} == {
-        name: entry.names for name, entry in said.topics.items()
-    }
-    assert set(keys) == set(said.ledger(TopicPartition("copy_of_orders", 0)).objects)
 
 
 def test_a_group_that_was_lost_goes_on_after_what_is_stored_under_the_new_name(
@@ -147,28 +116,6 @@ def test_a_topic_that_would_get_the_name_of_another_backup_is_refused(
     assert 4 == refused["exit_code"]
     assert "payments is not the topic whose backup all is" in str(refused["errors"])
     assert {"all": 1} == stored(store)
-
-
-def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_being_followed(
-    place: StoreSettings, store: Store
-) -> None:
-    """A new topic that would be stored under a taken name is refused, the others are followed."""
-    kafka = FakeKafka()
-    kafka.create("a-x", 10)
-    router = {**ROUTER, "transforms.copy.regex": "(.-).*", "transforms.copy.replacement": "$1"}
-    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics_regex": ".*", **router}
-    settings = load("sink", **given).settings
-    first = planning.make_plan(settings, kafka, store, SystemClock())  # type: ignore[arg-type]
-    kafka.create("a-y", 10)
-    kafka.create("b-y", 10)
-    more = planning.plan_more(
-        settings, kafka, store, SystemClock(),  # type: ignore[arg-type]
-        {at.where: at.identity for at in first.partitions},
-    )  # fmt: skip
-
-    assert {"a-y": "refused", "b-y": "to do"} == {
-        at.where.topic: at.state for at in more.partitions
-    }
 
 
 def test_a_name_that_no_topic_can_have_is_refused(place: StoreSettings, store: Store) -> None:

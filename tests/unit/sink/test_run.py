@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.errors import BadRecordError, ConfigurationError, KafkaError, StoreError
+from kbackup.errors import BadRecordError, ConfigurationError, StoreError
 from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.local.servers import free_ports
@@ -210,29 +210,6 @@ def test_a_sink_that_follows_waits_for_a_first_topic_and_takes_up_what_comes(
     assert {"pay_a": 2, "pay_b": 1} == {
         name: entry["partitions"] for name, entry in summary["topic_settings"].items()
     }
-
-
-def test_each_partition_says_up_to_when_it_is_complete(store: StoreSettings) -> None:
-    """That is the start of the run that stored all of it, also where another partition failed."""
-    kafka = FakeKafka()
-    kafka.create("orders", 10)
-    kafka.create("payments", 10)
-    kafka.create("refunds", 0)
-    first = Sink(kafka, store, topics="orders,payments,refunds").wait()
-    kafka.create("orders", 20)  # another partition
-    kafka.faults[TopicPartition("orders", 1)] = KafkaError("reading", "away")
-    second = Sink(kafka, store, topics="orders,payments,refunds").wait()
-
-    assert 1 < second["exit_code"]
-    untils = [
-        {(row["topic"], row["partition"]): row.get("complete_until") for row in run["partitions"]}
-        for run in (first, second)
-    ]
-    done = [("orders", 0), ("payments", 0), ("refunds", 0)]
-    assert [
-        dict.fromkeys(done, first["run"][:20]),
-        {**dict.fromkeys(done, second["run"][:20]), ("orders", 1): None},
-    ] == untils
 
 
 @pytest.mark.usefixtures("quick")

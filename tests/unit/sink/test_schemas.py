@@ -215,30 +215,6 @@ def test_a_schema_that_the_registry_did_not_have_is_asked_for_until_it_does(
     assert (0, [], 1) == run()
 
 
-def test_numbers_of_eight_bytes_are_told_apart(
-    registry: FakeRegistry, store: StoreSettings
-) -> None:
-    """Numbers of eight bytes are no schema's, unless the id is the topic's own or comes again."""
-    registry.add("users-value", '"int"')
-    registry.add("orders-value", '"string"')
-    registry.add("users-value", '"long"')
-    numbers = [(number * 2**24 + 5).to_bytes(8, "big") for number in (1, 2, 3)]
-    kafka = orders(*numbers)
-
-    done = sink(kafka, store, schema_registry_url=registry.url)
-
-    assert 0 == done["exit_code"]
-    assert [2] == [use.id for use in index(store).keys]
-    assert [1, 3] == sorted(use.id for use in index(store).unknown)
-
-    where = next(iter(kafka.logs))
-    kafka.values[where, 3] = head_of(3) + b"\2"
-    kafka.append(where, 1)
-    sink(kafka, store, schema_registry_url=registry.url)
-
-    assert [2, 3] == sorted(use.id for use in index(store).keys)
-
-
 @pytest.mark.parametrize(
     ("value", "is_kept"),
     [
