@@ -53,6 +53,12 @@ IN_ITS_PLACE |= {
 }
 """What else must be given for a property to have an effect."""
 
+AUTH = "converter.basic.auth"
+SECRETS_BESIDE = {
+    f"{part}.{AUTH}.credentials.source": (f"{part}.{AUTH}.user.info",) for part in ("key", "value")
+}
+"""What else must be given by a variable, since it is secret."""
+
 SAMPLES = {
     "key.converter.basic.auth.user.info": "ann:secret",
     "value.converter.basic.auth.user.info": "ann:secret",
@@ -107,7 +113,7 @@ def origin(name: str, *words: str, **environ: str) -> Any:
 def test_each_property_is_reachable_as_option_variable_and_property(found: Property) -> None:
     """Property ``a.b`` is ``--a-b`` and ``KBACKUP_A_B``; the option wins, no secret has one."""
     value = sample(found)
-    needs = found.needs
+    needs = (*found.needs, *SECRETS_BESIDE.get(found.name, ()))
     environ = {
         found.variable: value,
         **{BY_NAME[name].variable: sample(BY_NAME[name]) for name in needs},
