@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from kbackup.batches import (
     APPEND_TIME,
     CODEC_BITS,
-    DELETE_HORIZON,
     HEADER_BYTES,
     BatchError,
     Batches,
@@ -75,9 +74,12 @@ def decoded(
             offset = rows["offset"][bad].as_py()
             if bad:
                 yield rows.take(pa.array(range(bad)))  # a slice would keep the name
-            raise BatchError("the name of a header is not UTF-8", offset, is_name=True)
+            raise BatchError(_NOT_UTF8, offset, is_name=True)
         if len(rows):
             yield rows
+
+
+_NOT_UTF8: Final = "the name of a header is not UTF-8"
 
 
 class Times(NamedTuple):
@@ -94,24 +96,27 @@ class Times(NamedTuple):
 
 
 def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
-    """Return the timestamps of the records.
+    """Return the timestamps of the records, and check them all: what is stored has to be readable.
 
-    Headers have no lowest one.  Only records whose header does not say theirs are unpacked.
+    A header says neither the lowest time, nor whether its records are as it says.
 
     Raises:
-        BatchError: If one of those batches does not hold what its header says.
+        BatchError: If a batch does not hold what its header says, or the name of a header is not
+            UTF-8.
     """
-    headers = batches.headers
-    is_appended = batches.flagged(APPEND_TIME)
-    is_single = pc.and_(pc.equal(headers["count"], 1), pc.invert(batches.flagged(DELETE_HORIZON)))
-    said = pc.if_else(is_appended, headers["max_timestamp"], headers["base_timestamp"])
-    said = said.filter(pc.and_(pc.or_(is_appended, is_single), pc.greater(headers["count"], 0)))
-    ends = pc.min_max(said.filter(pc.not_equal(said, NO_TIMESTAMP))).as_py()
-    found = Times(ends["min"], ends["max"])
-    others = batches.where(pc.invert(pc.or_(is_appended, is_single)))
-    for group in _groups(others, EVERYTHING, max_record_bytes + _SLACK):
+    found = Times()
+    for group in _groups(batches, EVERYTHING, max_record_bytes + _SLACK):
         found = found.joined(group.times)
+        if group.has_headers:
+            _check_names(group.rows())
     return found
+
+
+def _check_names(rows: pa.RecordBatch) -> None:
+    bad = _bad_name(rows)
+    if bad is not None:
+        offset = rows["offset"][bad].as_py()
+        raise BatchError(_NOT_UTF8, offset, is_name=True)
 
 
 class _Group:
@@ -158,6 +163,13 @@ class _Group:
         has_times = found.min_timestamp <= found.max_timestamp
         self.times = Times(found.min_timestamp, found.max_timestamp) if has_times else Times()
         return fault, found.bad_piece
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether a record has one."""
+        if native.library() is None:
+            return len(self._rows["headers"].flatten()) > 0
+        return bool(self._found.headers > 0)
 
     def rows(self) -> pa.RecordBatch:
         """Return the records within the span; names of headers have not been checked."""

@@ -128,6 +128,26 @@ def test_times_are_those_of_the_records() -> None:
     assert Times(None, None) == span(-1) == span(-1, -1) == span()
 
 
+@pytest.mark.parametrize("attributes", [0, APPEND_TIME], ids=["own times", "the broker's time"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_what_is_to_be_stored_is_read(codec: int, count: int, attributes: int) -> None:
+    """A broker takes what no reader could restore: it is found by whoever asks for the times."""
+    named = [Sent(timestamp=5)] * (count - 1) + [Sent(headers=((b"\xff\xfe", b""),), timestamp=5)]
+    astray = sealed(
+        0, compressed(record(Sent(timestamp=5), 5, 5), codec), 1, 0,
+        attributes=attributes | codec, times=(5, 5),
+    )  # fmt: skip
+    good = batch(0, [Sent(timestamp=5)] * count, codec, attributes=attributes)
+
+    assert Times(5, 5) == times(walk(pa.py_buffer(good)).check())
+    with pytest.raises(BatchError, match="not UTF-8") as caught:
+        times(walk(pa.py_buffer(batch(0, named, codec, attributes=attributes))).check())
+    assert (count - 1, True) == (caught.value.offset, caught.value.is_name)
+    with pytest.raises(BatchError, match="do not rise within it"):
+        times(walk(pa.py_buffer(astray)).check())
+
+
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_batch_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch, codec: int) -> None:
     """A batch larger than a piece gives the same rows, wherever the pieces end."""
