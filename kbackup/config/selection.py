@@ -366,9 +366,10 @@ def _values(
     form = form_of(named.found.get("format_class"))
     is_only_read = form is not None and form.traits.reads_only
     if writes and is_only_read:
-        do = f"choose {that_hold(View.VALUE)}"
-        issue = error("unsupported", "format.class", given["format.class"], "it is only read", do)
-        named.issues.append(issue)
+        why, do = "it is only read", f"choose {that_hold(View.VALUE)}"
+        if form is not None and form.traits.stores_batches:
+            why, do = "it stores full records only", f"leave out the view, or {do}"
+        named.issues.append(error("unsupported", "format.class", given["format.class"], why, do))
     elif is_only_read or form is None:
         pass  # whatever reads it knows what it holds
     elif View.VALUE not in form.traits.views and (writes or is_connector):

@@ -76,5 +76,7 @@ def test_what_needs_records_is_refused_by_name(tmp_path: Path, text: str, name: 
 
 def test_values_are_no_batches(tmp_path: Path) -> None:
     """The connectors' layout has no file of this format."""
-    with pytest.raises(ConfigurationError, match=r"format\.class"):
+    with pytest.raises(ConfigurationError, match=r"format\.class") as caught:
         loaded(tmp_path, f"{LOG}view=value\nflush.size=3\n")
+
+    assert "full records only" in str(caught.value)
