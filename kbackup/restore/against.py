@@ -224,7 +224,8 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
     if of.end is not None:
         row = replace(row, left=max(0, of.end - reached))
     if any(not files.is_whole for files in of.sets) and (of.end is None or reached < of.end):
-        return unclear("its values have no offsets, and the restore goes on")
+        why = "the restore goes on" if of.end is not None else "nothing says where they end"
+        return unclear(f"its values have no offsets, and {why}")
     if of.is_compacted and not (of.rows and all(one.is_contiguous for one in of.rows)):
         return unclear("the target is compacted, and no row says what it held")
     rows = [one for one in of.rows if one.target_last >= deleted]
