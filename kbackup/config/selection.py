@@ -365,12 +365,11 @@ def _values(
 ) -> None:
     form = form_of(named.found.get("format_class"))
     is_only_read = form is not None and form.traits.reads_only
-    if writes and is_only_read:
-        why, do = "it is only read", f"choose {that_hold(View.VALUE)}"
-        if form is not None and form.traits.stores_batches:
-            why, do = "it stores full records only", f"leave out the view, or {do}"
-        named.issues.append(error("unsupported", "format.class", given["format.class"], why, do))
-    elif is_only_read or form is None:
+    if writes and form is not None and is_only_read and not form.traits.stores_batches:
+        do = f"choose {that_hold(View.VALUE)}"
+        issue = error("unsupported", "format.class", given["format.class"], "it is only read", do)
+        named.issues.append(issue)
+    elif form is None or (is_only_read and not writes):
         pass  # whatever reads it knows what it holds
     elif View.VALUE not in form.traits.views and (writes or is_connector):
         why = "this version supports it for full records only"
