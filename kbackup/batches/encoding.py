@@ -1,17 +1,29 @@
-"""Rows to a record batch, for the few that cannot be copied as they are.
+"""Rows to record batches, and the header under which a batch is sent.  Needs the C library.
 
-Each record is a Python object on its way: this is for a batch in the middle of which a read begins.
+A producer takes batches alone: rows that do not come in any, or whose batch cannot be sent as it
+is stored, are packed into new ones, not compressed.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from ctypes import c_char_p, c_void_p, py_object, pythonapi
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kbackup.batches import APPEND_TIME, CODEC_BITS, DELETE_HORIZON, Batches, crc32c, walk
+from kbackup.batches import (
+    CODEC_BITS,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    TRANSACTIONAL,
+    BatchError,
+    Batches,
+    crc32c,
+    native,
+    walk,
+)
 from kbackup.batches.decoding import EVERYTHING, decoded
-from kbackup.records import Span
+from kbackup.records import SCHEMA, Span
 
 _HEAD: Final = struct.Struct(">qiibI")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
@@ -20,7 +32,38 @@ _CHECKED: Final = struct.Struct(">hiqqqhii")
 _UNCOUNTED: Final = 12
 """Bytes of a batch that its length leaves out: offset and length themselves."""
 
-_SEQUENCES: Final = 2**31
+SEQUENCES: Final = 2**31
+"""A producer counts its records to a partition; after the highest number comes 0."""
+
+_MOST: Final = 2**31 - 1
+"""What a batch may have."""
+
+_pointer_of: Final = pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = c_void_p, (py_object, c_char_p)
+
+
+class Identity(NamedTuple):
+    """Whose a batch is: a producer's, in its epoch, and the number of its first record there."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+
+
+def encoded(rows: pa.RecordBatch, most: int, now_ms: int) -> Iterator[Batches]:
+    """Yield the records of *rows* as batches of at most so many bytes, or of one record.
+
+    Args:
+        rows: ``records.SCHEMA``; of their offsets only that of each batch's first one is kept.
+        most: Bytes.
+        now_ms: The timestamp of a record that has a null there.
+    """
+    row = 0
+    while row < len(rows):
+        base = rows["offset"][row].as_py()
+        made = _packed(rows, row, most, now_ms, _Head(base))
+        yield made
+        row += made.records
 
 
 def cut_from(one: Batches, offset: int) -> Batches:
@@ -31,53 +74,91 @@ def cut_from(one: Batches, offset: int) -> Batches:
         there are no such records.
 
     Raises:
-        BatchError: If the batch does not hold what its header says.
+        BatchError: If the batch does not hold what its header says, or has too much in it.
     """
-    header: Mapping[str, Any] = one.headers.to_pylist()[0]
-    span = Span(offset, EVERYTHING.end_offset)
-    rows = [row for some in decoded(one, span) for row in some.to_pylist()]
-    if not rows:
+    (header,) = one.headers.to_pylist()
+    parts = list(decoded(one, Span(offset, EVERYTHING.end_offset)))
+    if not parts:
         return one.slice(0, 0)
-    return _encoded(rows, header)
-
-
-def _encoded(rows: Sequence[Mapping[str, Any]], header: Mapping[str, Any]) -> Batches:
-    base = rows[0]["offset"]
-    attributes = header["attributes"] & ~(CODEC_BITS | DELETE_HORIZON)
-    first, latest = rows[0]["timestamp"], max(row["timestamp"] for row in rows)
-    if attributes & APPEND_TIME:
-        first = latest = header["max_timestamp"]
-    sequence = header["base_sequence"]
+    rows, *more = pa.Table.from_batches(parts, SCHEMA).combine_chunks().to_batches()
+    base, sequence = rows["offset"][0].as_py(), header["base_sequence"]
     if sequence >= 0:
-        sequence = (sequence + base - header["base_offset"]) % _SEQUENCES
-    checked = _CHECKED.pack(
-        attributes, header["base_offset"] + header["last_delta"] - base, first, latest,
-        header["producer_id"], header["producer_epoch"], sequence, len(rows),
+        sequence = (sequence + base - header["base_offset"]) % SEQUENCES
+    head = _Head(
+        base, one.next_offset - 1, header["leader_epoch"],
+        header["attributes"] & ~(CODEC_BITS | DELETE_HORIZON),
+        Identity(header["producer_id"], header["producer_epoch"], sequence),
     )  # fmt: skip
-    checked += b"".join(_record(row, base, first) for row in rows)
-    length = _HEAD.size - _UNCOUNTED + len(checked)
-    head = _HEAD.pack(base, length, header["leader_epoch"], 2, crc32c(checked))
-    return walk(pa.py_buffer(head + checked)).check()
+    made = _packed(rows, 0, _MOST, 0, head)
+    if more or made.records < len(rows):
+        raise BatchError("it is too large to begin in the middle of it", header["base_offset"])
+    return made
 
 
-def _record(row: Mapping[str, Any], base: int, first: int) -> bytes:
-    delta = (row["timestamp"] - first + 2**63) % 2**64 - 2**63  # Java wraps, too
-    parts = [b"\0", _varint(delta), _varint(row["offset"] - base)]
-    parts += [*_sized(row["key"]), *_sized(row["value"]), _varint(len(row["headers"]))]
-    for each in row["headers"]:
-        parts += [*_sized(each["key"].encode()), *_sized(each["value"])]
-    body = b"".join(parts)
-    return _varint(len(body)) + body
+class _Head(NamedTuple):
+    """What a header says that its records do not; without a last offset, they have no gaps."""
+
+    base: int
+    last: int | None = None
+    leader_epoch: int = -1
+    attributes: int = 0
+    own: Identity = Identity()
 
 
-def _sized(data: bytes | None) -> tuple[bytes, ...]:
-    return (_varint(-1),) if data is None else (_varint(len(data)), data)
+def _packed(rows: pa.RecordBatch, row: int, most: int, now_ms: int, head: _Head) -> Batches:
+    """Return as many records from *row* on as a batch of *most* bytes holds."""
+    if not rows.schema.equals(SCHEMA):
+        raise TypeError(f"not the columns of a record: {rows.schema}")
+    rows.validate()  # no column's end is beyond its bytes: what C cannot see
+    pack, found = native.library().records_pack, native.Packed()
+    _, capsule = rows.__arrow_c_array__()
+    array, is_dense = _pointer_of(capsule, b"arrow_array"), head.last is None
+    pack(array, row, most - HEADER_BYTES, now_ms, is_dense, None, found)
+    batch = pa.allocate_buffer(HEADER_BYTES + found.bytes)
+    records = batch.address + HEADER_BYTES
+    pack(array, row, most - HEADER_BYTES, now_ms, is_dense, records, found)
+    checked = _CHECKED.pack(
+        head.attributes, found.rows - 1 if head.last is None else head.last - head.base,
+        found.base_timestamp, found.max_timestamp, *head.own, found.rows,
+    )  # fmt: skip
+    crc = _joined(checked, native.library().crc32c(records, found.bytes), found.bytes)
+    length = batch.size - _UNCOUNTED
+    memoryview(batch).cast("B")[:HEADER_BYTES] = (
+        _HEAD.pack(head.base, length, head.leader_epoch, 2, crc) + checked
+    )
+    return walk(batch).check()
 
 
-def _varint(number: int) -> bytes:
-    bits = (number << 1 ^ number >> 63) % 2**64
-    found = bytearray()
-    while bits > 127:
-        found.append(bits & 127 | 128)
-        bits >>= 7
-    return bytes((*found, bits))
+def sent_headers(batches: Batches, own: Identity) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the header under which a transaction's producer sends each batch, as it is.
+
+    The new CRC32C is made of the stored one: what was altered since does not fit it either.
+
+    Args:
+        batches: Each of which has as many records as offsets.
+        own: Whose they are now; the sequence is the first one's.
+
+    Yields:
+        The header, and where the records behind it are and their size.
+    """
+    columns = (batches.headers[name].to_pylist() for name in _SENT)
+    for position, length, records_crc, attributes, *rest, count in zip(*columns, strict=True):
+        kind = attributes & CODEC_BITS | TRANSACTIONAL
+        checked = _CHECKED.pack(kind, *rest, *own, count)
+        size = length - HEADER_BYTES
+        crc = _joined(checked, records_crc, size)
+        yield (
+            _HEAD.pack(0, length - _UNCOUNTED, -1, 2, crc) + checked, position + HEADER_BYTES, size,
+        )  # fmt: skip
+        own = own._replace(sequence=(own.sequence + count) % SEQUENCES)
+
+
+_SENT: Final = (
+    "position", "length", "records_crc", "attributes", "last_delta", "base_timestamp",
+    "max_timestamp", "count",
+)  # fmt: skip
+
+
+def _joined(head: bytes, records_crc: int, size: int) -> int:
+    found: int = native.library().crc32c_joined(crc32c(head), records_crc, size)
+    return found

@@ -43,12 +43,20 @@ class Columns(ctypes.Structure):
     )  # fmt: skip
 
 
+class Packed(ctypes.Structure):
+    """``struct packed`` of ``batches.c``."""
+
+    _fields_ = tuple((name, _I64) for name in ("rows", "bytes", "base_timestamp", "max_timestamp"))
+
+
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "digest": (ctypes.c_char_p,),
     "crc32c": (ctypes.c_uint32, _P, _I64),
+    "crc32c_joined": (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, _I64),
     "batches_walk": (_I64, _P, _I64, _I64, _P, ctypes.POINTER(_I64), ctypes.POINTER(_I32)),
     "records_measure": (_I32, _P, _I64, _I64, _I64, _I64, ctypes.POINTER(Measured)),
     "records_copy": (None, _P, _I64, _I64, _I64, ctypes.POINTER(Columns)),
+    "records_pack": (None, _P, _I64, _I64, _I64, _I32, _P, ctypes.POINTER(Packed)),
 }
 """Result and arguments of each ``KB_API`` function, by its name without ``kb_``."""
 

@@ -1,4 +1,4 @@
-/* Kafka's record batches (magic 2): their headers to columns, and their records to columns.
+/* Kafka's record batches (magic 2): their headers and records to columns, and columns to records.
 
    Nothing is read beyond the bytes that were given, whatever they hold; records are checked by one
    pass and copied by a second one over the same bytes.
@@ -96,6 +96,11 @@ static uint32_t crc_shifted(uint32_t crc, int64_t size) {
     return crc;
 }
 
+/* The CRC32C of bytes whose own is `first`, with `size` others behind them whose own is `second`. */
+KB_API uint32_t kb_crc32c_joined(uint32_t first, uint32_t second, int64_t size) {
+    return crc_shifted(first, size) ^ second;
+}
+
 /* --- Headers ------------------------------------------------------------------------------ */
 
 enum { HEADER_BYTES = 61, CHECKED_FROM = 21 };
@@ -154,7 +159,7 @@ KB_API int64_t kb_batches_walk(const uint8_t *data, int64_t size, int64_t room,
             uint32_t head = ~crc_over(~0u, batch + CHECKED_FROM, HEADER_BYTES - CHECKED_FROM);
             uint32_t body = kb_crc32c(batch + HEADER_BYTES, length - HEADER_BYTES);
             uint32_t crc = (uint32_t)big(batch + 17, 4);
-            if ((crc_shifted(head, length - HEADER_BYTES) ^ body) != crc) {
+            if (kb_crc32c_joined(head, body, length - HEADER_BYTES) != crc) {
                 *why = BAD_CRC;
                 break;
             }
@@ -403,4 +408,145 @@ KB_API void kb_records_copy(const struct piece *pieces, int64_t count, int64_t s
             at = next;
         }
     }
+}
+
+/* --- Records from columns ----------------------------------------------------------------- */
+
+/* https://arrow.apache.org/docs/format/CDataInterface.html */
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+
+/* A column of variable width; `offset` is where its first row is. */
+struct texts {
+    const uint8_t *valid, *data; /* no `valid`: no nulls */
+    const int32_t *ends;
+    int64_t offset;
+};
+
+/* The columns of records.SCHEMA that are sent. */
+struct source {
+    const uint8_t *timestamp_valid;
+    const int64_t *offset, *timestamp;
+    int64_t timestamp_offset;
+    struct texts key, value, name, header_value;
+    const int32_t *headers_end;
+};
+
+static int is_valid(const uint8_t *valid, int64_t at) {
+    return !valid || valid[at >> 3] >> (at & 7) & 1;
+}
+
+static struct texts texts_of(const struct ArrowArray *array, int64_t offset) {
+    return (struct texts){array->null_count ? array->buffers[0] : NULL, array->buffers[2],
+                          array->buffers[1], array->offset + offset};
+}
+
+static struct source source_of(const struct ArrowArray *rows) {
+    struct ArrowArray **columns = rows->children;
+    const struct ArrowArray *time = columns[1], *headers = columns[5], *header = *headers->children;
+    return (struct source){
+        .offset = (const int64_t *)columns[0]->buffers[1] + columns[0]->offset,
+        .timestamp = (const int64_t *)time->buffers[1] + time->offset,
+        .timestamp_valid = time->null_count ? time->buffers[0] : NULL,
+        .timestamp_offset = time->offset,
+        .key = texts_of(columns[3], 0),
+        .value = texts_of(columns[4], 0),
+        .name = texts_of(header->children[0], header->offset),
+        .header_value = texts_of(header->children[1], header->offset),
+        .headers_end = (const int32_t *)headers->buffers[1] + headers->offset,
+    };
+}
+
+/* Where records go: nowhere as long as they are measured. */
+struct out {
+    uint8_t *at;
+    int64_t size;
+};
+
+static void put_byte(struct out *out, uint8_t byte) {
+    if (out->at)
+        *out->at++ = byte;
+    out->size++;
+}
+
+static void put_number(struct out *out, int64_t number) {
+    uint64_t bits = (uint64_t)number << 1 ^ (uint64_t)(number >> 63);
+    for (; bits > 127; bits >>= 7)
+        put_byte(out, (uint8_t)(bits | 128));
+    put_byte(out, (uint8_t)bits);
+}
+
+static void put_text(struct out *out, const struct texts *texts, int64_t row) {
+    int64_t at = texts->offset + row, size;
+    if (!is_valid(texts->valid, at)) {
+        put_number(out, -1);
+        return;
+    }
+    size = texts->ends[at + 1] - texts->ends[at];
+    put_number(out, size);
+    if (out->at && size) {
+        memcpy(out->at, texts->data + texts->ends[at], (size_t)size);
+        out->at += size;
+    }
+    out->size += size;
+}
+
+/* A record without its length. */
+static void put_record(struct out *out, const struct source *source, int64_t row, int64_t time,
+                       int64_t delta) {
+    int32_t header = source->headers_end[row], end = source->headers_end[row + 1];
+    put_byte(out, 0); /* attributes, none of which is defined */
+    put_number(out, time);
+    put_number(out, delta);
+    put_text(out, &source->key, row);
+    put_text(out, &source->value, row);
+    put_number(out, end - header);
+    for (; header < end; header++) {
+        put_text(out, &source->name, header);
+        put_text(out, &source->header_value, header);
+    }
+}
+
+struct packed {
+    int64_t rows, bytes, base_timestamp, max_timestamp;
+};
+
+/* Packs the records from `row` on, as many as `most` bytes take, one at least: measures them where
+   there is no `to`, which has to have as many bytes.  A row without a timestamp is of `now`.  The
+   columns are sound; those that are `dense` get offsets without gaps. */
+KB_API void kb_records_pack(const struct ArrowArray *rows, int64_t row, int64_t most, int64_t now,
+                            int32_t dense, uint8_t *to, struct packed *found) {
+    struct source source = source_of(rows);
+    struct out out = {to, 0};
+    int64_t first = row;
+    for (; row < rows->length; row++) {
+        int is_timed = is_valid(source.timestamp_valid, source.timestamp_offset + row);
+        int64_t time = is_timed ? source.timestamp[row] : now, delta;
+        struct out size = {NULL, 0}, length = {NULL, 0};
+        if (row == first)
+            found->base_timestamp = found->max_timestamp = time;
+        delta = dense ? row - first : source.offset[row] - source.offset[first];
+        /* Java wraps, too */
+        int64_t later = (int64_t)((uint64_t)time - (uint64_t)found->base_timestamp);
+        put_record(&size, &source, row, later, delta);
+        put_number(&length, size.size);
+        if (row > first && out.size + length.size + size.size > most)
+            break;
+        if (time > found->max_timestamp)
+            found->max_timestamp = time;
+        if (to) {
+            put_number(&out, size.size);
+            put_record(&out, &source, row, later, delta);
+        } else {
+            out.size += length.size + size.size;
+        }
+    }
+    found->rows = row - first;
+    found->bytes = out.size;
 }
