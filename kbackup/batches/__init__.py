@@ -83,6 +83,12 @@ class Batches:
         return size
 
     @property
+    def first_offset(self) -> int:
+        """The base offset of the first one; there must be a batch."""
+        first: int = self.headers["base_offset"][0].as_py()
+        return first
+
+    @property
     def next_offset(self) -> int:
         """The offset after the last one; there must be a batch."""
         last: int = self.headers["base_offset"][-1].as_py()
@@ -114,6 +120,45 @@ class Batches:
             end = position + length
         if start < end:
             yield data[start:end]
+
+
+LEAST_BYTES: Final = 2**14
+"""Smaller batches are packed anew, many into one: each takes a request of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which batches a partition takes as they are stored, and keeps so.
+
+    Attributes:
+        most_bytes: The largest one.
+        codec: The only one that it keeps; None where it keeps each.
+    """
+
+    most_bytes: int
+    codec: int | None = None
+
+    def split(self, batches: Batches) -> Iterator[tuple[bool, Batches]]:
+        """Yield *batches* in their order: those that are kept, and others, as many as follow.
+
+        Those whose times are a broker's are none of them: another one would set its own.
+        """
+        headers = batches.headers
+        is_kept = pc.and_(
+            pc.equal(headers["count"], pc.add(headers["last_delta"], pa.scalar(1, pa.int32()))),
+            pc.invert(batches.flagged(APPEND_TIME | CONTROL)),
+        )
+        size = headers["length"]
+        fits = pc.and_(pc.greater_equal(size, LEAST_BYTES), pc.less_equal(size, self.most_bytes))
+        is_kept = pc.and_(is_kept, fits)
+        if self.codec is not None:
+            codecs = pc.bit_wise_and(headers["attributes"], pa.scalar(CODEC_BITS, pa.int16()))
+            is_kept = pc.and_(is_kept, pc.equal(codecs, self.codec))
+        runs = pc.run_end_encode(is_kept)
+        start = 0
+        for end, kept in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            yield kept, batches.slice(start, end - start)
+            start = end
 
 
 class Walked(NamedTuple):

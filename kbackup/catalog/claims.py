@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-import pyarrow as pa
-
 from kbackup import formats
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.listing import BackupFile, FileSet
@@ -295,13 +293,12 @@ def check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity
         raise contradiction(problem.code, problem.what, problem.why)
 
 
-def check_offsets(batch: pa.RecordBatch, start: int, last: int | None, file: BackupFile) -> None:
-    """Check that *batch* begins where the file's name says, or after *last*, the row before it.
+def check_offsets(first: int, start: int, last: int | None, file: BackupFile) -> None:
+    """Check that rows from *first* on begin where a name says, or after *last*, the row before.
 
     Raises:
         CorruptObjectError: If it does not.
     """
-    first = batch["offset"][0].as_py()
     if last is None and first != start:
         text = f"its first record has offset {first}, its name says {start}"
         raise contradiction("corrupt", file.key, text)

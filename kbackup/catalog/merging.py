@@ -18,9 +18,19 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.batches import Batches, Kept
 from kbackup.catalog.column import Lost
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.reading import facts, held, read, salvage
+from kbackup.catalog.reading import (
+    count_of,
+    extent_of,
+    facts,
+    held,
+    kept_or_read,
+    read,
+    salvage,
+    unpacked,
+)
 from kbackup.catalog.window import EVERY_OFFSET, Interval
 from kbackup.errors import (
     CorruptObjectError,
@@ -55,6 +65,19 @@ class StoredRows:
     files: tuple[FileSet, ...]
     end_row: int = 0
     duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatches:
+    """Full records in their batches, each of which has as many records as offsets.
+
+    Attributes:
+        batches: At least one.
+        files: The set they come from.
+    """
+
+    batches: Batches
+    files: FileSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +117,7 @@ class Failed:
     unread: int | None = None
 
 
-Step = StoredRows | Skipped | Finished | Failed
+Step = StoredRows | StoredBatches | Skipped | Finished | Failed
 
 
 def steps(
@@ -106,6 +129,7 @@ def steps(
     identity: TopicIdentity = UNKNOWN,
     holds_values: bool = False,
     wanted: Interval = EVERY_OFFSET,
+    kept: Kept | None = None,
 ) -> Iterator[Step]:
     """Read *sets* lazily.
 
@@ -117,13 +141,15 @@ def steps(
         identity: Which topic they are of; objects of another one are bad.
         holds_values: No row of a value set comes before all of its files are known to fit.
         wanted: Rows of a value set outside it may be left out.
+        kept: Which batches come as they are stored, where one set alone has their offsets; None
+            for none.
 
     Raises:
         StoreError: If the store does not answer.
     """
     for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
         if is_whole:
-            yield from _merged(store, run, options, offset, identity)
+            yield from _merged(store, run, options, offset, identity, kept)
         else:
             for files in run:
                 rows = salvage(store, files, options, identity, wanted)
@@ -220,6 +246,7 @@ def _merged(
     options: ReadOptions,
     offset: int,
     identity: TopicIdentity,
+    kept: Kept | None = None,
 ) -> Iterator[Step]:
     waiting = deque(sets)
     streams: list[_Stream] = []
@@ -227,12 +254,18 @@ def _merged(
         while streams or waiting:
             while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
                 following = waiting.popleft()
-                batches = read(store, following, options, identity)
-                streams.append(_Stream(store, following, batches, offset))
+                parts = (
+                    read(store, following, options, identity)
+                    if kept is None
+                    else kept_or_read(store, following, options, identity, kept)
+                )
+                streams.append(_Stream(store, following, parts, offset, options))
                 yield from _refill(streams)
-            if streams:
+            if len(streams) == 1 and (batches := streams[0].take_batches()) is not None:
+                yield StoredBatches(batches, streams[0].files)
+            elif streams and not any(stream.unpack() for stream in streams):
                 yield from _step(streams)
-                yield from _refill(streams)
+            yield from _refill(streams)
     finally:
         for stream in streams:
             stream.close()
@@ -275,37 +308,75 @@ class _Stream:
     """A set of full records that is being read; once it is filled it has rows until it ends."""
 
     def __init__(
-        self, store: Store, files: FileSet, batches: Iterator[pa.RecordBatch], offset: int
+        self,
+        store: Store,
+        files: FileSet,
+        parts: Iterator[pa.RecordBatch | Batches],
+        offset: int,
+        options: ReadOptions,
     ) -> None:
         self.files = files
-        self._store, self._count = store, 0
-        self._batches = batches
+        self._store, self._count, self._options = store, 0, options
+        self._sources = [parts]  # the last one is read first
         self._offset = offset
-        self._batch: pa.RecordBatch | None = None
+        self._part: pa.RecordBatch | Batches | None = None
 
     def fill(self) -> Finished | Failed | None:
-        """Read rows if there are none at hand; return how it ended where there are no more."""
+        """Read on if there is nothing at hand; return how it ended where there is no more."""
         try:
-            while self._batch is None or not len(self._batch):
-                batch = next(self._batches, None)
-                if batch is None:
+            while self._part is None or not len(self._part):
+                part = None
+                while self._sources and (part := next(self._sources[-1], None)) is None:
+                    self._sources.pop()
+                if part is None:
                     return Finished(self.files)
-                self._batch = batch
-                self._count += len(batch)
-                if batch["offset"][0].as_py() < self._offset:
-                    self.drop(pc.sum(pc.less(batch["offset"], self._offset)).as_py())
+                self._part = part
+                self._count += count_of(part)
+                if extent_of(part).start_offset < self._offset:
+                    self._begin(part)
         except BAD as error:
             return Failed(self.files, error, _unread(self._store, self.files, self._count))
         return None
 
+    def _begin(self, part: pa.RecordBatch | Batches) -> None:
+        """Leave out what is below the offset; a batch in the middle of which it is, is unpacked."""
+        if not isinstance(part, Batches):
+            self.drop(pc.sum(pc.less(part["offset"], self._offset)).as_py())
+            return
+        ends = pc.add(part.headers["base_offset"], part.headers["last_delta"])
+        left = part.where(pc.greater_equal(ends, self._offset))
+        self._part = left
+        if len(left) and left.first_offset < self._offset:
+            self._sources.append(iter([left.slice(1)]) if len(left) > 1 else iter(()))
+            self._count -= left.slice(1).records
+            self._part = left.slice(0, 1)
+            self.unpack()
+
+    def take_batches(self) -> Batches | None:
+        """Take the batches at hand, if it is batches."""
+        if not isinstance(self._part, Batches):
+            return None
+        taken, self._part = self._part, None
+        return taken
+
+    def unpack(self) -> bool:
+        """Have the batches at hand read as rows, and return whether it was batches."""
+        taken = self.take_batches()
+        if taken is not None:
+            self._count -= taken.records
+            self._sources.append(unpacked(self.files, taken, self._options))
+        return taken is not None
+
     @property
     def rows(self) -> pa.RecordBatch:
         """The rows at hand."""
-        assert self._batch is not None  # noqa: S101  (it is filled)
-        return self._batch
+        assert self._part is not None  # noqa: S101  (it is filled)
+        return self._part
 
     def edge(self, most_bytes: int) -> int:
         """Return the offset of the last row at hand, of about *most_bytes* of them."""
+        if isinstance(self._part, Batches):
+            return self._part.next_offset - 1
         rows = self.rows
         count = len(rows) * most_bytes // max(1, rows.nbytes)
         last: int = rows["offset"][min(len(rows) - 1, count)].as_py()
@@ -320,12 +391,13 @@ class _Stream:
 
     def drop(self, count: int) -> None:
         """Drop the first *count* rows."""
-        self._batch = self.rows.slice(count)
+        self._part = self.rows.slice(count)
 
     def close(self) -> None:
         """Close the set."""
-        if isinstance(self._batches, Generator):
-            self._batches.close()
+        for source in self._sources:
+            if isinstance(source, Generator):
+                source.close()
 
 
 def _conflict(bad: FileSet, good: FileSet, offset: int) -> CorruptObjectError:

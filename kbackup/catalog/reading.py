@@ -8,12 +8,13 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
+from kbackup.batches import Batches, Kept
 from kbackup.catalog import claims
 from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_generic, runs
 from kbackup.catalog.findings import APART
@@ -27,7 +28,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.files import Spool
-from kbackup.formats import SaysExtent
+from kbackup.formats import SaysExtent, StoresBatches
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
@@ -314,23 +315,88 @@ def extent(store: Store, file: BackupFile) -> Facts | None:
         return form.extent(head.read())
 
 
+def kept_or_read(
+    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity, kept: Kept
+) -> Iterator[pa.RecordBatch | Batches]:
+    """Read full records as `read` does, in their batches where *kept* takes these as they are.
+
+    Raises:
+        CorruptObjectError: And all others of `read`.
+    """
+    if files.main is None or files.only is not None or not _batches_of(files.main):
+        yield from read(store, files, options, identity)
+    else:
+        yield from _whole(store, files, options, identity, kept)
+
+
+def unpacked(files: FileSet, batches: Batches, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Return the records of batches that `kept_or_read` has yielded.
+
+    Raises:
+        CorruptObjectError: If a batch does not hold what it says.
+    """
+    assert files.main is not None  # noqa: S101  (it was read)
+    form = _batches_of(files.main)
+    assert form is not None  # noqa: S101  (likewise)
+    return named(form.rows(batches, options.formats), files.main)
+
+
+def _batches_of(file: BackupFile) -> StoresBatches | None:
+    form = formats.by_name(file.format)
+    return form if isinstance(form, StoresBatches) else None
+
+
+def _kept(
+    form: StoresBatches, body: BinaryIO, options: ReadOptions, kept: Kept
+) -> Iterator[pa.RecordBatch | Batches]:
+    for some in form.batches(body, options.formats):
+        for is_kept, part in kept.split(some):
+            if is_kept:
+                yield part
+            else:
+                yield from form.rows(part, options.formats)
+
+
+def extent_of(part: pa.RecordBatch | Batches) -> Span:
+    """Return the first offset of what was read, and the one behind its last."""
+    if isinstance(part, Batches):
+        return Span(part.first_offset, part.next_offset)
+    offsets = part["offset"]
+    return Span(offsets[0].as_py(), offsets[len(offsets) - 1].as_py() + 1)
+
+
+def count_of(part: pa.RecordBatch | Batches) -> int:
+    """Return how many records were read."""
+    return part.records if isinstance(part, Batches) else len(part)
+
+
 def _whole(
-    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity
-) -> Iterator[pa.RecordBatch]:
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity,
+    kept: Kept | None = None,
+) -> Iterator[Any]:
+    """Yield rows, and batches that are *kept*."""
     assert files.main is not None  # noqa: S101  (is_whole says so)
     rows, last = 0, None
     with store.open(files.main.key) as body:
         claim = claims.claim_of(store, files.main, body)
         claims.check_claims(files, [claim], identity)
         form = formats.by_name(files.main.format)
-        batches = form.read(body, View.RECORD, files.main.extension, options.formats)
-        for batch in named(batches, files.main):
-            if len(batch):
-                claims.check_offsets(batch, files.start_offset, last, files.main)
-                rows += len(batch)
+        parts: Iterator[pa.RecordBatch | Batches] = (
+            form.read(body, View.RECORD, files.main.extension, options.formats)
+            if kept is None or not isinstance(form, StoresBatches)
+            else _kept(form, body, options, kept)
+        )
+        for part in named(parts, files.main):
+            if len(part):
+                span = extent_of(part)
+                claims.check_offsets(span.start_offset, files.start_offset, last, files.main)
+                rows += count_of(part)
                 claims.check_most(claim, rows)
-                last = batch["offset"][len(batch) - 1].as_py()
-                yield batch
+                last = span.end_offset - 1
+                yield part
         claims.check_rows(claim, rows, last)
 
 

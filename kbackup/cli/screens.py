@@ -732,7 +732,17 @@ def restored(summary: Ended) -> list[str]:
     created = keeping_all(summary)
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
-    return [*only, *([audit] if audit else []), *([remind] if created else [])]
+    return [
+        *only, *as_stored(summary), *([audit] if audit else []), *([remind] if created else [])
+    ]  # fmt: skip
+
+
+def as_stored(summary: Ended) -> list[str]:
+    """Return how many of the records a restore has sent in the batches that they are stored in."""
+    count = summary.facts.get("as_stored", 0)
+    if not (count and summary.records):
+        return []
+    return [f"{100 * count // summary.records}% of the records went in their batches, as stored"]
 
 
 def keeping_all(summary: Ended) -> list[str]:

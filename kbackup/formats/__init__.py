@@ -265,6 +265,14 @@ class StoresBatches(Protocol):
         """
         ...
 
+    def rows(self, batches: Batches, options: FormatOptions) -> Iterator[pa.RecordBatch]:
+        """Unpack batches of a file.
+
+        Raises:
+            CorruptObjectError: If a batch does not hold what it says.
+        """
+        ...
+
 
 @runtime_checkable
 class HasIndex(Protocol):

@@ -92,9 +92,9 @@ class LogFormat(OnlyRead):
         pieces = _whole(file) if isinstance(found, str) else _framed(file, found[1], most)
         try:
             for some in _found(pieces, most):
-                if _first(some) < following:
+                if some.first_offset < following:
                     raise _corrupt(
-                        f"the batch at offset {_first(some)} is not behind those before it"
+                        f"the batch at offset {some.first_offset} is not behind those before it"
                     )
                 if pc.any(some.flagged(CONTROL)).as_py():
                     raise _corrupt("it holds a control batch")
@@ -104,6 +104,13 @@ class LogFormat(OnlyRead):
             raise _bad(error) from None
         if isinstance(found, str):
             raise _corrupt(found).doubting()
+
+    def rows(self, batches: Batches, options: FormatOptions) -> Iterator[pa.RecordBatch]:
+        """Unpack batches: `kbackup.formats.StoresBatches`."""
+        try:
+            yield from decoded(batches, max_record_bytes=options.max_record_bytes)
+        except BatchError as error:
+            raise _bad(error) from None
 
     def read(
         self,
@@ -125,10 +132,7 @@ class LogFormat(OnlyRead):
 
     def _rows(self, file: BinaryIO, options: FormatOptions) -> Iterator[pa.RecordBatch]:
         for some in self.batches(file, options):
-            try:
-                yield from decoded(some, max_record_bytes=options.max_record_bytes)
-            except BatchError as error:
-                raise _bad(error) from None
+            yield from self.rows(some, options)
 
 
 class BatchWriter:
@@ -176,7 +180,7 @@ class BatchWriter:
         is_raw = 2 * packed >= len(data)
         frame = _raw(data) if is_raw else bytes(self._zstd.compress(data, asbytes=True))
         latest = (pc.max(some.headers["max_timestamp"]).as_py() for some in self._held)
-        first = _first(self._held[0])
+        first = self._held[0].first_offset
         self._file.write(frame)
         self._frames.append(
             _Frame(first, max(NO_TIMESTAMP, *latest), self._position, len(frame), crc32c(frame))
@@ -280,11 +284,6 @@ def _found(pieces: Iterator[bytes | None], most: int) -> Iterator[Batches]:
             wanted = int.from_bytes(held[8:12], "big", signed=True) + 12
             if wanted > most:
                 raise _large(f"the batch at offset {found.offset} has {wanted} bytes")
-
-
-def _first(some: Batches) -> int:
-    first: int = some.headers["base_offset"][0].as_py()
-    return first
 
 
 def _bad(error: BatchError) -> CorruptObjectError:

@@ -228,6 +228,10 @@ class TakenOverError(KafkaError):
     """
 
 
+class BrokenOffError(KafkaError):
+    """A transaction was not committed, or it is not known: another writer may go on after it."""
+
+
 NO_OTHERS: Final[Mapping[TopicPartition, Position]] = MappingProxyType({})
 """A writer that writes to its target alone commits no other positions."""
 
@@ -360,6 +364,24 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""
+        ...
+
+
+@runtime_checkable
+class WritesBatches(Protocol):
+    """A writer that takes batches as they are stored."""
+
+    def write_batches(self, batches: Batches, where: TopicPartition | None = None) -> None:
+        """Send batches of which each holds as many records as offsets, and no time of a broker's.
+
+        Args:
+            batches: The target takes their sizes, and is not set to compress them anew.
+            where: A partition of the target's topic; None for the target.
+
+        Raises:
+            BrokenOffError: If nothing more can be committed by this writer.
+            KafkaError: If the cluster refused one, for another reason.
+        """
         ...
 
 
@@ -697,7 +719,7 @@ class Connection(Protocol):
 
         Args:
             group: Any name.
-            by_batches: It is to be one that `ReadsBatches`.
+            by_batches: It is to be one that `ReadsBatches`, where there can be one.
         """
         ...
 
@@ -709,6 +731,7 @@ class Connection(Protocol):
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
+        by_batches: bool = False,
     ) -> Writer:
         """Open a writer, and end whatever an earlier writer of its `fence` had begun.
 
@@ -719,6 +742,7 @@ class Connection(Protocol):
                 written idempotently, and a killed run may repeat those after the last position.
             max_message_bytes: What the topic takes; None for what the broker says.
             is_spread: Whether records go to other partitions of the topic too.
+            by_batches: It is to be one that `WritesBatches`, where there can be one.
         """
         ...
 
@@ -779,6 +803,9 @@ class Outage:
             except KbackupError as away:
                 self._error = away
 
+
+_PACKING: Final = frozenset({"compression.type", "compression.codec", "compression.level"})
+"""Properties that ask for records to be compressed by the producer."""
 
 _CLIENT: Final = {
     "client.id": "kbackup",
@@ -868,19 +895,29 @@ class KafkaSettings:
 
         return cluster.KafkaCluster(self)
 
-    def without_batches(self) -> str:
-        """Return why batches cannot be read, by this machine or in these clients' way; or empty."""
+    @property
+    def _writes_batches(self) -> bool:
+        """Whether batches can be written; who asks for compression wants records packed anew."""
+        is_asked = self.client == "python" or not _PACKING.isdisjoint(self.producer)
+        return not is_asked and not self.without_batches(self.producer)
+
+    def without_batches(self, properties: Mapping[str, str] | None = None) -> str:
+        """Return why batches cannot pass, by this machine or in a client's way; or empty.
+
+        Args:
+            properties: The operator's of that client; None for those of consumers.
+        """
         from kbackup.batches import native  # noqa: PLC0415
         from kbackup.kafka import wire  # noqa: PLC0415
 
         if native.library() is None:
             return "the C library that checks batches was not built at installation"
-        unspoken = wire.unspoken(self.consumer)
+        unspoken = wire.unspoken(self.consumer if properties is None else properties)
         return f"{unspoken} goes through librdkafka, which gives out no batches" if unspoken else ""
 
     def reader(self, group: str, *, by_batches: bool = False) -> Reader:
         """Open a reader: `Connection.reader`."""
-        if by_batches:
+        if by_batches and not self.without_batches():
             from kbackup.kafka import fetch  # noqa: PLC0415
 
             return fetch.BatchReader(self)
@@ -896,8 +933,13 @@ class KafkaSettings:
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
+        by_batches: bool = False,
     ) -> Writer:
         """Open a writer: `Connection.writer`."""
+        if by_batches and exactly_once and not is_spread and self._writes_batches:
+            from kbackup.kafka import produce  # noqa: PLC0415
+
+            return produce.BatchProducer(self, target, group, max_message_bytes=max_message_bytes)
         from kbackup.kafka import writer  # noqa: PLC0415
 
         return writer.KafkaWriter(

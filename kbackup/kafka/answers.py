@@ -1,6 +1,7 @@
-"""What a broker says of partitions: who leads them, and the batches in them.
+"""What a broker says of partitions and of groups: who leads them, and the batches in them.
 
-Source: Kafka's protocol guide: Metadata 7 and 12, Fetch 11 and 13.
+Source: Kafka's protocol guide: Metadata 7 and 12, Fetch 11 and 13, Produce 7 and 8,
+FindCoordinator 1 and 2.
 """
 
 import struct
@@ -203,3 +204,75 @@ class Metadata(NamedTuple):
                 answer.number("i")  # operations
             answer.tags()
         return found
+
+
+class Coordinator(NamedTuple):
+    """Which broker keeps a group's positions, or the state of a transactional id."""
+
+    error: int
+    why: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, connection: Connection, key: str, kind: int) -> "Coordinator":
+        """Ask a broker.
+
+        Args:
+            connection: To it.
+            key: A group, or a transactional id.
+            kind: 0 for a group, 1 for an id.
+
+        Raises:
+            LostError: If it does not answer, or its answer makes no sense.
+        """
+        body = connection.request(Api.FIND_COORDINATOR).text(key).numbers("b", kind)
+        answer = connection.ask(Api.FIND_COORDINATOR, body)
+        _throttle, error = answer.numbers("ih")
+        why, _node, host, port = (
+            answer.text(), answer.number("i"), answer.text(), answer.number("i"),
+        )  # fmt: skip
+        return cls(error, why or "", host or "", port)
+
+
+class Produced(NamedTuple):
+    """What became of a batch that was sent.
+
+    Attributes:
+        error: Its code, 0 for none.
+        why: In the broker's words, where it has any.
+        base_offset: Where its first record is; negative where that is not said.
+        throttle_s: How long the broker asks us to wait.
+    """
+
+    error: int
+    why: str
+    base_offset: int
+    throttle_s: float
+
+    @classmethod
+    def of(cls, answer: Answer, version: int) -> "Produced":
+        """Read the answer to a request with one batch.
+
+        Raises:
+            LostError: If it makes no sense.
+        """
+        found = None
+        for _ in answer.count():
+            answer.text()
+            for _ in answer.count():
+                _partition, error, base, _time, _start = answer.numbers("ihqqq")
+                whys: list[str | None] = []
+                if version >= _HAS_WORDS:
+                    for _ in answer.count():
+                        answer.number("i")  # a record's place in the batch
+                        whys.append(answer.text())
+                    whys.insert(0, answer.text())
+                found = error, next(filter(None, whys), ""), base
+        if found is None:
+            raise LostError("the broker's answer has no partition in it")
+        return cls(*found, answer.number("i") / 1000)
+
+
+_HAS_WORDS: Final = 8
+"""The first version of an answer to Produce that says more than a code."""

@@ -25,12 +25,13 @@ from kbackup.batches import BatchError, Batches, walk
 from kbackup.batches.decoding import decoded
 from kbackup.batches.encoding import cut_from
 from kbackup.batches.plain import Why
-from kbackup.errors import ConfigurationError, KafkaError, TopicChangedError
+from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import KafkaSettings, LogStartMovedError
-from kbackup.kafka.answers import HAS_IDS, NO_EPOCH, Fetched, Leader, Metadata, committed
-from kbackup.kafka.client import kafka_error, patience_s
-from kbackup.kafka.reader import Short, closed, cut_back, not_utf8
-from kbackup.kafka.wire import Api, Connection, LostError, RefusedError, Security
+from kbackup.kafka.answers import HAS_IDS, NO_EPOCH, Fetched, Leader, committed
+from kbackup.kafka.brokers import MOVED, Brokers, refused
+from kbackup.kafka.client import kafka_error
+from kbackup.kafka.reader import Short, cut_back, not_utf8
+from kbackup.kafka.wire import Api, Connection, LostError, RefusedError
 from kbackup.records import Span, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -41,32 +42,10 @@ FETCH_BYTES: Final = 8 * 2**20
 _WAIT_MS: Final = 500
 """How long a broker may wait for records where it has none."""
 
-_TIMEOUT_S: Final = 10.0
-"""How long a broker may say nothing at all, at least."""
-
 _PAUSES_S: Final = (0.05, 1.0)
 """How long to wait before asking again: at first, and at most."""
 
 _COMMITTED_ONLY: Final = 1
-
-_MOVED: Final = frozenset(
-    {
-        Code.UNKNOWN_TOPIC_OR_PART,  # as long as a new topic is not known everywhere
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_FOR_PARTITION,
-        Code.REQUEST_TIMED_OUT,
-        Code.BROKER_NOT_AVAILABLE,
-        Code.REPLICA_NOT_AVAILABLE,
-        Code.NETWORK_EXCEPTION,
-        Code.KAFKA_STORAGE_ERROR,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.OFFSET_NOT_AVAILABLE,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.INCONSISTENT_TOPIC_ID,
-    }
-)
-"""What a broker says when another one may know better, or itself a moment later."""
 
 
 class BatchReader:
@@ -80,34 +59,20 @@ class BatchReader:
 
     def __init__(self, settings: KafkaSettings) -> None:
         operators = settings.consumer
-        try:
-            self._security = Security.of(operators)
-        except RefusedError as error:
-            raise _refused("connecting to Kafka", error) from None
-        self._servers = [_address(each) for each in settings.bootstrap_servers.split(",")]
-        self.patience_s = patience_s(settings, operators)
+        self.brokers = Brokers(settings, operators, "reading", Api.FETCH)
         self.fetch_bytes = int(operators.get("fetch.message.max.bytes", FETCH_BYTES))
-        self._timeout_s = max(settings.timeout_s, _TIMEOUT_S)
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._ids: dict[str, bytes] = {}
         self._turn = threading.Lock()  # held while a thread is on the network
-        self._is_closed = threading.Event()
 
     def close(self) -> None:
         """Leave the cluster; a thread that reads meanwhile gets a `KafkaError`."""
-        self._is_closed.set()
-        for connection in list(self._connections.values()):
-            connection.interrupt()
+        self.brokers.interrupt()
         with self._turn:
-            for connection in self._connections.values():
-                connection.close()
-            self._connections.clear()
+            self.brokers.close()
 
     def batches(self, where: TopicPartition, span: Span) -> Generator[Batches, None, None]:
         """Read batches: `kbackup.kafka.ReadsBatches.batches`."""
         for some in self._committed(where, span):
-            first: int = some.headers["base_offset"][0].as_py()
-            if first >= span.start_offset:
+            if some.first_offset >= span.start_offset:
                 yield some
                 continue
             try:
@@ -138,75 +103,6 @@ class BatchReader:
         finally:
             with self._turn:
                 work.end()
-
-    def connection(self, host: str, port: int) -> Connection:
-        """Return the connection to a broker, a new one where there is none or it has to be.
-
-        Raises:
-            LostError: If there is none to be had.
-            RefusedError: Likewise, for good.
-        """
-        found = self._connections.get((host, port))
-        if found is not None and found.is_over:
-            self.drop(host, port)
-            found = None
-        if found is None:
-            found = Connection(host, port, self._security, self._timeout_s)
-            self._connections[host, port] = found
-        if self._is_closed.is_set():
-            raise closed()
-        return found
-
-    def drop(self, host: str, port: int) -> None:
-        """Give up the connection to a broker, if there is one."""
-        connection = self._connections.pop((host, port), None)
-        if connection is not None:
-            connection.close()
-
-    def pause(self, seconds: float) -> None:
-        """Wait.
-
-        Raises:
-            KafkaError: If the reader is closed meanwhile.
-        """
-        if self._is_closed.wait(seconds):
-            raise closed()
-
-    def leader(self, where: TopicPartition) -> Leader:
-        """Ask any broker who leads a partition.
-
-        Raises:
-            LostError: If none knows.
-            RefusedError: If they do not let us in.
-            TopicChangedError: If the topic is another one than before.
-            KafkaError: If this principal may not know.
-        """
-        last: LostError | None = None
-        for host, port in dict.fromkeys([*self._connections, *self._servers]):
-            try:
-                found = Metadata.of(self.connection(host, port), where)
-                break
-            except LostError as error:
-                if self._is_closed.is_set():
-                    raise closed() from None
-                self.drop(host, port)
-                last = error
-        else:
-            assert last is not None  # noqa: S101  (there is always a server)
-            raise last
-        if found.error in _MOVED:
-            raise LostError(Code(found.error).str())
-        if found.error:
-            raise kafka_error(f"reading {where}", KafkaException(Code(found.error)))
-        known = self._ids.setdefault(where.topic, found.leader.topic_id)
-        if known != found.leader.topic_id:
-            raise TopicChangedError(
-                f"{where.topic} is not the topic that was being read",
-                "it was deleted and created again meanwhile",
-                "look at the topic before running again",
-                **where.place,
-            )
-        return found.leader
 
 
 @dataclass(slots=True)
@@ -248,11 +144,11 @@ class _Reading:
             self._again(str(error))
             return None
         except RefusedError as error:
-            raise _refused(f"reading {self.where}", error) from None
+            raise refused(f"reading {self.where}", error) from None
         if fetched.throttle_s:
             _log.info("reading %s: throttled for %.3f s", self.where, fetched.throttle_s)
             self._not_before = time.monotonic() + fetched.throttle_s
-        if fetched.error in _MOVED:
+        if fetched.error in MOVED:
             self._leader = None
             self._again(Code(fetched.error).str())
             return None
@@ -272,13 +168,13 @@ class _Reading:
     def end(self) -> None:
         """Give up what was asked for and not answered."""
         if self._leader is not None and self._asked is not None:
-            self.reader.drop(self._leader.host, self._leader.port)
+            self.reader.brokers.drop(self._leader.host, self._leader.port)
         self._leader, self._asked = None, None
 
     def _exchange(self) -> Fetched:
         asked = self._asked
         if asked is None:
-            self.reader.pause(max(0.0, self._not_before - time.monotonic()))
+            self.reader.brokers.pause(max(0.0, self._not_before - time.monotonic()))
             asked = self._ask()
         answer = asked.receive(Api.FETCH)
         self._asked = None
@@ -286,9 +182,9 @@ class _Reading:
 
     def _ask(self) -> Connection:
         if self._leader is None:
-            self._leader = self.reader.leader(self.where)
+            self._leader = self.reader.brokers.leader(self.where)
         leader = self._leader
-        connection = self.reader.connection(leader.host, leader.port)
+        connection = self.reader.brokers.connection(leader.host, leader.port)
         has_ids = connection.versions[Api.FETCH] >= HAS_IDS[Api.FETCH]
         body, most = connection.request(Api.FETCH), self.reader.fetch_bytes
         body.numbers("iiiibii", -1, _WAIT_MS, 1, most, _COMMITTED_ONLY, 0, -1).count(1)
@@ -355,7 +251,7 @@ class _Reading:
         self.heard = time.monotonic()
         if self._short.is_over:
             raise cut_back(self.where, self._short.end, self.span)
-        self.reader.pause(_PAUSES_S[0])
+        self.reader.brokers.pause(_PAUSES_S[0])
 
     def _again(self, why: str) -> None:
         """Wait a little before asking again.
@@ -364,7 +260,7 @@ class _Reading:
             KafkaError: If that was long enough.
         """
         silent_s = time.monotonic() - self.heard
-        if silent_s > self.reader.patience_s:
+        if silent_s > self.reader.brokers.patience_s:
             raise KafkaError(
                 f"{self.where} offset {self.position}: no answer for {silent_s:.0f} s",
                 why,
@@ -376,20 +272,7 @@ class _Reading:
         least, most = _PAUSES_S
         pause_s = min(most, least * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
-        self.reader.pause(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
-
-
-def _address(server: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``, as librdkafka reads it."""
-    name = server.strip().rpartition("://")[2]
-    host, colon, port = name.rpartition(":")
-    if not colon or name.endswith("]"):
-        host, port = name, "9092"
-    return host.strip("[]"), int(port)
-
-
-def _refused(what: str, error: RefusedError) -> KafkaError:
-    return KafkaError(what, str(error), "check credentials, certificates and security.protocol")
+        self.reader.brokers.pause(pause_s * random.uniform(0.8, 1.2))  # noqa: S311
 
 
 def _unreadable(where: TopicPartition, error: BatchError) -> Exception:

@@ -1,4 +1,4 @@
-"""One connection to one broker, for what librdkafka does not give out: batches as they are.
+"""One connection to one broker, for what librdkafka neither gives out nor takes: batches.
 
 It is secured by TLS, SASL PLAIN and SCRAM; the versions of requests are chosen from a few that are
 known here, never negotiated upwards.  `unspoken` says which clients this cannot stand in for.
@@ -14,7 +14,8 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Generator, Mapping
+from collections import deque
+from collections.abc import Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,17 +36,46 @@ class RefusedError(Exception):
 class Api(IntEnum):
     """What can be asked."""
 
+    PRODUCE = 0
     FETCH = 1
     METADATA = 3
+    FIND_COORDINATOR = 10
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     SASL_AUTHENTICATE = 36
 
 
-_SPOKEN: Final = {Api.FETCH: (13, 11), Api.METADATA: (12, 7)}
-"""Versions that are known here, the best one first."""
+_SPOKEN: Final = {
+    Api.PRODUCE: (8, 7),
+    Api.FETCH: (13, 11),
+    Api.METADATA: (12, 7),
+    Api.FIND_COORDINATOR: (2, 1),
+    Api.INIT_PRODUCER_ID: (4, 1),
+    Api.ADD_PARTITIONS_TO_TXN: (3, 1),
+    Api.ADD_OFFSETS_TO_TXN: (3, 1),
+    Api.END_TXN: (3, 1),
+    Api.TXN_OFFSET_COMMIT: (3, 2),
+}
+"""Versions that are known here, the best one first.
 
-_FLEXIBLE: Final = {Api.FETCH: 12, Api.METADATA: 9}
+Those of transactions are of their first protocol: brokers offer those of the second one (KIP-890)
+where the cluster does not have it, and one such request would block a transactional id for good.
+"""
+
+_FLEXIBLE: Final = {
+    Api.FETCH: 12,
+    Api.METADATA: 9,
+    Api.INIT_PRODUCER_ID: 2,
+    Api.ADD_PARTITIONS_TO_TXN: 3,
+    Api.ADD_OFFSETS_TO_TXN: 3,
+    Api.END_TXN: 3,
+    Api.TXN_OFFSET_COMMIT: 3,
+}
 """The first version of each whose texts and arrays are compact, with tags behind them."""
 
 _SMALL: Final = 16 * 2**20
@@ -58,24 +88,30 @@ CLIENT: Final = "kbackup"
 
 
 class Request:
-    """A request's body, as it grows; compact where its version is flexible."""
+    """A request's body, as it grows; compact where its version is flexible.
+
+    Attributes:
+        parts: All of it.
+    """
 
     def __init__(self, *, is_compact: bool) -> None:
         self._is_compact = is_compact
-        self._parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
 
     def numbers(self, form: str, *values: int) -> Self:
         """Add numbers, formatted as `struct` has them, big-endian."""
-        self._parts.append(struct.pack(f">{form}", *values))
+        self.parts.append(struct.pack(f">{form}", *values))
         return self
 
-    def raw(self, data: bytes) -> Self:
+    def raw(self, data: bytes | memoryview) -> Self:
         """Add bytes of a fixed length."""
-        self._parts.append(data)
+        self.parts.append(data)
         return self
 
-    def text(self, text: str) -> Self:
-        """Add a text."""
+    def text(self, text: str | None) -> Self:
+        """Add a text, or null."""
+        if text is None:
+            return self.raw(b"\0" if self._is_compact else b"\xff\xff")
         data = text.encode()
         head = _varint(len(data) + 1) if self._is_compact else struct.pack(">h", len(data))
         return self.raw(head + data)
@@ -88,11 +124,6 @@ class Request:
     def end(self) -> Self:
         """End a structure: no tags."""
         return self.raw(b"\0") if self._is_compact else self
-
-    @property
-    def data(self) -> bytes:
-        """All of it."""
-        return b"".join(self._parts)
 
 
 def _varint(number: int) -> bytes:
@@ -266,6 +297,7 @@ class Connection:
         port: Its port.
         security: How it knows us.
         timeout_s: How long it may say nothing at all before the connection counts as lost.
+        apis: What it will be asked.
 
     Attributes:
         versions: The version in which each `Api` is asked.
@@ -275,10 +307,12 @@ class Connection:
         RefusedError: If it does not let us in.
     """
 
-    def __init__(self, host: str, port: int, security: Security, timeout_s: float) -> None:
+    def __init__(
+        self, host: str, port: int, security: Security, timeout_s: float, apis: Collection[Api]
+    ) -> None:
         self.versions: dict[Api, int] = {}
         self._place = f"{host}:{port}"
-        self._correlation = 0
+        self._correlation, self._awaited = 0, deque[int]()
         self._until: float | None = None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -294,7 +328,7 @@ class Connection:
                 self._socket = _wrapped(self._socket, security.tls, host, self._place)
             if security.mechanism:
                 self._sign_in(security)
-            self._learn_versions()
+            self._learn_versions(apis)
         except BaseException:
             self._socket.close()
             raise
@@ -328,24 +362,25 @@ class Connection:
         return self.receive(api, _SMALL)
 
     def send(self, api: Api, body: Request) -> None:
-        """Send a request."""
-        self._correlation += 1
+        """Send a request; others may be on their way, and are answered in order."""
+        self._correlation = (self._correlation + 1) % 2**31
         head = struct.pack(">hhih", api, self.versions.get(api, 0), self._correlation, len(CLIENT))
-        data = head + CLIENT.encode() + body.data
-        if self._is_compact(api):
-            data = head + CLIENT.encode() + b"\0" + body.data
+        head += CLIENT.encode() + (b"\0" if self._is_compact(api) else b"")
+        parts = [head, *body.parts]
+        size = struct.pack(">i", sum(map(len, parts)))
+        self._awaited.append(self._correlation)
         try:
-            self._socket.sendall(struct.pack(">i", len(data)) + data)
+            self._socket.sendall(b"".join([size, *parts]))
         except OSError as error:
             raise LostError(f"{self._place}: {error}") from None
 
     def receive(self, api: Api, most: int = 2**31 - 1) -> Answer:
-        """Wait for the answer to the request that was sent, of at most so many bytes."""
+        """Wait for the answer to the first request without one, of at most so many bytes."""
         size = int.from_bytes(self._received(4), "big", signed=True)
         if not 4 <= size <= most:
             raise LostError(f"{self._place}: an answer of {size} bytes; this is no Kafka, or TLS")
         data = self._received(size)
-        if int.from_bytes(memoryview(data)[:4], "big") != self._correlation:
+        if int.from_bytes(memoryview(data)[:4], "big") != self._awaited.popleft():
             raise LostError(f"{self._place}: the answer to another request")
         return Answer(data, is_compact=self._is_compact(api))
 
@@ -365,7 +400,7 @@ class Connection:
             at += count
         return buffer
 
-    def _learn_versions(self) -> None:
+    def _learn_versions(self, apis: Collection[Api]) -> None:
         answer = self.ask(Api.API_VERSIONS, self.request(Api.API_VERSIONS))
         if (code := answer.number("h")) != 0:
             raise RefusedError(f"{self._place}: it does not tell its versions: error {code}")
@@ -373,7 +408,8 @@ class Connection:
         for _ in answer.count():
             api, lowest, highest = answer.numbers("hhh")
             theirs[api] = range(lowest, highest + 1)
-        for api, ours in _SPOKEN.items():
+        for api in apis:
+            ours = _SPOKEN[api]
             version = next((each for each in ours if each in theirs.get(api, ())), None)
             if version is None:
                 why = f"it speaks none of the versions {ours} of {api.name}"

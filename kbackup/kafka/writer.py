@@ -274,7 +274,8 @@ UNKNOWN_BYTES: Final = 2**26
 _ABORT_S: Final = 5.0
 """An abort that takes longer is left to the next writer, which needs the cluster anyway."""
 
-_TRANSACTION_MS: Final = 300_000
+TRANSACTION_MS: Final = 300_000
+"""After this the cluster ends a transaction."""
 
 _COMMIT_S: Final = 60.0
 """What the client is given for each half of a commit."""
@@ -337,7 +338,7 @@ class KafkaWriter:
         }
         if exactly_once:
             own["transactional.id"] = f"{group}-{fence(target)}"
-            own["transaction.timeout.ms"] = _TRANSACTION_MS
+            own["transaction.timeout.ms"] = TRANSACTION_MS
             own["topic.metadata.refresh.interval.ms"] = _REFRESH_MS
             own["metadata.max.age.ms"] = _FORGET_MS
         properties = settings.properties(own, settings.producer)
@@ -349,7 +350,7 @@ class KafkaWriter:
         patience = patience_s(settings, settings.producer)
         self._answers = Answers(target, patience, self._complaints)
         self._in_transaction, self._begun = False, 0.0
-        self._timeout_s = int(properties.get("transaction.timeout.ms", _TRANSACTION_MS)) / 1000
+        self._timeout_s = int(properties.get("transaction.timeout.ms", TRANSACTION_MS)) / 1000
         self._sent_at, self._complained = time.monotonic(), 0
         if exactly_once:
             try:

@@ -73,7 +73,7 @@ def cut_batches(
             state = _begun(rule, clock)
         rest = batches
         while len(rest):
-            first = state.next_offset - 1 if state.records else _base(rest)
+            first = state.next_offset - 1 if state.records else rest.first_offset
             stored = stored_boundary(rule, first)
             if is_within_stored(rule, first):
                 room, reason = _by_stored(rest, stored)
@@ -90,11 +90,6 @@ def cut_batches(
                 is_by_clock = reason in (Reason.SCHEDULE, Reason.SPAN)
                 state = _begun(rule, clock) if is_by_clock else _Open(boundary=state.boundary)
             rest = rest.slice(room)
-
-
-def _base(batches: Batches) -> int:
-    first: int = batches.headers["base_offset"][0].as_py()
-    return first
 
 
 def _begun(rule: Rule, clock: Callable[[], int] | None) -> _Open:
@@ -314,10 +309,10 @@ def _woven(left: Iterator[Batches], right: Iterator[Batches]) -> Iterator[Batche
     """Yield single batches of both in order; None where they contradict each other."""
     mine, other = next(left, None), next(right, None)
     while mine is not None and other is not None:
-        if mine.next_offset <= _base(other):
+        if mine.next_offset <= other.first_offset:
             yield mine
             mine = next(left, None)
-        elif other.next_offset <= _base(mine):
+        elif other.next_offset <= mine.first_offset:
             yield other
             other = next(right, None)
         else:

@@ -22,7 +22,7 @@ from kbackup.config import Settings
 from kbackup.errors import DiffersError, KbackupError, RefusedError, some
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import RestoreJob
+from kbackup.restore.job import RestoreJob, has_batches
 from kbackup.restore.restored import (
     LeftOut,
     Restored,
@@ -81,8 +81,10 @@ def target_task(job: RestoreJob, units: Sequence[TargetUnit], line: Line) -> Ite
 
     Memory: few batches of either side.
     """
-    store, reader = open_store(job.store), job.kafka.reader(job.group)
-    with closing(reader):
+    store = open_store(job.store)
+    # the client library cuts names of headers at a NUL, and batches that were sent have them whole
+    by_batches = any(has_batches(unit.of.sets) for unit in units)
+    with closing(job.kafka.reader(job.group, by_batches=by_batches)) as reader:
         for unit in units:
             where = unit.of.source
             try:

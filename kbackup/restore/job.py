@@ -16,6 +16,8 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup import formats
+from kbackup.batches import Kept
 from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.clock import Clock, SystemClock
@@ -30,6 +32,16 @@ from kbackup.stores import StoreSettings
 
 SKIPPED_MOST: Final = 1000
 """Bad records and objects that the summary of a restore that follows names; it counts them all."""
+
+
+KEEPS_CODECS: Final = "producer"
+"""The ``compression.type`` of a topic that keeps batches as they come."""
+
+_CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""The others, and the bits of batches that such a topic keeps."""
+
+MESSAGE_BYTES: Final = 2**20
+"""Below Kafka's default of ``max.message.bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,18 @@ class RestoreJob:
         """Whether there is a limit on what may be written in a second."""
         return (self.max_records_per_second, self.max_bytes_per_second) != (None, None)
 
+    def keeps_batches(self, unit: "RestoreUnit") -> bool:
+        """Whether stored batches may be written as they are: nothing is changed, or left out.
+
+        What is written at a limited rate, or beside dead letters, goes by records.
+        """
+        asked = (
+            self.transforms, self.schema_ids.get(unit.source.topic), self.error_topic,
+            self.offset_header, self.is_limited,
+        )  # fmt: skip
+        is_plain = unit.window.is_everything and unit.route is None and len(unit.lanes) == 1
+        return self.exactly_once and is_plain and has_batches(unit.sets) and not any(asked)
+
     def reads(self, topic: str) -> ReadOptions:
         """Return how objects are read for a target."""
         return replace(self.reading, topic=topic, salvages=self.on_error != "fail")
@@ -125,6 +149,7 @@ class RestoreUnit:
         group: Keeps the positions of this source alone; None for the run's group.
         writers: How many tasks work at the same time, and share the run's limits.
         route: How records are chosen that go to this target; None where all do.
+        compression: The target's ``compression.type``.
     """
 
     position: RestorePosition
@@ -137,6 +162,7 @@ class RestoreUnit:
     group: str | None = None
     writers: int = 1
     route: Route | None = None
+    compression: str = KEEPS_CODECS
 
     @property
     def target(self) -> TopicPartition:
@@ -157,6 +183,12 @@ class RestoreUnit:
     def is_translated(self) -> bool:
         """Whether a row says which offsets its records have: they are all of one partition."""
         return self.group is None and len(self.lanes) == 1
+
+    @property
+    def kept(self) -> Kept:
+        """Which batches the target takes as they are stored."""
+        codec = None if self.compression == KEEPS_CODECS else _CODECS.get(self.compression, -1)
+        return Kept(self.max_message_bytes or MESSAGE_BYTES, codec)
 
     @property
     def counts_rest(self) -> bool:
@@ -199,6 +231,12 @@ class RestoreUnit:
             place["records"] = unread
         why = "; ".join(filter(None, (error.why, said)))
         return type(error)(error.what, why, error.do, **place)
+
+
+def has_batches(sets: Sequence[FileSet]) -> bool:
+    """Whether any object holds record batches."""
+    forms = {file.format for files in sets for file in files.files}
+    return any(formats.by_name(form).traits.stores_batches for form in forms)
 
 
 _SEED: Final = 0x9747B28C

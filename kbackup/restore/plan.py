@@ -14,7 +14,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore import checks, settle
 from kbackup.restore.checks import Target, TopicCopy
 from kbackup.restore.inventory import Inventory
-from kbackup.restore.job import ORDER, PartitionMap, RestoreUnit, Route
+from kbackup.restore.job import KEEPS_CODECS, ORDER, PartitionMap, RestoreUnit, Route
 from kbackup.restore.resume import Remaining, ResumeState, remaining, resumed
 from kbackup.restore.routing import Routes, Share, routed_from
 from kbackup.runs import wiring
@@ -385,7 +385,7 @@ class _TopicPlanner:
         self._refusals += [each for each in clashes if each.place.get("topic") == copy.target]
         self._check_target(config, max_message_bytes)
         for where in self._wanted:
-            self._add(where, max_message_bytes)
+            self._add(where, config, max_message_bytes)
         self._check_sizes(config)
         self._check_objects()
         self._check_archived()
@@ -489,7 +489,9 @@ class _TopicPlanner:
 
     # partitions
 
-    def _add(self, where: TopicPartition, max_message_bytes: int | None) -> None:
+    def _add(
+        self, where: TopicPartition, config: Mapping[str, str], max_message_bytes: int | None
+    ) -> None:
         """Add what is left to restore of one partition of the backup."""
         routes = self._of.routes
         share = None if routes is None else routes.of(where, self._copy.target)
@@ -505,6 +507,7 @@ class _TopicPlanner:
                 sets=tuple(self._of.inventory.digested(files) for files in left.sets),
                 before=left.before,
                 max_message_bytes=max_message_bytes,
+                compression=config.get("compression.type", KEEPS_CODECS),
                 window=self._of.window,
                 route=None if share is None else self._route(share),
             ))  # fmt: skip

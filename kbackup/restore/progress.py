@@ -239,6 +239,8 @@ class RestoreProgress:
                 else:
                     objects, records = objects - 1, records - each.place.get("records", 0)
             self.left_out(where, records, objects, skipped)
+            as_stored = summary.facts.get("as_stored", 0)
+            summary.facts["as_stored"] = as_stored + report.done.as_stored
             summary.skip("records_of_unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
@@ -306,6 +308,7 @@ def tell_start(
     summary.facts |= {
         "group": group,
         "kafka_client": wiring.kafka_way(settings).name,
+        "as_stored": 0,
         "cluster_id": cluster.cluster_id,
         "target": settings.bootstrap_servers,
         "store": settings.url,

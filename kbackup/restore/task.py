@@ -7,6 +7,7 @@ A restore waits for Kafka to take records, and for objects to come; side by side
 other.  Decoding runs outside Python's global lock, so it uses another core where there is one.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -16,13 +17,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from kbackup.batches import Kept
 from kbackup.catalog import merging
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
-from kbackup.catalog.merging import Failed, Finished, Skipped, StoredRows
+from kbackup.catalog.merging import Failed, Finished, Skipped, StoredBatches, StoredRows
 from kbackup.catalog.translated import TranslationLog
 from kbackup.errors import Issue, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
-from kbackup.kafka import Outage, TakenOverError, Writer
+from kbackup.kafka import PATIENCE_S, BrokenOffError, Outage, TakenOverError, Writer
 from kbackup.records import Prefetch, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.resume import ResumedValues, chained, unfinished
@@ -44,6 +46,8 @@ from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
 
+_log: Final = logging.getLogger(__name__)
+
 TELL_S: Final = 0.5
 """How often a task reports what it has sent beyond what is safe."""
 
@@ -58,6 +62,7 @@ class RestorePartitionTask:
         line: To the driver.
         pace: How fast the task may write; None for no limit.
         letters: Takes what is left out; None for nowhere.
+        skipped: What was left out of it by another writer that could not go on.
 
     Attributes:
         unit: What to restore.
@@ -72,10 +77,11 @@ class RestorePartitionTask:
         line: Line,
         pace: Pace | None = None,
         letters: DeadLetters | None = None,
+        skipped: tuple[Issue, ...] = (),
     ) -> None:
         self.job, self.unit, self.letters = job, unit, letters
         self._store, self._line, self._pace = store, line, pace
-        own = OfRestore(unit.target.topic, lanes=unit.lanes)
+        own = OfRestore(unit.target.topic, lanes=unit.lanes, skipped=skipped)
         self.report = PartitionReport(unit.source, unit.position.cursor.reached, None, None, own)
         self._out: PartitionWriter  # once it runs
         self._values: FileSet | None = None  # the value set at hand
@@ -96,7 +102,8 @@ class RestorePartitionTask:
         sets = self._resume()
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
-        with Prefetch(self._read(sets)) as ahead:
+        keeps = writer.takes_batches and self.job.keeps_batches(self.unit)
+        with Prefetch(self._read(sets, self.unit.kept if keeps else None)) as ahead:
             for step in chain.from_iterable(map(self._paced, ahead)):
                 self._stop_if_asked()
                 match step:
@@ -109,6 +116,10 @@ class RestorePartitionTask:
                             passed = len(rows) if files[0].is_whole else 0
                             out.write(found.batch, cursor, passed=passed)
                             out.count(duplicates=step.duplicates)
+                    case StoredBatches(batches):
+                        end = batches.next_offset
+                        reached = max(out.cursor.reached, end)
+                        out.write_batches(batches, replace(out.cursor, offset=end, reached=reached))
                     case Skipped():
                         self._pass_over(step)
                     case Finished(files):
@@ -161,7 +172,7 @@ class RestorePartitionTask:
 
     # what is read
 
-    def _read(self, sets: Sequence[FileSet]) -> Iterator[merging.Step]:
+    def _read(self, sets: Sequence[FileSet], kept: Kept | None) -> Iterator[merging.Step]:
         """Open and read *sets*, merged by offset."""
         return merging.steps(
             self._store,
@@ -171,6 +182,7 @@ class RestorePartitionTask:
             identity=self._out.position.source.identity,
             holds_values=True,
             wanted=self.unit.window.offset,
+            kept=kept,
         )
 
     def _paced(self, step: merging.Step) -> Iterator[merging.Step]:
@@ -364,14 +376,28 @@ class _Task:
         if (taken := self.taken.get(fence_of(self.job, unit))) is not None:
             return self._lost(unit, taken)
         topic = self.job.error_topic
-        letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
-        work = RestorePartitionTask(self.job, unit, self.store, self.line, self.pace, letters)
-        try:
-            self.outage.check()
-            _write(work)
-        except KbackupError as error:
-            self._failed(work, error)
-        return work.report
+        reached, since = -1, monotonic()
+        skipped = tuple[Issue, ...]()
+        while True:
+            letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
+            work = RestorePartitionTask(
+                self.job, unit, self.store, self.line, self.pace, letters, skipped
+            )
+            try:
+                self.outage.check()
+                _write(work)
+            except BrokenOffError as error:
+                # another writer goes on from what is committed, as long as that gets anywhere
+                if work.report.committed is not None and work.report.committed > reached:
+                    reached, since = work.report.committed, monotonic()
+                skipped = work.report.own.skipped
+                if monotonic() - since < PATIENCE_S:
+                    _log.warning("%s; going on from the committed position", error)
+                    continue
+                self._failed(work, error)
+            except KbackupError as error:
+                self._failed(work, error)
+            return work.report
 
     def together(self, units: Sequence[RestoreUnit]) -> list[Report]:
         """Restore units by one writer, and each alone that keeps others from being committed."""
@@ -452,10 +478,12 @@ def _write(work: RestorePartitionTask) -> None:
 
 
 def _writer(job: RestoreJob, unit: RestoreUnit, *, is_spread: bool) -> Writer:
+    by_batches = not is_spread and job.keeps_batches(unit)
     return job.kafka.writer(
         unit.target,
         unit.group or job.group,
         exactly_once=job.exactly_once,
         max_message_bytes=unit.max_message_bytes,
         is_spread=is_spread,
+        by_batches=by_batches,
     )

@@ -24,10 +24,11 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from kbackup.batches import Batches
 from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import Plain
-from kbackup.kafka import Position, Writer
+from kbackup.kafka import Position, Writer, WritesBatches
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit, spread
 from kbackup.runs.dead_letters import DeadLetters
@@ -91,6 +92,15 @@ class UnitWriter(Protocol):
         """Send records in order; return how many timestamps were changed."""
         ...
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether `write_batches` may be called."""
+        ...
+
+    def write_batches(self, batches: Batches, where: TopicPartition) -> None:
+        """Send batches as they are stored."""
+        ...
+
     def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
         """Have what was written become visible, with the positions of a unit in its partitions."""
         ...
@@ -114,6 +124,16 @@ class OwnWriter:
     def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
         """Send records in order."""
         return self.writer.write(batch, where)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether `write_batches` may be called."""
+        return isinstance(self.writer, WritesBatches)
+
+    def write_batches(self, batches: Batches, where: TopicPartition) -> None:
+        """Send batches as they are stored."""
+        assert isinstance(self.writer, WritesBatches)  # noqa: S101  (whoever calls has asked)
+        self.writer.write_batches(batches, where)
 
     def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
         """Have what was written become visible."""
@@ -256,15 +276,41 @@ class PartitionWriter:
                 self.begun = monotonic()
             self.count(zero_timestamps=self._writer.write(part, at))
             self._sent[at] = self._sent.get(at, 0) + len(part)
-        self.cursor, self._bytes = cursor, self._bytes + batch.nbytes
-        self.passed = None if self.passed is None else self.passed + passed
+        span = None
         if len(batch):
-            first, last = (batch["offset"][at].as_py() for at in (0, len(batch) - 1))
-            begun = first if self.done.first is None else self.done.first
-            self.done = replace(self.done, first=begun, last=last)
-            start = first if is_first or self._source is None else self._source.start_offset
-            is_known = passed and (is_first or self._source is not None)
-            self._source = Span(start, last + 1) if is_known else None
+            offsets = batch["offset"]
+            span = Span(offsets[0].as_py(), offsets[len(batch) - 1].as_py() + 1)
+        self._note(cursor, batch.nbytes, passed, span, is_first=is_first)
+
+    def write_batches(self, batches: Batches, cursor: Cursor) -> None:
+        """Send full records in the batches that they are stored in, to the only partition.
+
+        Args:
+            batches: At least one.
+            cursor: Where the restore is once they are committed.
+        """
+        target, records, is_first = self._unit.target, batches.records, not self.records
+        if is_first:
+            self.begun = monotonic()
+        self._writer.write_batches(batches, target)
+        self.count(as_stored=records)
+        self._sent[target] = self._sent.get(target, 0) + records
+        span = Span(batches.first_offset, batches.next_offset)
+        self._note(cursor, batches.bytes, records, span, is_first=is_first)
+
+    def _note(
+        self, cursor: Cursor, size: int, passed: int, span: Span | None, *, is_first: bool
+    ) -> None:
+        """Note what was sent: of which offsets in the backup, and whether as the first of all."""
+        self.cursor, self._bytes = cursor, self._bytes + size
+        self.passed = None if self.passed is None else self.passed + passed
+        if span is None:
+            return
+        begun = span.start_offset if self.done.first is None else self.done.first
+        self.done = replace(self.done, first=begun, last=span.end_offset - 1)
+        start = span if is_first or self._source is None else self._source
+        is_known = passed and (is_first or self._source is not None)
+        self._source = Span(start.start_offset, span.end_offset) if is_known else None
 
     def is_full(self, *, waits: bool) -> bool:
         """Whether to commit; what *waits* for its turn to be written is not open for long."""
@@ -538,6 +584,15 @@ class Joint(Line):
     def tell(self, event: Plain) -> None:
         """Take in what a unit reports; the driver hears of it with the next commit."""
         self._events.append(event)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Small units go by records: their batches are."""
+        return False
+
+    def write_batches(self, batches: Batches, where: TopicPartition) -> None:
+        """Refuse them."""
+        raise NotImplementedError
 
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""

@@ -40,6 +40,7 @@ class Done:
         zero_timestamps: Timestamps of 0 ms, written as 1 ms.
         bad_objects: Objects of which rows were left out as bad.
         strange_schemas: Records written with the id of a schema that the backup lacks.
+        as_stored: Records sent in the batches that they are stored in.
     """
 
     records: int = 0
@@ -56,6 +57,7 @@ class Done:
     zero_timestamps: int = 0
     bad_objects: int = 0
     strange_schemas: int = 0
+    as_stored: int = 0
 
     def to_dict(self) -> dict[str, int]:
         """Return as plain data what is not nothing."""

@@ -33,7 +33,7 @@ ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIB
 EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
 PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MIB = 2**20
-WORDS = 36_000
+WORDS = 36_200
 """How many words the documentation may have, decisions and benchmarks left out."""
 SPOOL_BYTES = inspect.signature(SinkJob).parameters["spool_bytes"].default
 
@@ -417,7 +417,7 @@ def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
 
 
 def test_the_documentation_can_be_read() -> None:
-    """README and documentation have at most 36,000 words, as ``wc -w`` counts."""
+    """README and documentation have at most 36,200 words, as ``wc -w`` counts."""
     left_out = {DOCS / "reference" / "benchmarks.md", DOCS / "decisions" / "index.md"}
     pages = {CHECKOUT / "README.md", *DOCS.rglob("*.md")} - left_out
 

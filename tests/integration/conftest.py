@@ -23,6 +23,13 @@ def large_in_directories(s3: LocalS3, cluster: TestCluster) -> Large:
     return back_up_large(cluster, s3, "large-spread", 4, 4_000, "--partitioner", "modulo")
 
 
+@pytest.fixture(scope="session")
+def large_in_batches(s3: LocalS3, cluster: TestCluster) -> Large:
+    """A backup of 60 MB in batches as they were sent, which a restore sends as they are."""
+    words = ("--format", "log")
+    return back_up_large(cluster, s3, "large-batches", 2, 1_500, *words, is_noise=True)
+
+
 @pytest.fixture
 def proxy(s3: LocalS3) -> Iterator[S3Faults]:
     """A proxy in front of the S3 server."""

@@ -52,6 +52,7 @@ from kbackup.local.sample import compare_topics
 from kbackup.local.servers import free_ports
 from kbackup.naming import DatedLayout, Layout
 from kbackup.records import SCHEMA, Facts, Span, TopicPartition
+from kbackup.restore import task as restore_task
 from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import context, wiring
@@ -156,7 +157,8 @@ PATIENCE = (reader, "patience_s")
 """How long a reader waits: its owner, and its name there."""
 
 WAITS = {
-    "PATIENCE_S": (kafka_client, kafka_cluster, sink_follow),  # for a cluster that is away
+    # for a cluster that is away
+    "PATIENCE_S": (kafka_client, kafka_cluster, sink_follow, restore_task),
     "NEWCOMERS_S": (sink_run, sink_entering),  # between two looks for new topics
     "RECORD_S": (context,),  # between two run records
     "REPORT_S": (sink_follow,),  # between two reports of a task that follows

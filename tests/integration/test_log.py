@@ -72,12 +72,14 @@ def awkward(cluster: TestCluster, topic: str) -> None:
     cluster.settle(topic, 0)
 
 
-def put(store: Store, topic: str, batches: list[Batches]) -> tuple[str, Facts]:
-    """Store batches as one object, and return its key and facts."""
+def put(
+    store: Store, topic: str, batches: list[Batches], altered: bytes | None = None
+) -> tuple[str, Facts]:
+    """Store batches as one object, as if their bytes were *altered*; return its key and facts."""
     file, tally = io.BytesIO(), Tally()
     writer = LogFormat().batch_writer(file)
     for each in batches:
-        writer.write(each)
+        writer.write(each if altered is None else replace(each, data=pa.py_buffer(altered)))
         tally.add(each)
     facts = tally.facts()
     assert facts is not None

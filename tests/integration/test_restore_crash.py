@@ -31,6 +31,8 @@ _NIGHTS_KILLS = 10
     [
         pytest.param(0, "large", GATES_KILLS, marks=pytest.mark.one_process),
         pytest.param(1, "large", KILLS, marks=pytest.mark.nightly),
+        pytest.param(7, "large_in_batches", GATES_KILLS, marks=pytest.mark.one_process),
+        pytest.param(8, "large_in_batches", 50, marks=pytest.mark.nightly),
         pytest.param(2, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         pytest.param(3, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         *(
@@ -42,7 +44,10 @@ _NIGHTS_KILLS = 10
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
     seed: int, backup: str, kills_due: int, cluster: TestCluster, request: pytest.FixtureRequest
 ) -> None:
-    """The same command goes on, and a reader sees each record once, in order of its directory."""
+    """The same command goes on, and a reader sees each record once, in order of its directory.
+
+    Where it is restored by batches, each run goes by these or by records, as it comes.
+    """
     large: Large = request.getfixturevalue(backup)
     if request.node.get_closest_marker("one_process") is not None:
         large = large.in_one_process()
@@ -50,9 +55,10 @@ def test_a_restore_killed_again_and_again_delivers_every_record_once(
     kills = 0
     while kills < kills_due:
         prefix = f"crash_{next(_NUMBER)}_of_"
-        words = large.restore(prefix)
         target = f"{prefix}{large.topic}"
         while kills < kills_due:
+            by_batches = large.is_noise and chance.random() < 0.7
+            words = large.restore(prefix, by_batches=by_batches)
             with running(large.kbackup, *words) as command:
                 before = cluster.end_offsets(target)
                 moved = functools.partial(_has_moved, cluster, target, before)

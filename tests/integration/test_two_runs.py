@@ -97,13 +97,16 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     assert records == backup.records(topic)
 
 
+@pytest.mark.parametrize("name", ["large", "large_in_batches"])
 def test_a_restore_that_was_asleep_while_another_did_its_work_is_fenced(
-    cluster: TestCluster, proxy: S3Faults, large: Large
+    name: str, cluster: TestCluster, proxy: S3Faults, request: pytest.FixtureRequest
 ) -> None:
     """Who takes over aborts what the sleeper had begun; woken up, it writes nothing any more."""
+    large = request.getfixturevalue(name)
+    assert isinstance(large, Large)
     proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
     slow = large.in_one_process().kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
-    words = (*large.restore("zombie_of_"), "--no-lock")
+    words = (*large.restore("zombie_of_", by_batches=large.is_noise), "--no-lock")
 
     with running(slow, *words) as sleeper:
         sleeper.wait_for("progress", 2)

@@ -38,6 +38,7 @@ from tests.simulation.product import (
     Topic,
     TopicChangedError,
     TopicPartition,
+    decoded,
     walk,
 )
 from tests.support.creating import each_created
@@ -79,8 +80,10 @@ class SimConnection:
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
+        by_batches: bool = False,
     ) -> "SimWriter":
-        return SimWriter(self, target, group, exactly_once=exactly_once)
+        kind = SimBatchWriter if by_batches else SimWriter
+        return kind(self, target, group, exactly_once=exactly_once)
 
     def fence(self, target: TopicPartition) -> TopicPartition:
         """All partitions of a topic share a writer: two are enough for what many share."""
@@ -583,3 +586,12 @@ class SimWriter:
 
     def close(self) -> None:
         self.abort()
+
+
+class SimBatchWriter(SimWriter):
+    """Takes batches, too."""
+
+    def write_batches(self, batches: Batches, where: TopicPartition | None = None) -> None:
+        """Write their records."""
+        for rows in decoded(batches):
+            self.write(rows, where)

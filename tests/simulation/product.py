@@ -4,11 +4,14 @@ A defect is planted by replacing a function, which has a name of ours in `_PLACE
 is gone raises: a plant never becomes one that changes nothing.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kbackup import batches as all_batches
 from kbackup.batches import APPEND_TIME, Batches, walk
+from kbackup.batches.decoding import decoded
 from kbackup.catalog import coverage, covered
 from kbackup.catalog.coverage import Holding
 from kbackup.catalog.coverage import Read as HoldingRead
@@ -56,6 +59,7 @@ from kbackup.pipeline.write import ClosedFile
 from kbackup.records import SCHEMA, Prefetch, Span, TimestampType, TopicPartition
 from kbackup.restore import plan as restore_plan
 from kbackup.restore import resume as resuming
+from kbackup.restore import task as restore_task
 from kbackup.restore.resume import Remaining, ResumeState
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import locks, wiring
@@ -154,8 +158,10 @@ __all__ = [
     "VerifyJob",
     "VerifyUnit",
     "View",
+    "batches_as_stored",
     "deal",
     "decide",
+    "decoded",
     "encoded",
     "layout_of",
     "linked",
@@ -216,3 +222,10 @@ def replaced(place: str, by: Any) -> AbstractContextManager[Any]:
         AttributeError: If kbackup has no such place any more.
     """
     return patch.object(*_PLACES[place], by)
+
+
+@contextmanager
+def batches_as_stored() -> Iterator[None]:
+    """Let each batch be large enough to be sent as it is, and each partition have a writer."""
+    with patch.object(all_batches, "LEAST_BYTES", 1), patch.object(restore_task, "SMALL_BYTES", -1):
+        yield

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.play import Play
-from tests.simulation.product import KafkaSettings
+from tests.simulation.product import KafkaSettings, batches_as_stored
 from tests.simulation.script import Shape, Step, script_of
 from tests.simulation.showing import described
 
@@ -50,7 +50,7 @@ def test_the_promises_hold_where_they_once_broke(seed: int) -> None:
     [0, *(pytest.param(at, marks=pytest.mark.nightly) for at in range(CHUNK, 2 * GATE, CHUNK))],
 )
 def test_the_promises_hold_of_batches(first: int) -> None:
-    """So they do where every other run, or each, stores batches as brokers have them.
+    """So they do where every other run, or each, stores batches, and restores send them as stored.
 
     Each where a restore follows: an object that a killed run of another format left is one that it
     waits for, and does not say so at once.
@@ -63,7 +63,8 @@ def test_the_promises_hold_of_batches(first: int) -> None:
             shape, hours=0, values_only=False, leaves_out=False, has_letters=False,
             in_batches=1 if any(step.kind == "standby" for step in steps) else 2,
         )  # fmt: skip
-        play_one(seed, plain, steps)
+        with batches_as_stored():
+            play_one(seed, plain, steps)
 
 
 @pytest.mark.nightly

@@ -149,6 +149,10 @@ class FakeBroker:
             self.epoch += 1
             topic_id = self.ids[0] if len(self.ids) == 1 else self.ids.pop(0)
             return self._metadata(version, topic_id)
+        return self.answered(api, version, body)
+
+    def answered(self, _api: int, version: int, body: bytes) -> bytes | None:
+        """Answer what else it is asked; None closes the connection."""
         self._note(version, body)
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
         return None if answer.is_lost else self._fetched(version, answer)
@@ -196,8 +200,11 @@ class FakeBroker:
         )  # fmt: skip
 
 
+_FLEXIBLE = {FETCH: 12, METADATA: 9, 22: 2, 24: 3, 25: 3, 26: 3, 28: 3}
+
+
 def _is_compact(api: int, version: int) -> bool:
-    return version >= {FETCH: 12, METADATA: 9}.get(api, 100)
+    return version >= _FLEXIBLE.get(api, 100)
 
 
 class _Form:

@@ -106,3 +106,19 @@ def produced(servers: str, topic: str, batch: bytes) -> None:
         time.sleep(0.2 if error else 0)
     wire.close()
     assert error == 0, f"the broker answers with error {error}"
+
+
+_UPGRADE, _DOWNGRADE = 1, 3
+
+
+def enable(servers: str, feature: str, level: int) -> None:
+    """Have a cluster finalize a feature at this level, whether that is higher or lower."""
+    name = feature.encode()
+    codes: list[int] = []
+    for how in (_UPGRADE, _DOWNGRADE):
+        body = struct.pack(">xib", 30_000, 2) + bytes([len(name) + 1]) + name
+        wire = Wire(servers)
+        answer = wire.call(57, 1, body + struct.pack(">hb3x", level, how))
+        wire.close()
+        codes += struct.unpack_from(">h", answer, 5)
+    assert 0 in codes, f"{feature}={level}: error {codes}"

@@ -1,5 +1,6 @@
 """A backup whose restore takes seconds and many transactions, from few records."""
 
+import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -25,10 +26,11 @@ class Large:
     count: int  # records in each partition
     kbackup: Kbackup  # the command, with the backup's bucket in its environment
     group: str  # the sink's consumer group
+    is_noise: bool = False  # its records do not compress
 
     def records(self, partition: int) -> list[Record]:
-        """What was written: records that compress well, each unlike the others."""
-        return large_records(partition, self.count)
+        """What was written: each unlike the others."""
+        return large_records(partition, self.count, is_noise=self.is_noise)
 
     def restored(self, cluster: TestCluster, target: str) -> bool:
         """Whether a topic holds each record once, in order."""
@@ -41,17 +43,24 @@ class Large:
         """The same, its command without Spark."""
         return replace(self, kbackup=in_one_process(self.kbackup))
 
-    def restore(self, prefix: str) -> tuple[str, ...]:
+    def restore(self, prefix: str, *, by_batches: bool = False) -> tuple[str, ...]:
         """Return the words of a restore to a topic with *prefix* in front of its name."""
-        return ("restore", "-t", self.topic, "--rename", f"{prefix}$0", *LZ4)
+        way = () if by_batches else LZ4  # who asks for compression has batches packed anew
+        return ("restore", "-t", self.topic, "--rename", f"{prefix}$0", *way)
 
 
-def large_records(partition: int, count: int) -> list[Record]:
+def large_records(partition: int, count: int, *, is_noise: bool = False) -> list[Record]:
     """Return *count* records of some 20 KB, with tombstones among them."""
+
+    def value(at: int) -> bytes:
+        if is_noise:
+            return random.Random(partition * count + at).randbytes(VALUE_BYTES)
+        return (b"%d:%d;" % (partition, at) * (VALUE_BYTES // 4))[:VALUE_BYTES]
+
     return [
         Record(
             b"%d" % (at % 100),
-            (b"%d:%d;" % (partition, at) * (VALUE_BYTES // 4))[:VALUE_BYTES] if at % 50 else None,
+            value(at) if at % 50 else None,
             (("at", b"%d" % at),),
             1_700_000_000_000 + at,
         )
@@ -59,16 +68,24 @@ def large_records(partition: int, count: int) -> list[Record]:
     ]
 
 
-def write_large(cluster: TestCluster, topic: str, partitions: int, count: int) -> None:
+def write_large(
+    cluster: TestCluster, topic: str, partitions: int, count: int, *, is_noise: bool = False
+) -> None:
     """Write large records to an existing topic, compressed."""
     producer = cluster.producer(compression_type="lz4")
     for partition in range(partitions):
-        send(producer, topic, large_records(partition, count), partition)
+        send(producer, topic, large_records(partition, count, is_noise=is_noise), partition)
     assert 0 == producer.flush(120)
 
 
 def back_up_large(
-    cluster: TestCluster, s3: LocalS3, topic: str, partitions: int, count: int, *layout: str
+    cluster: TestCluster,
+    s3: LocalS3,
+    topic: str,
+    partitions: int,
+    count: int,
+    *layout: str,
+    is_noise: bool = False,
 ) -> Large:
     """Make a topic of large records and back it up, into a bucket of the same name.
 
@@ -79,9 +96,10 @@ def back_up_large(
         partitions: Of it.
         count: Records in each partition.
         layout: More words for the sink; the partitioners in ``tests/toys`` are installed.
+        is_noise: The records do not compress.
     """
     cluster.create(topic, partitions)
-    write_large(cluster, topic, partitions, count)
+    write_large(cluster, topic, partitions, count, is_noise=is_noise)
     s3.create_bucket(topic)
     kbackup = Kbackup(
         {
@@ -93,4 +111,4 @@ def back_up_large(
         }
     )
     run = ended(in_one_process(kbackup), "sink", "-t", topic, "--flush-size", "600", *layout)
-    return Large(topic, partitions, count, kbackup, run.summary["group"])
+    return Large(topic, partitions, count, kbackup, run.summary["group"], is_noise)

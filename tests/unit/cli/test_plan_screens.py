@@ -57,6 +57,11 @@ def test_a_dry_run_of_a_repair_shows_its_plan(told: Any, show: Any) -> None:
             ["audit: the target has grown by exactly the records that were written"],
             id="plain",
         ),
+        pytest.param(
+            {"as_stored": 1},
+            ["100% of the records went in their batches, as stored"],
+            id="batches",
+        ),
         pytest.param({"window": "offset before 9"}, ["restored only: offset before 9"], id="some"),
         pytest.param({"audit": "counted", "errors": [{"code": "audit"}]}, [], id="a difference"),
         pytest.param(

@@ -9,9 +9,10 @@ import pytest
 
 from kbackup.batches import CONTROL, TRANSACTIONAL, walk
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import KafkaSettings, LogStartMovedError, fetch, reader, wire
+from kbackup.kafka import KafkaSettings, LogStartMovedError, brokers, fetch, reader, wire
 from kbackup.kafka.answers import Aborted, committed
-from kbackup.kafka.fetch import BatchReader, _address
+from kbackup.kafka.brokers import _address
+from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.wire import RefusedError, Security, scram, unspoken
 from kbackup.records import Span, TopicPartition
 from tests.support.encoded import Sent, batch, record, sealed
@@ -129,14 +130,14 @@ def test_what_cannot_be_read_is_an_error(
 
 def test_silence_ends_within_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition that nobody leads for long is an error with the broker's reason."""
-    monkeypatch.setattr(fetch, "patience_s", lambda *_: 0.05)
+    monkeypatch.setattr(brokers, "patience_s", lambda *_: 0.05)
     with FakeBroker([Answer(error=5)]) as broker, pytest.raises(KafkaError, match="no answer"):
         bytes_of(broker)
 
 
 def test_time_that_the_caller_takes_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever stores for long between two batches finds the broker's patience unused."""
-    monkeypatch.setattr(fetch, "patience_s", lambda *_: 0.1)
+    monkeypatch.setattr(brokers, "patience_s", lambda *_: 0.1)
     with (
         FakeBroker([Answer(ONE, 4), LOST, Answer(TWO, 4)]) as broker,
         closing(BatchReader(KafkaSettings(broker.servers))) as opened,

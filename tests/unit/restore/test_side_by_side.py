@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kbackup.errors import KafkaError
+from kbackup.kafka import BrokenOffError
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
 from kbackup.restore import task
@@ -85,3 +86,48 @@ def test_large_partitions_are_restored_one_after_the_other(
 
     assert PARTITIONS == len(restored(Waiting()))
     assert [1] == most
+
+
+@dataclass
+class Breaking(Waiting):
+    """Some of its writers, from the first on, cannot commit: 0 the first one, and so on."""
+
+    breaks: int = 0
+    writers: int = 0
+
+    def writer(self, target: TopicPartition, group: str, **_: Any) -> FakeWriter:
+        """The next one."""
+        self.writers += 1
+        found = BrokenWriter(self, group, target)
+        found.is_broken = self.writers <= self.breaks
+        return found
+
+
+@dataclass
+class BrokenWriter(FakeWriter):
+    """Commits its beginning, and no records, where it is broken."""
+
+    is_broken: bool = False
+
+    def commit(self, *positions: Any) -> None:
+        """Refuse records."""
+        if self.is_broken and self._open:
+            raise BrokenOffError("committing", "the broker closed the connection")
+        super().commit(*positions)
+
+
+@pytest.mark.parametrize(("patience_s", "done"), [(60.0, 5), (0.0, 0)])
+def test_another_writer_goes_on_where_one_breaks_off(
+    patience_s: float, done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From what is committed, for as long as it is waited for a broker."""
+    monkeypatch.setattr(task, "SMALL_BYTES", 0)
+    monkeypatch.setattr(task, "PATIENCE_S", patience_s)
+    kafka = Breaking(breaks=3)
+
+    reports = restored(kafka)
+
+    failed = [report.failure.code for report in reports if report.failure is not None]
+    assert (["kafka"] * (done == 0 and 3), PARTITIONS - len(failed)) == (
+        failed, sum(report.done.records == 5 for report in reports),
+    )  # fmt: skip
