@@ -1,7 +1,7 @@
-"""``kbackup explain``: what an exit code or an error's code means, and what to do about it.
+"""``kbackup explain``: what an exit code or a code of errors and warnings means, and what to do.
 
-The text is the documentation's page about errors, which comes with the package: one owner, read
-without a network.
+The text is that of the documentation's pages, which come with the package: one owner, read without
+a network.
 """
 
 import difflib
@@ -19,7 +19,8 @@ import click
 from kbackup.cli.options import GroupedCommand
 from kbackup.errors import ConfigurationError
 
-_PAGE: Final = "troubleshoot.md"
+_ERRORS: Final = "troubleshoot.md"
+_WARNINGS: Final = "reference/json-lines.md"
 _WIDTH: Final = 80
 
 _CODE: Final = re.compile(r"`([a-z][a-z0-9_]+)`")
@@ -47,13 +48,13 @@ class Section:
     lines: tuple[str, ...]
 
 
-def sections() -> list[Section]:
-    """Return the parts of the page, in its order."""
-    packaged = resources.files("kbackup.cli").joinpath(_PAGE)
+def sections(page: str = _ERRORS) -> list[Section]:
+    """Return the parts of a page, in its order."""
+    packaged = resources.files("kbackup.cli").joinpath(Path(page).name)
     if packaged.is_file():
         text = packaged.read_text(encoding="utf-8")
     else:  # in a checkout
-        text = (Path(__file__).parents[2] / "docs" / _PAGE).read_text(encoding="utf-8")
+        text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
     _, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     found = (part.splitlines() for part in parts)
     return [Section(title, tuple(_without_heads(lines))) for title, *lines in found]
@@ -72,7 +73,7 @@ class Page:
 
     Attributes:
         code: The code.
-        exit_code: The exit code that it stands for; itself where it is one.
+        exit_code: The exit code that it stands for; itself where it is one, empty for a warning.
         meaning: One sentence; empty where the lines say it.
         lines: What to do, in the page's Markdown.
     """
@@ -84,7 +85,7 @@ class Page:
 
 
 def pages() -> dict[str, Page]:
-    """Return what is known, by code: exit codes first, then those of errors, then others."""
+    """Return what is known, by code: exit codes first, then errors, what was left out, warnings."""
     parts = {re.split(r"\W", each.title)[0]: each for each in sections()}
     beneath = {name: lines for each in parts.values() for name, lines in _beneath(each.lines)}
     found: dict[str, Page] = {}
@@ -101,6 +102,11 @@ def pages() -> dict[str, Page]:
                 found.setdefault(
                     code, Page(code, number, "", tuple(_about(code, part.lines, beneath)))
                 )
+    (warnings,) = (each for each in sections(_WARNINGS) if each.title == "Warnings")
+    for line in (each for each in warnings.lines if each.startswith("|`")):
+        codes, _, meaning = line.strip("|").partition("|")
+        for code in _CODE.findall(codes):
+            found.setdefault(code, Page(code, "", meaning, ()))
     return found
 
 
@@ -189,7 +195,7 @@ def _folded(text: str, width: int, hanging: str) -> list[str]:
 )
 @click.argument("code", required=False)
 def explain_command(code: str | None) -> None:
-    """Say what an exit code or an error's code means, and what to do.
+    """Say what an exit code, or the code of an error or warning, means, and what to do.
 
     Without CODE, lists all codes.  Nothing is asked of the network.
     """
@@ -202,12 +208,12 @@ def explain_command(code: str | None) -> None:
         from kbackup.cli import running  # noqa: PLC0415  (not needed for what is known)
 
         running.refuse("explain", {}, _unknown(code, found))
-    head = f"exit code {page.exit_code}"
+    head = f"exit code {page.exit_code}" if page.exit_code else "a warning"
     if page.code != page.exit_code:
         head = f"{page.code}, {head}"
     for line in _closed(plain([": ".join(filter(None, [head, page.meaning])), "", *page.lines])):
         click.echo(line)
-    if page.code != page.exit_code:
+    if page.exit_code not in ("", page.code):
         click.echo(f"\nall of exit code {page.exit_code}: kbackup explain {page.exit_code}")
 
 
@@ -223,6 +229,11 @@ def _list(found: dict[str, Page]) -> None:
         codes = [each.code for each in found.values() if each.exit_code == page.code != each.code]
         for line in _folded(f"{page.code:>3}  {' '.join(codes)}", _WIDTH, "     ") if codes else ():
             click.echo(line)
+    click.echo("\nCodes of warnings\n")
+    for line in _folded(
+        " ".join(each.code for each in found.values() if not each.exit_code), 75, ""
+    ):
+        click.echo(f"     {line}")
 
 
 def _unknown(code: str, found: Iterable[str]) -> ConfigurationError:

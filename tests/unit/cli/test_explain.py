@@ -123,4 +123,16 @@ def test_the_page_comes_with_the_package() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 
-    assert {"docs/troubleshoot.md": "kbackup/cli/troubleshoot.md"} == included
+    assert {
+        "docs/troubleshoot.md": "kbackup/cli/troubleshoot.md",
+        "docs/reference/json-lines.md": "kbackup/cli/json-lines.md",
+    } == included
+
+
+def test_a_warning_is_explained_too() -> None:
+    """What a log names by a code has its meaning, without an exit code."""
+    found = pages()["bucket_behind"]
+
+    assert ("", ()) == (found.exit_code, found.lines)
+    assert found.meaning.startswith("the group's offset is ahead of what the bucket holds")
+    assert "code" not in pages()
