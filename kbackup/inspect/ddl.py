@@ -288,7 +288,14 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
     wheres = found.partitions(topic)
     sets = [one for where in wheres for one in found.sets[where]]
     mains = [one.main for one in sets if one.main is not None and one.main.view is view]
+    others = {file.format for file in mains}
     mains = [file for file in mains if settings.format_class in (None, file.format)]
+    if not mains and others:
+        raise ConfigurationError(
+            f"no object of {topic} is of the {settings.format_class} format",
+            f"its objects are of the format {', '.join(sorted(others))}",
+            "set format.class, or query them with kbackup restore query, which reads any backup",
+        )
     if not mains:
         raise _nothing(topic, settings.url)
     newest = max(mains, key=lambda file: (file.modified, file.key))

@@ -241,6 +241,15 @@ def test_a_topic_without_objects_has_no_columns_yet() -> None:
         declared(Backup(), topics="orders")
 
 
+def test_objects_of_another_format_are_not_called_missing() -> None:
+    """What is there is said by its format."""
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=BYTES)
+
+    with pytest.raises(ConfigurationError, match="of the format bytes"):
+        declared(backup, format_class="json", value_converter="json", topics="orders")
+
+
 def in_blocks(line: bytes) -> Backup:
     """A backup in folders that topics share."""
     backup = Backup(layout=DatedLayout("logs", file_delim="-", offset_width=12))
