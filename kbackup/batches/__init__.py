@@ -190,12 +190,6 @@ class Walked(NamedTuple):
         raise BatchError(_WORDS[self.why], self.offset)
 
 
-class _Columns(ctypes.Structure):
-    """``struct headers`` of ``batches.c``."""
-
-    _fields_ = tuple((field.name, ctypes.c_void_p) for field in HEADERS)
-
-
 def walk(data: pa.Buffer) -> Walked:
     """Find the batches that *data* begins with, check their CRC32C, and that offsets rise."""
     library = native.library()
@@ -205,7 +199,7 @@ def walk(data: pa.Buffer) -> Walked:
         at, reason = ctypes.c_int64(), ctypes.c_int32()
         room = library.batches_walk(data.address, data.size, 0, None, at, reason)
         buffers = [pa.allocate_buffer(field.type.bit_width // 8 * room) for field in HEADERS]
-        columns = _Columns(*(buffer.address for buffer in buffers))
+        columns = native.Headers(*(buffer.address for buffer in buffers))
         stopped = ctypes.c_int32()
         rows = library.batches_walk(
             data.address, data.size, room, ctypes.byref(columns), at, stopped

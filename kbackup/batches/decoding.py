@@ -6,8 +6,8 @@ memory than some `PIECE_BYTES` and one record of the largest size allowed.
 
 import ctypes
 import struct
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,7 @@ from kbackup.batches import (
     native,
     plain,
 )
-from kbackup.batches.native import PIECE, Columns, Measured
+from kbackup.batches.native import DATA, PIECE, Columns, Measured
 from kbackup.batches.plain import Fault, Piece, Rest
 from kbackup.records import NO_TIMESTAMP, SCHEMA, Span
 
@@ -120,42 +120,86 @@ def _check_names(rows: pa.RecordBatch) -> None:
 
 
 class _Group:
-    """Records of some batches, checked; of the last one there may be more to come."""
+    """Records of some batches, checked; of the last one there may be more to come.
 
-    def __init__(self, pieces: list[Piece], span: Span, most: int) -> None:
-        self._pieces, self._span = pieces, span
+    Args:
+        pieces: In C, `PIECE` after `PIECE`; without it, as they are.
+        count: How many.
+        holds: What must live as long as they do.
+        span: Records outside of it are left out.
+        most: Larger records are refused.
+    """
+
+    def __init__(
+        self, pieces: ctypes.Array[ctypes.c_char] | list[Piece], count: int, holds: object,
+        span: Span, most: int,
+    ) -> None:  # fmt: skip
+        self._pieces, self._count, self._holds, self._span = pieces, count, holds, span
         self.rest = Rest()
-        if native.library() is None:
-            read = plain.read(pieces, span, most)
-            fault, at, self._rows, self.rest = read
+        if isinstance(pieces, list):
+            fault, at, self._rows, self.rest = plain.read(pieces, span, most)
             stamps = self._rows["timestamp"]
             ends = pc.min_max(stamps.filter(pc.not_equal(stamps, NO_TIMESTAMP))).as_py()
             self.times = Times(ends["min"], ends["max"])
         else:
             fault, at = self._measure(most)
         if fault is not Fault.FINE:
-            base = pieces[at].base_offset
+            base = pieces[at].base_offset if isinstance(pieces, list) else self._piece(at)[2]
             raise BatchError(_WORDS[fault], base, is_large=fault is Fault.TOO_LARGE)
 
-    def _measure(self, most: int) -> tuple[Fault, int]:
-        packed = b"".join(
-            PIECE.pack(
-                piece.data.address, piece.data.size, piece.base_offset, piece.base_timestamp,
-                piece.max_timestamp, piece.left, piece.previous, 0, piece.last_delta,
-                piece.is_append_time, piece.is_last, 0,
-            )
-            for piece in self._pieces
+    @classmethod
+    def whole(
+        cls, batches: Batches, inflated: Mapping[int, pa.Buffer], span: Span, most: int
+    ) -> Self:
+        """Return the group of whole batches.
+
+        Args:
+            batches: At least one.
+            inflated: By their numbers, the records of those that are compressed.
+            span: As for all groups.
+            most: Likewise.
+        """
+        count = len(batches)
+        if native.library() is None:
+            pieces = [_piece(batches, at) for at in range(count)]
+            for at, data in inflated.items():
+                pieces[at] = pieces[at]._replace(data=data)
+            return cls(pieces, count, batches, span, most)
+        packed = ctypes.create_string_buffer(PIECE.size * count)
+        headers = native.Headers(
+            *(each.buffers()[1].address + each.offset * each.type.bit_width // 8
+              for each in batches.headers.columns)
         )  # fmt: skip
-        self._packed = ctypes.create_string_buffer(packed, len(packed))
+        native.library().batches_pieces(batches.data.address, headers, count, packed)
+        for at, data in inflated.items():
+            DATA.pack_into(packed, PIECE.size * at, data.address, data.size)
+        return cls(packed, count, (batches, inflated), span, most)
+
+    @classmethod
+    def part(cls, piece: Piece, span: Span, most: int) -> Self:
+        """Return the group of a part of one batch."""
+        if native.library() is None:
+            return cls([piece], 1, piece, span, most)
+        packed = PIECE.pack(
+            piece.data.address, piece.data.size, piece.base_offset, piece.base_timestamp,
+            piece.max_timestamp, piece.left, piece.previous, 0, piece.last_delta,
+            piece.is_append_time, piece.is_last, 0,
+        )  # fmt: skip
+        return cls(ctypes.create_string_buffer(packed, len(packed)), 1, piece, span, most)
+
+    def _piece(self, at: int) -> tuple[int, ...]:
+        return PIECE.unpack_from(self._pieces, PIECE.size * at)  # type: ignore[arg-type]
+
+    def _measure(self, most: int) -> tuple[Fault, int]:
         self._found = found = Measured()
         fault = Fault(
             native.library().records_measure(
-                self._packed, len(self._pieces), self._span.start_offset, self._span.end_offset,
+                self._pieces, self._count, self._span.start_offset, self._span.end_offset,
                 most, found,
             )
         )  # fmt: skip
         if fault is Fault.FINE:
-            last = PIECE.unpack_from(self._packed, PIECE.size * (len(self._pieces) - 1))
+            last = self._piece(self._count - 1)
             self.rest = Rest(used=last[7], left=last[5], previous=last[6], wanted=found.wanted)
             sizes = found.key, found.value, found.name, found.header_value, found.headers
             if max(sizes) > 2**31 - 1:
@@ -194,7 +238,7 @@ class _Group:
             **{name: None if buffer is None else buffer.address for name, buffer in out.items()}
         )
         native.library().records_copy(
-            self._packed, len(self._pieces), self._span.start_offset, self._span.end_offset,
+            self._pieces, self._count, self._span.start_offset, self._span.end_offset,
             columns,
         )  # fmt: skip
 
@@ -241,42 +285,46 @@ def _bad_name(rows: pa.RecordBatch) -> int | None:
     return None
 
 
-_COLUMNS: Final = (
-    "base_offset", "position", "length", "base_timestamp", "max_timestamp", "attributes",
-    "last_delta", "count",
-)  # fmt: skip
-
-
 def _groups(batches: Batches, span: Span, most: int) -> Iterator[_Group]:
     """Yield the records of *batches*, checked, about `PIECE_BYTES` or `RECORDS` at a time."""
-    pieces: list[Piece] = []
-    size = records = 0
-    columns = (batches.headers[name].to_pylist() for name in _COLUMNS)
-    for base, position, length, base_time, max_time, attributes, delta, count in zip(
-        *columns, strict=True
-    ):
-        body = batches.data.slice(position + HEADER_BYTES, length - HEADER_BYTES)
-        is_appended = bool(attributes & APPEND_TIME)
-        piece = Piece(body, base, base_time, max_time, is_appended, delta, count)
-        codec = attributes & CODEC_BITS
-        if codec or body.size > PIECE_BYTES:
-            stream = _inflated(codec, body, base, most)
-            first, second = next(stream, _NOTHING), next(stream, None)
+    names = "attributes", "position", "length", "base_offset", "count"
+    columns = (batches.headers[name].to_pylist() for name in names)
+    first = size = records = 0
+    inflated: dict[int, pa.Buffer] = {}
+    for at, (attributes, position, length, base, count) in enumerate(zip(*columns, strict=True)):
+        data_bytes = length
+        if attributes & CODEC_BITS or length > PIECE_BYTES:
+            body = batches.data.slice(position + HEADER_BYTES, length - HEADER_BYTES)
+            stream = _inflated(attributes & CODEC_BITS, body, base, most)
+            whole, second = next(stream, _NOTHING), next(stream, None)
             if second is not None:
-                if pieces:
-                    yield _Group(pieces, span, most)
-                pieces, size, records = [], 0, 0
-                yield from _streamed(piece, (first, second), stream, span, most)
+                if first < at:
+                    yield _Group.whole(batches.slice(first, at - first), inflated, span, most)
+                yield from _streamed(_piece(batches, at), (whole, second), stream, span, most)
+                first, size, records, inflated = at + 1, 0, 0, {}
                 continue
-            piece = piece._replace(data=first)
-        pieces.append(piece)
-        size += piece.data.size
+            inflated[at - first], data_bytes = whole, whole.size
+        size += data_bytes
         records += count
         if size >= PIECE_BYTES or records >= RECORDS:
-            yield _Group(pieces, span, most)
-            pieces, size, records = [], 0, 0
-    if pieces:
-        yield _Group(pieces, span, most)
+            yield _Group.whole(batches.slice(first, at + 1 - first), inflated, span, most)
+            first, size, records, inflated = at + 1, 0, 0, {}
+    if first < len(batches):
+        yield _Group.whole(batches.slice(first), inflated, span, most)
+
+
+def _piece(batches: Batches, at: int) -> Piece:
+    """Return the records of a batch as they are stored."""
+    names = (
+        "position", "length", "base_offset", "base_timestamp", "max_timestamp", "attributes",
+        "last_delta", "count",
+    )  # fmt: skip
+    position, length, base, base_time, max_time, attributes, delta, count = (
+        batches.headers[name][at].as_py() for name in names
+    )
+    body = batches.data.slice(position + HEADER_BYTES, length - HEADER_BYTES)
+    is_appended = bool(attributes & APPEND_TIME)
+    return Piece(body, base, base_time, max_time, is_appended, delta, count)
 
 
 def _streamed(
@@ -296,7 +344,7 @@ def _streamed(
             here = piece._replace(
                 data=data, left=rest.left, previous=rest.previous, is_last=is_last
             )
-            group = _Group([here], span, most)
+            group = _Group.part(here, span, most)
             yield group
             rest = group.rest
             del held[: rest.used]

@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from typing import Any, Final
 
+from kbackup.batches.plain import HEADERS
 from kbackup.native_build import BATCHES, UnavailableError, load
 
 _OTHER: Final = "_KBACKUP_NATIVE_BATCHES"
@@ -15,7 +16,16 @@ _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
 PIECE: Final = struct.Struct("=8q4i")
-"""``struct piece`` of ``batches.c``."""
+"""``struct piece`` of ``batches.c``, which begins with..."""
+
+DATA: Final = struct.Struct("=2q")
+"""...where its bytes are, and how many."""
+
+
+class Headers(ctypes.Structure):
+    """``struct headers`` of ``batches.c``."""
+
+    _fields_ = tuple((field.name, _P) for field in HEADERS)
 
 
 class Measured(ctypes.Structure):
@@ -54,6 +64,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "crc32c": (ctypes.c_uint32, _P, _I64),
     "crc32c_joined": (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, _I64),
     "batches_walk": (_I64, _P, _I64, _I64, _P, ctypes.POINTER(_I64), ctypes.POINTER(_I32)),
+    "batches_pieces": (None, _P, ctypes.POINTER(Headers), _I64, _P),
     "records_measure": (_I32, _P, _I64, _I64, _I64, _I64, ctypes.POINTER(Measured)),
     "records_copy": (None, _P, _I64, _I64, _I64, ctypes.POINTER(Columns)),
     "records_pack": (None, _P, _I64, _I64, _I64, _I32, _P, ctypes.POINTER(Packed)),

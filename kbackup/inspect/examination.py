@@ -271,6 +271,8 @@ def _client(settings: Settings) -> Check:
     if wiring.stores_batches(settings):
         wiring.check_batches(settings)
         return Check("kafka", "client", "ok", "batches pass as brokers have them")
+    if is_sink(settings) and wiring.kafka_settings(settings).reads_batches:
+        return Check("kafka", "client", "ok", "records are unpacked of batches, in the C library")
     way = wiring.kafka_way(settings)
     if way.is_native:
         return Check("kafka", "client", "ok", "records pass in columns, through the C library")

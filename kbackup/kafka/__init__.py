@@ -915,15 +915,29 @@ class KafkaSettings:
         unspoken = wire.unspoken(self.consumer if properties is None else properties)
         return f"{unspoken} goes through librdkafka, which gives out no batches" if unspoken else ""
 
+    @property
+    def reads_batches(self) -> bool:
+        """Whether records are read in batches and unpacked here, not by librdkafka.
+
+        Whoever sets a property that only librdkafka knows, such as ``client.rack``, means it.
+        """
+        from kbackup.kafka import wire  # noqa: PLC0415
+
+        is_free = self.client == "auto" and wire.takes_all(self.consumer)
+        return is_free and not self.without_batches()
+
     def reader(self, group: str, *, by_batches: bool = False) -> Reader:
         """Open a reader: `Connection.reader`."""
-        if by_batches and not self.without_batches():
-            from kbackup.kafka import fetch  # noqa: PLC0415
-
-            return fetch.BatchReader(self)
         from kbackup.kafka import reader  # noqa: PLC0415
 
-        return reader.KafkaReader(self, group)
+        def by_records() -> Reader:
+            return reader.KafkaReader(self, group)
+
+        if not (self.reads_batches or (by_batches and not self.without_batches())):
+            return by_records()
+        from kbackup.kafka import fetch  # noqa: PLC0415
+
+        return fetch.BatchReader(self, by_records)
 
     def writer(
         self,

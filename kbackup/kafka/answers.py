@@ -5,7 +5,7 @@ FindCoordinator 1 and 2.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.batches import CONTROL, TRANSACTIONAL, Batches
 from kbackup.kafka.wire import Answer, Api, Connection, LostError
-from kbackup.records import TopicPartition
 
 NO_EPOCH: Final = -1
 """The leader epoch of what has none, or where it is not known."""
@@ -145,13 +144,18 @@ def _of_aborted(batches: Batches, aborted: Sequence[Aborted]) -> pa.BooleanArray
 
 
 class Metadata(NamedTuple):
-    """What a broker knows of a partition."""
+    """What a broker knows of a topic's partitions.
+
+    Attributes:
+        error: Of the topic, 0 for none.
+        leaders: By partition, what is the matter with it, 0 for nothing, and who leads it.
+    """
 
     error: int
-    leader: Leader
+    leaders: Mapping[int, tuple[int, Leader]]
 
     @classmethod
-    def of(cls, connection: Connection, where: TopicPartition) -> "Metadata":
+    def of(cls, connection: Connection, topic: str) -> "Metadata":
         """Ask a broker.
 
         Raises:
@@ -162,14 +166,14 @@ class Metadata(NamedTuple):
         body = connection.request(Api.METADATA).count(1)
         if has_ids:
             body.raw(NO_ID)
-        body.text(where.topic).end().numbers("?", False)  # not to be created
+        body.text(topic).end().numbers("?", False)  # not to be created
         if has_ids:
             body.numbers("?", False)  # nor what may be done with it
         answer = connection.ask(Api.METADATA, body.end())
-        return cls._read(answer, where, has_ids=has_ids)
+        return cls._read(answer, has_ids=has_ids)
 
     @classmethod
-    def _read(cls, answer: Answer, where: TopicPartition, *, has_ids: bool) -> "Metadata":
+    def _read(cls, answer: Answer, *, has_ids: bool) -> "Metadata":
         answer.number("i")  # throttled
         brokers = {}
         for _ in answer.count():
@@ -180,30 +184,29 @@ class Metadata(NamedTuple):
             brokers[node] = host or "", port
         answer.text()  # the cluster's id
         answer.number("i")  # the controller
-        found = cls(Code.UNKNOWN_TOPIC_OR_PART, Leader("", 0, NO_EPOCH, NO_ID))
+        found: int = Code.UNKNOWN_TOPIC_OR_PART
+        leaders = {}
         for _ in answer.count():
-            of_topic = answer.number("h")
+            found = answer.number("h")
             answer.text()
             topic_id = answer.raw(len(NO_ID)) if has_ids else NO_ID
             answer.number("?")
-            if of_topic:
-                found = cls(of_topic, found.leader)
             for _ in answer.count():
                 error, partition, leader, epoch = answer.numbers("hiii")
                 for _ in range(3):  # replicas, those in sync, those offline
                     for _ in answer.count():
                         answer.number("i")
                 answer.tags()
-                if partition != where.partition or of_topic:
-                    continue
-                if leader in brokers:
-                    found = cls(0, Leader(*brokers[leader], epoch, topic_id))
-                else:
-                    found = cls(error or Code.LEADER_NOT_AVAILABLE, found.leader)
+                host, port = brokers.get(leader, ("", 0))
+                is_led = leader in brokers
+                leaders[partition] = (
+                    0 if is_led else int(error or Code.LEADER_NOT_AVAILABLE),
+                    Leader(host, port, epoch if is_led else NO_EPOCH, topic_id),
+                )
             if has_ids:
                 answer.number("i")  # operations
             answer.tags()
-        return found
+        return cls(found, leaders)
 
 
 class Coordinator(NamedTuple):

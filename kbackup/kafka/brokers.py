@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.kafka import KafkaSettings
-from kbackup.kafka.answers import Leader, Metadata
+from kbackup.kafka.answers import NO_EPOCH, NO_ID, Leader, Metadata
 from kbackup.kafka.client import kafka_error, patience_s
 from kbackup.kafka.wire import Api, Connection, LostError, RefusedError, Security
 from kbackup.records import TopicPartition
@@ -37,6 +37,12 @@ MOVED: Final = frozenset(
     }
 )
 """What a broker says when another one may know better, or itself a moment later."""
+
+
+_NOBODY: Final[tuple[int, Leader]] = (
+    Code.UNKNOWN_TOPIC_OR_PART,
+    Leader("", 0, NO_EPOCH, NO_ID),
+)
 
 
 class Brokers:
@@ -74,6 +80,7 @@ class Brokers:
         self._timeout_s = timeout_s or max(settings.timeout_s, _TIMEOUT_S)
         self._connections: dict[tuple[str, int], Connection] = {}
         self._ids: dict[str, bytes] = {}
+        self._known: dict[str, Metadata] = {}
         self._is_closed = threading.Event()
 
     def interrupt(self) -> None:
@@ -140,8 +147,12 @@ class Brokers:
         assert last is not None  # noqa: S101  (there is always a server)
         raise last
 
+    def forget(self, topic: str) -> None:
+        """Ask again who leads the partitions of *topic* before the next answer."""
+        self._known.pop(topic, None)
+
     def leader(self, where: TopicPartition) -> Leader:
-        """Ask any broker who leads a partition.
+        """Return who leads a partition; a topic is asked about once, until it is forgotten.
 
         Raises:
             LostError: If none knows.
@@ -149,20 +160,27 @@ class Brokers:
             TopicChangedError: If the topic is another one than before.
             KafkaError: If this principal may not know.
         """
-        found = self.asked(lambda broker: Metadata.of(broker, where))
-        if found.error in MOVED:
-            raise LostError(Code(found.error).str())
-        if found.error:
-            raise kafka_error(f"{self._doing} {where}", KafkaException(Code(found.error)))
-        known = self._ids.setdefault(where.topic, found.leader.topic_id)
-        if known != found.leader.topic_id:
+        found = self._known.get(where.topic)
+        if found is None:
+            found = self.asked(lambda broker: Metadata.of(broker, where.topic))
+            self._known[where.topic] = found
+        error, leader = found.leaders.get(where.partition, _NOBODY)
+        error = found.error or error
+        if error:
+            self.forget(where.topic)
+        if error in MOVED:
+            raise LostError(Code(error).str())
+        if error:
+            raise kafka_error(f"{self._doing} {where}", KafkaException(Code(error)))
+        known = self._ids.setdefault(where.topic, leader.topic_id)
+        if known != leader.topic_id:
             raise TopicChangedError(
                 f"{where.topic} is not the topic that was there before",
                 "it was deleted and created again meanwhile",
                 "look at the topic before running again",
                 **where.place,
             )
-        return found.leader
+        return leader
 
     def _closed(self) -> KafkaError:
         return KafkaError(self._doing, "it was closed by another thread")

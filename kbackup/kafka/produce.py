@@ -301,6 +301,7 @@ class BatchProducer:
             return self._brokers.connection(lane.leader.host, lane.leader.port)
         except LostError:
             lane.leader = None
+            self._brokers.forget(lane.where.topic)
             raise
 
     def _own(self, body: Request) -> Request:

@@ -270,6 +270,12 @@ _SPOKEN_PROPERTIES: Final = frozenset(
 )  # fmt: skip
 
 
+def takes_all(properties: Mapping[str, str]) -> bool:
+    """Whether each of a consumer's properties has its effect here, as it has in librdkafka."""
+    spoken = {*_SPOKEN_PROPERTIES, "security.protocol", "fetch.message.max.bytes"}
+    return spoken.issuperset(properties) and not unspoken(properties)
+
+
 def unspoken(properties: Mapping[str, str]) -> str:
     """Return which of a consumer's properties is not spoken here, with its value; empty if none."""
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()

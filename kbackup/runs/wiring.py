@@ -55,7 +55,9 @@ def kafka_way(settings: Settings) -> Way:
 
 def sink_way(settings: Settings) -> str:
     """Return what a sink's records pass by: `kafka_way`, or ``batches``."""
-    return "batches" if stores_batches(settings) else kafka_way(settings).name
+    if stores_batches(settings) or kafka_settings(settings).reads_batches:
+        return "batches"
+    return kafka_way(settings).name
 
 
 def stores_batches(settings: Settings) -> bool:

@@ -33,7 +33,7 @@ ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIB
 EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
 PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MIB = 2**20
-WORDS = 36_200
+WORDS = 36_300
 """How many words the documentation may have, decisions and benchmarks left out."""
 SPOOL_BYTES = inspect.signature(SinkJob).parameters["spool_bytes"].default
 
@@ -293,7 +293,7 @@ def test_each_finding_is_mentioned(code: str) -> None:
 @pytest.mark.parametrize(
     ("said", "value"),
     [
-        pytest.param("fetched ahead by the Kafka client | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
+        pytest.param("these: fetched ahead | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
         pytest.param("one call to the client | {} MiB +", BATCH_BYTES / MIB, id="batch"),
         pytest.param("one call to the client | 4 MiB + {}", FETCH_BYTES / MIB, id="call"),
         pytest.param("for each view | {} MiB and one", parquet_records.BYTES / MIB, id="row group"),

@@ -248,6 +248,27 @@ def test_what_librdkafka_loses_is_kept(cluster: TestCluster) -> None:
     assert [*range(15)] == [row["offset"] for row in found]
 
 
+@pytest.mark.in_process
+@pytest.mark.parametrize("form", ["parquet", "log"])
+def test_what_librdkafka_loses_is_backed_up_and_compared(
+    kbackup: Kbackup, cluster: TestCluster, form: str
+) -> None:
+    """Whatever format stores it, source, backup and copy are the same for every comparison."""
+    before = str(2**63 - 1)
+    topic = cluster.create(f"lost-{form}", message_timestamp_before_max_ms=before)
+    produced(cluster.servers, topic, batch(0, [SENT[0], SENT[2]]))
+    words = ("-t", topic)
+    chosen = ("--format", "log") if form == "log" else ()
+
+    kbackup.json("sink", *words, *chosen)
+    kbackup.json("restore", "verify", *words, "--against", "source")
+    kbackup.json("restore", *words, "--rename", "copy_of_$0")
+
+    copy = rows(fetched(cluster.servers, f"copy_of_{topic}", 0, 2))
+    assert b"before\0after".decode() == copy[0]["headers"][0]["key"]
+    kbackup.json("restore", "verify", *words, "--against", "target", "--rename", "copy_of_$0")
+
+
 def test_the_brokers_time_is_each_records(cluster: TestCluster) -> None:
     """With LogAppendTime a batch has one time, which its records have."""
     topic = cluster.create("log-append", message_timestamp_type="LogAppendTime")

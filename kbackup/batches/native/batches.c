@@ -207,6 +207,24 @@ struct piece {
     int32_t taken; /* records in these bytes, set by `kb_records_measure` */
 };
 
+/* Fills a piece for each of `count` batches in `data`, as if none of them were compressed. */
+KB_API void kb_batches_pieces(const uint8_t *data, const struct headers *of, int64_t count,
+                              struct piece *out) {
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int64_t at = 0; at < count; at++, out++) {
+        out->data = data + of->position[at] + HEADER_BYTES;
+        out->size = of->length[at] - HEADER_BYTES;
+        out->base_offset = of->base_offset[at];
+        out->base_timestamp = of->base_timestamp[at];
+        out->max_timestamp = of->max_timestamp[at];
+        out->left = of->count[at];
+        out->previous = -1;
+        out->last_delta = of->last_delta[at];
+        out->is_append_time = of->attributes[at] >> 3 & 1;
+        out->is_last = 1;
+    }
+}
+
 struct measured {
     int64_t rows, key, value, headers, name, header_value; /* bytes but for the counts */
     int64_t null_keys, null_values, null_header_values;

@@ -2,12 +2,15 @@
 
 import base64
 import time
+from collections.abc import Generator
 from contextlib import closing
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kbackup.batches import CONTROL, TRANSACTIONAL, walk
+from kbackup.batches import native as batches_native
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import KafkaSettings, LogStartMovedError, brokers, fetch, reader, wire
 from kbackup.kafka.answers import Aborted, committed
@@ -314,3 +317,74 @@ def test_a_missing_certificate_is_said() -> None:
 def test_servers_are_spelt_as_for_the_client(server: str, address: tuple[str, int]) -> None:
     """Addresses are read as librdkafka reads them."""
     assert address == _address(server)
+
+
+def test_who_leads_is_asked_once_until_that_no_longer_holds() -> None:
+    """A topic of many partitions is not described for each of them."""
+    answers = [Answer(ONE, 4), Answer(error=6), Answer(TWO, 4)]
+    with (
+        FakeBroker(answers) as broker,
+        closing(BatchReader(KafkaSettings(broker.servers))) as opened,
+    ):
+        for span in (Span(0, 2), Span(2, 4)):
+            assert [*opened.batches(WHERE, span)]
+
+    assert [(5, 0), (5, 2), (6, 2)] == [(each.epoch, each.offset) for each in broker.fetches]
+
+
+class _Older:
+    """A reader of older records, which says what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Span] = []
+        self.is_closed = False
+
+    def read(self, _where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
+        """Read nothing."""
+        self.asked.append(span)
+        yield from ()
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
+
+
+def test_older_formats_are_left_to_the_client_library() -> None:
+    """Records that are in no batches of version 2 are read by the reader of records."""
+    older, opened = _Older(), list[int]()
+
+    def by_records() -> _Older:
+        opened.append(1)
+        return older
+
+    answers = [Answer(ONE, 4), Answer(TWO[:16] + b"\1" + TWO[17:], 4)]
+    with (
+        FakeBroker(answers) as broker,
+        closing(BatchReader(KafkaSettings(broker.servers), by_records)) as reading,
+    ):
+        found = [row for rows in reading.read(WHERE, Span(0, 4)) for row in rows.to_pylist()]
+
+    assert [0, 1] == [row["offset"] for row in found]
+    assert ([Span(2, 4)], [1], True) == (older.asked, opened, older.is_closed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, True, id="plain"),
+        pytest.param({"client": "native"}, False, id="asked for otherwise"),
+        pytest.param({"consumer": {"client.rack": "a"}}, False, id="the nearest replica"),
+        pytest.param({"consumer": {"fetch.message.max.bytes": "9"}}, True, id="the size"),
+        pytest.param(
+            {"consumer": {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}},
+            False, id="tokens",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_client_library_alone_has_is_left_to_it(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    """Whoever sets what only librdkafka knows has it."""
+    if batches_native.library() is None:
+        pytest.skip("without the C library all goes through librdkafka")
+    assert expected is KafkaSettings("h:1", **changes).reads_batches
