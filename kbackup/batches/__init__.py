@@ -122,8 +122,12 @@ class Batches:
             yield data[start:end]
 
 
-LEAST_BYTES: Final = 2**14
-"""Smaller batches are packed anew, many into one: each takes a request of its own."""
+LEAST_BYTES: Final = (2**16, 2**14)
+"""Smaller batches are packed anew, many into one, for each takes a request of its own: those that
+are not compressed, and those that are, which packing leaves larger.
+
+A request takes a producer 0.17 ms of CPU, as much as packing 50 KiB of records of 100 bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +152,9 @@ class Kept:
             pc.equal(headers["count"], pc.add(headers["last_delta"], pa.scalar(1, pa.int32()))),
             pc.invert(batches.flagged(APPEND_TIME | CONTROL)),
         )
-        size = headers["length"]
-        fits = pc.and_(pc.greater_equal(size, LEAST_BYTES), pc.less_equal(size, self.most_bytes))
+        size, (plain, packed) = headers["length"], LEAST_BYTES
+        least = pc.if_else(batches.flagged(CODEC_BITS), packed, plain)
+        fits = pc.and_(pc.greater_equal(size, least), pc.less_equal(size, self.most_bytes))
         is_kept = pc.and_(is_kept, fits)
         if self.codec is not None:
             codecs = pc.bit_wise_and(headers["attributes"], pa.scalar(CODEC_BITS, pa.int16()))

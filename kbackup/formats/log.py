@@ -271,14 +271,17 @@ def _found(pieces: Iterator[bytes | None], most: int) -> Iterator[Batches]:
     """Yield the batches in *pieces*, some at a time; none goes on beyond a None."""
     held, wanted = bytearray(), 0
     for piece in pieces:
-        held += piece or b""
-        if piece is not None and len(held) < wanted:
-            continue
-        found = walk(pa.py_buffer(bytes(held)))
+        data = piece or b""
+        if held:
+            held += data
+            if piece is not None and len(held) < wanted:
+                continue
+            data = bytes(held)
+        found = walk(pa.py_buffer(data))  # most pieces are whole frames, and are not copied
         if len(found.batches):
             yield found.batches
         found.check(may_be_cut=piece is not None)
-        del held[: found.end]
+        held = bytearray(data[found.end :])
         wanted = 0
         if found.why is Why.CUT_SHORT and len(held) >= 12:
             wanted = int.from_bytes(held[8:12], "big", signed=True) + 12

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 import pyarrow as pa
@@ -47,6 +47,9 @@ from kbackup.spark.channel import Line
 from kbackup.stores import Store, open_store
 
 _log: Final = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.2
+"""How long a broker is left alone before another writer goes on."""
 
 TELL_S: Final = 0.5
 """How often a task reports what it has sent beyond what is safe."""
@@ -393,6 +396,7 @@ class _Task:
                 skipped = work.report.own.skipped
                 if monotonic() - since < PATIENCE_S:
                     _log.warning("%s; going on from the committed position", error)
+                    sleep(_PAUSE_S)
                     continue
                 self._failed(work, error)
             except KbackupError as error:

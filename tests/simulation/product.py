@@ -227,5 +227,8 @@ def replaced(place: str, by: Any) -> AbstractContextManager[Any]:
 @contextmanager
 def batches_as_stored() -> Iterator[None]:
     """Let each batch be large enough to be sent as it is, and each partition have a writer."""
-    with patch.object(all_batches, "LEAST_BYTES", 1), patch.object(restore_task, "SMALL_BYTES", -1):
+    with (
+        patch.object(all_batches, "LEAST_BYTES", (1, 1)),
+        patch.object(restore_task, "SMALL_BYTES", -1),
+    ):
         yield

@@ -30,7 +30,7 @@ KEPT = Kept(2**20)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a batch be large when it has some records."""
-    monkeypatch.setattr(batches_module, "LEAST_BYTES", 200)
+    monkeypatch.setattr(batches_module, "LEAST_BYTES", (200, 150))
 
 
 def one(base: int, count: int, codec: int = NONE, attributes: int = 0) -> bytes:
@@ -109,6 +109,14 @@ def test_what_the_target_would_change_or_refuse_comes_as_rows(kept: Kept, whole:
 
     assert whole == [at for kind, offsets in found if kind is StoredBatches for at in offsets]
     assert [*range(27)] == [at for _, offsets in found for at in offsets]
+
+
+def test_small_batches_are_kept_sooner_where_they_are_compressed() -> None:
+    """Packed anew, they would be larger."""
+    backup = Backup()
+    put(backup, one(0, 3), one(3, 3, ZSTD))
+
+    assert [(StoredRows, [0, 1, 2]), (StoredBatches, [3, 4, 5])] == kinds(read(backup))
 
 
 def test_a_start_within_a_batch_unpacks_it_and_no_other() -> None:
