@@ -133,6 +133,10 @@ class ConfigurationError(KbackupError, code="configuration", exit_code=2):
     """The command line, a variable or a configuration file asks for something impossible."""
 
 
+class NoKeyError(ConfigurationError, code="no_key"):
+    """What is encrypted cannot be read with the keys that were given."""
+
+
 class NewerVersionError(ConfigurationError, code="newer_version"):
     """A later version of kbackup wrote what would have to be understood."""
 

@@ -15,8 +15,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kbackup.errors import ConfigurationError, LocalServiceError, NoSpaceError, RefusedError
 
@@ -47,6 +48,15 @@ SPOOL_BYTES: Final = 32 * 2**20
 stored."""
 
 
+_scrambles: bool = False
+
+
+def encrypt_spools() -> None:
+    """From now on, keep what spools put on disk encrypted, each with a key that dies with it."""
+    global _scrambles  # noqa: PLW0603  (of the process: whatever spools, what is spooled is secret)
+    _scrambles = True
+
+
 class Spool(io.BufferedIOBase, BinaryIO):
     """A file that is written once, from its start to its end, then read any number of times.
 
@@ -60,13 +70,16 @@ class Spool(io.BufferedIOBase, BinaryIO):
 
     metadata: Mapping[str, str] | None = None
 
-    def __init__(self, memory_bytes: int, *, expected_bytes: int = 0) -> None:
+    def __init__(
+        self, memory_bytes: int, *, expected_bytes: int = 0, is_hashed: bool = True
+    ) -> None:
         """Start empty.
 
         Args:
             memory_bytes: What may stay in memory; 0 for none.
             expected_bytes: Its size at the end, where that is known: it is said when the disk
                 is full, and a spool that cannot stay in memory starts on disk.
+            is_hashed: Take the checksum, which takes longer than all else.
 
         Raises:
             ConfigurationError: If ``TMPDIR`` is needed at once and cannot be used.
@@ -75,6 +88,7 @@ class Spool(io.BufferedIOBase, BinaryIO):
         self._limit = memory_bytes
         self._expected = expected_bytes
         self._hash = hashlib.sha256(usedforsecurity=False)
+        self._is_hashed = is_hashed
         self._in_memory = expected_bytes <= memory_bytes
         self._file: BinaryIO = io.BytesIO() if self._in_memory else _temporary_file()
 
@@ -109,7 +123,8 @@ class Spool(io.BufferedIOBase, BinaryIO):
             if self._in_memory and self.size + length > self._limit:
                 self.move_to_disk()
             self._file.write(data)
-        self._hash.update(data)
+        if self._is_hashed:
+            self._hash.update(data)
         self.size += length
         return length
 
@@ -228,6 +243,82 @@ class Section(io.RawIOBase):
         return len(data)
 
 
+_BLOCK: Final = 1 << 16
+_AES_BLOCK: Final = 16
+
+
+class _Scrambled(io.RawIOBase):
+    """A file whose bytes are encrypted on disk, where they keep their places.
+
+    AES in counter mode, under a key of its own: what is read back was written by this process, so
+    no tag is kept, and a place is written once.
+    """
+
+    def __init__(self, raw: io.FileIO) -> None:
+        self._raw, self._key = raw, secrets.token_bytes(32)
+        self._made: tuple[int, Any] = -1, None  # what is at hand, for which place
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return self._raw.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._raw.tell()
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._key = secrets.token_bytes(32)  # what follows is written to places used before
+        self._made = -1, None
+        return self._raw.truncate(size)
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        at = self._raw.tell()
+        scrambled = self._changed(at, data)
+        written = self._raw.write(scrambled)
+        while written < len(scrambled):
+            written += self._raw.write(memoryview(scrambled)[written:])
+        return written
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        at = self._raw.tell()
+        view = memoryview(buffer).cast("B")
+        length = self._raw.readinto(view)
+        view[:length] = self._changed(at, view[:length])
+        return length
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+    def _changed(self, at: int, data: "ReadableBuffer") -> bytes:
+        """Return *data* encrypted or decrypted, which is one, as what stands at *at*."""
+        there, cipher = self._made
+        if there != at:
+            from cryptography.hazmat.primitives.ciphers import (  # noqa: PLC0415  (an extra)
+                Cipher,
+                algorithms,
+                modes,
+            )
+
+            blocks, more = divmod(at, _AES_BLOCK)
+            start = modes.CTR(blocks.to_bytes(_AES_BLOCK))
+            cipher = Cipher(algorithms.AES(self._key), start).encryptor()
+            cipher.update(bytes(more))
+        found: bytes = cipher.update(data)
+        self._made = at + len(found), cipher
+        return found
+
+
 def _folder() -> Path:
     return Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
 
@@ -235,6 +326,9 @@ def _folder() -> Path:
 def _temporary_file(path: Path | None = None) -> BinaryIO:
     where = path or _folder()
     try:
+        if _scrambles:
+            raw = tempfile.TemporaryFile(prefix="kbackup-", dir=where, buffering=0)  # noqa: SIM115
+            return io.BufferedRandom(_Scrambled(raw), _BLOCK)
         return tempfile.TemporaryFile(prefix="kbackup-", dir=where)
     except OSError as error:
         if error.errno in _FULL:
@@ -251,15 +345,18 @@ def _temporary_file(path: Path | None = None) -> BinaryIO:
 _CHUNK: Final = 1 << 20
 
 
-def write_synced(folder: Path, body: BinaryIO, *, prefix: str = "", is_synced: bool = True) -> Path:
+def write_synced(
+    folder: Path, body: BinaryIO, *, prefix: str = "", is_synced: bool = True, mode: int = 0o666
+) -> Path:
     """Copy *body* from its start to a new file in *folder*, and sync it unless told not to.
 
-    Its name is *prefix* and random digits, which are no part of any object's key.
+    Its name is *prefix* and random digits, which are no part of any object's key; nobody has more
+    rights to it than *mode* says, from the first.
     """
     make_folder(folder)
     new = folder / f"{prefix}{secrets.token_hex(12)}"
     try:
-        with new.open("xb") as file:
+        with open(new, "xb", opener=partial(os.open, mode=mode)) as file:
             body.seek(0)
             while chunk := body.read(_CHUNK):
                 file.write(chunk)
@@ -312,6 +409,19 @@ def read_private(path: Path, what: str) -> bytes:
                 f"chmod 600 {path}; and change {what} if others may have read the file",
             )
         return file.read()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that its owner alone may read, and put it on the disk.
+
+    Raises:
+        OSError: If it is there, or cannot be written.
+    """
+    new = write_synced(path.parent, io.BytesIO(content), prefix=f".{path.name}.", mode=0o600)
+    try:
+        move_synced(new, path, replace=False)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def move_synced(new: Path, path: Path, *, replace: bool = True) -> None:

@@ -58,11 +58,13 @@ class StoreSettings:
         endpoint_url: The URL of the server, for stores that have servers; None for the usual one.
         options: What was given for the options that stores declare, by property; a store reads
             its own with `kbackup.options.Option.of`.
+        wrapper: What stands around the store; None for nothing.
     """
 
     url: str
     endpoint_url: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    wrapper: "Wrapper | None" = None
 
     def __repr__(self) -> str:
         return f"StoreSettings(url={self.url!r}, endpoint_url={self.endpoint_url!r})"
@@ -75,7 +77,15 @@ class StoreSettings:
         """
         factory: Any = plugins.load("stores", self.url.partition("://")[0])
         store: Store = factory(self)
-        return store
+        return store if self.wrapper is None else self.wrapper.wrap(store)
+
+
+class Wrapper(Protocol):
+    """Plain data that makes of a store another one, which keeps the same promises."""
+
+    def wrap(self, store: "Store") -> "Store":
+        """Return what stands around *store*."""
+        ...
 
 
 class Store(Protocol):
@@ -395,6 +405,27 @@ class Ranges(Protocol):
             CorruptObjectError: The object ends before, or was replaced meanwhile.
             StoreError: Otherwise.
         """
+        ...
+
+
+KEYED: Final = "h1:"
+"""What a digest begins with that is under a key of the backup; its method follows."""
+
+
+@runtime_checkable
+class Seals(Protocol):
+    """A store that keeps objects encrypted: their sizes and ``sha256`` are of what is stored."""
+
+    def stored_size(self, size: int) -> int:
+        """Return the bytes that an encrypted object of *size* bytes has in the store."""
+        ...
+
+    def keyed(self, digest: str) -> str:
+        """Return *digest*, of anything but bytes as they are stored, as it is kept there."""
+        ...
+
+    def can_read(self, metadata: Mapping[str, str]) -> bool:
+        """Whether an object can be decrypted here, judging by its metadata."""
         ...
 
 

@@ -49,7 +49,19 @@ from kbackup.runs import known
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.run import SinkRun
-from kbackup.stores import Archive, Ranges, Store, StoreSettings, Thaw, Uploads, open_store
+from kbackup.stores import (
+    Archive,
+    Bucket,
+    Names,
+    Ranges,
+    Seals,
+    Store,
+    StoreSettings,
+    Thaw,
+    Uploads,
+    open_store,
+)
+from kbackup.stores.encrypted import CHUNK_BYTES, EncryptedStore
 from kbackup.stores.s3.bucket import BUCKET, NEEDS, OBJECTS, RECORDS, read
 from kbackup.testing import (
     PART_BYTES,
@@ -75,6 +87,7 @@ __all__ = [
     "BATCH_BYTES",
     "BUCKET",
     "CAUGHT_UP_S",
+    "CHUNK_BYTES",
     "COMMIT_S",
     "HEADER",
     "HEADERS",
@@ -94,11 +107,13 @@ __all__ = [
     "BadRecordError",
     "BatchReader",
     "BooleanConverter",
+    "Bucket",
     "Cluster",
     "ConfigurationError",
     "Converter",
     "ConverterContract",
     "CorruptObjectError",
+    "EncryptedStore",
     "Environment",
     "ExtractorContract",
     "Finding",
@@ -113,6 +128,7 @@ __all__ = [
     "Layout",
     "LocalS3",
     "LogStartMovedError",
+    "Names",
     "Notes",
     "ObjectNotFoundError",
     "Partitioner",
@@ -123,6 +139,7 @@ __all__ = [
     "Reader",
     "RequestedSchemas",
     "RestoreRun",
+    "Seals",
     "SinkRun",
     "Span",
     "Stop",

@@ -151,3 +151,27 @@ def test_a_useless_tmpdir_is_refused_not_replaced(
 def test_the_spool_folder_is_tmpdir(folder: Path) -> None:
     """What is checked at the start is what is used later."""
     assert folder == files.spool_folder()
+
+
+def test_what_is_spooled_to_disk_can_be_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No byte of it lies in TMPDIR as it is, and it reads as before, from any place."""
+    monkeypatch.setattr(files, "_scrambles", True)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    data = b"CANARY-" * 40_000
+    with Spool(0) as file:
+        for start in range(0, len(data), 1111):
+            file.write(data[start : start + 1111])
+        file.flush()
+        there = Path(f"/proc/self/fd/{file._file.raw.fileno()}").read_bytes()  # type: ignore[attr-defined]
+
+        assert len(data) == len(there)
+        assert b"CANARY" not in there
+        for start in (0, 1, 15, 16, 17, 65_535, 65_536, 200_003):
+            file.seek(start)
+            assert data[start : start + 5000] == file.read(5000)
+        file.restart()
+        file.write(b"anew")
+        file.seek(0)
+        assert b"anew" == file.read()
