@@ -16,6 +16,7 @@ from kbackup.errors import KbackupError
 from kbackup.kafka import Access, Acl, BrokerSetting, ScramUser
 from kbackup.naming import Layout
 from kbackup.stores import Store, parse_json, put_json
+from kbackup.stores.encrypted import check_open
 
 VERSION: Final = 1
 
@@ -133,6 +134,7 @@ def newest_first(
 
 def _load(store: Store, key: str) -> AccessBundle:
     with store.open(key) as body:
+        check_open(key, body)
         do = "restore the object from a copy, or choose an earlier one: --as-of"
         return parse_json(key, body.read(), _bundle, "capture of ACLs and users", do)
 

@@ -18,6 +18,7 @@ from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.stores import Store
+from kbackup.stores.encrypted import Opened, check_open
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
 
@@ -267,6 +268,7 @@ def claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
     if metadata is None:  # this store learns it in another request
         head = store.head(file.key)
         metadata = {} if head is None else head.metadata
+    check_open(file.key, body)
     claim = claims_of(file, metadata, body)
     if claim.facts is None and file.sha256 not in ("", sha256_of(body)):
         text = "it is not the object that was stored: its sha256 differs"
@@ -275,7 +277,10 @@ def claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
 
 
 def sha256_of(body: BinaryIO) -> str:
-    """Return the sha256 of a whole file, in hexadecimal; leaves it at its start."""
+    """Return an object's sha256 as it is stored, in hexadecimal; leaves *body* at its start."""
+    if isinstance(body, Opened):
+        with body.stored() as stored:
+            return sha256_of(stored)
     digest = hashlib.sha256(usedforsecurity=False)
     while chunk := body.read(_CHUNK):
         digest.update(chunk)

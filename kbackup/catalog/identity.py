@@ -37,10 +37,12 @@ class BackupIdentity:
     Attributes:
         address: Digest of where it is, as this run reaches it.
         id: Its own; empty where nobody has written one, as in a bucket of a connector.
+        is_encrypted: Whether a sink has encrypted what it stored.
     """
 
     address: str
     id: str = ""
+    is_encrypted: bool = False
 
     @property
     def name(self) -> str:
@@ -65,7 +67,7 @@ def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
     try:
         with store.open(key(layout)) as body:
             said = orjson.loads(body.read())
-        return replace(found, id=_checked(said))
+        return replace(found, id=_checked(said), is_encrypted=said.get("encrypted") is True)
     except ObjectNotFoundError:
         return found
     except StoreError as error:
@@ -97,6 +99,17 @@ def ensure(store: Store, layout: Layout, address: str, now: datetime) -> BackupI
     if put_json(store, key(layout), said, if_absent=True):
         return replace(found, id=mine)
     return read(store, layout, address)
+
+
+def mark_encrypted(store: Store, layout: Layout) -> None:
+    """Have a backup with an id say that it is encrypted, from now on.
+
+    Raises:
+        StoreError: If the store does not answer, or takes it not.
+    """
+    with store.open(key(layout)) as body:
+        said = orjson.loads(body.read())
+    put_json(store, key(layout), said | {"encrypted": True})
 
 
 def check_apart(store: Store, layout: Layout) -> None:

@@ -33,7 +33,7 @@ from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
-from kbackup.stores import Heads, Ranges, Store
+from kbackup.stores import Heads, Ranges, Seals, Store
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | Non
     except CorruptObjectError as error:
         _log.warning("%s is not used: %s", files.index, error)
         return None
-    if index.size == main.size:
+    if main.size in (index.size, store.stored_size(index.size) if isinstance(store, Seals) else 0):
         return index
     _log.warning("%s is not used: it is of %d bytes, not %d", files.index, index.size, main.size)
     return None

@@ -28,6 +28,7 @@ from kbackup.connect.registry import Reference, RegisteredSchema
 from kbackup.errors import CorruptObjectError, some
 from kbackup.naming import Layout
 from kbackup.stores import Store, put_json
+from kbackup.stores.encrypted import check_open
 
 UNKNOWN: Final = "unknown"
 """The registry says that it has no such schema."""
@@ -173,6 +174,7 @@ def load(store: Store, use: SchemaUse, key: str) -> KeptSchema:
         StoreError: If it cannot be read.
     """
     with store.open(key) as body:
+        check_open(key, body)
         data = body.read()
     try:
         found = orjson.loads(data)

@@ -529,7 +529,7 @@ def _compare(at: OpenedBackup, against: str, *, is_strict: bool) -> None:
 
 
 def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
-    from kbackup.catalog import groups, identity  # noqa: PLC0415
+    from kbackup.catalog import groups, identity, keys  # noqa: PLC0415
     from kbackup.catalog.schemas import SchemaIndex  # noqa: PLC0415
     from kbackup.runs import locks, wiring  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
@@ -547,6 +547,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     notes = Notes(known, holders, index, at.held_up(known), has_id, captures)
     read = None
     if deep:
+        keys.check_readable(at.place)
         engine = wiring.engine_settings(session.settings, find_jvm())
         read = on_spark(VerifyJob(at.place, reading), engine, session.stop.event)
     at.tell(

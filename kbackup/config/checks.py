@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.issues import ConfigIssue, Value, error, is_true, warning
-from kbackup.config.property import READING, SINK, STATUS, names_store
+from kbackup.config.property import KEYS, READING, SINK, STATUS, names_store
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
 from kbackup.java import joda
@@ -320,7 +320,7 @@ _NEEDS: Final = (
             or ("store.url" in given and names_store(given["store.url"].text))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",
-        SINK | READING | STATUS | {"ddl"},
+        SINK | READING | STATUS | KEYS | {"ddl"},
     ),
     _Need(
         "flush.size",

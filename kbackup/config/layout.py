@@ -13,7 +13,7 @@ from kbackup.config.property import (
     SETTLING,
     SINK,
     SPARK,
-    STATUS,
+    WITHOUT_LAYOUT,
     Group,
     boolean,
     check_folder,
@@ -42,7 +42,7 @@ CONNECTORS_EXTRACTOR: Final = "wallclock"
 """The timestamp extractor of the connectors' layout if ``timestamp.extractor`` is not set."""
 
 
-class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
+class LayoutSettings(Group, title="Layout", commands=ALL - WITHOUT_LAYOUT):
     """Names and contents of objects, with the connectors' property names."""
 
     topics_dir = text(
@@ -60,7 +60,7 @@ class LayoutSettings(Group, title="Layout", commands=ALL - STATUS):
     file_delim = text(
         "Separates topic, partition and offset in an object's name.",
         "+",
-        commands=ALL - STATUS | {"abort-uploads"},
+        commands=ALL - WITHOUT_LAYOUT | {"abort-uploads"},
         check=check_not_empty,
     )
     filename_offset_zero_pad_width = integer(

@@ -25,6 +25,7 @@ from kbackup.config.property import (
     DRILL,
     FINDING,
     KAFKA,
+    KEYS,
     READING,
     RESTORE,
     SETTLING,
@@ -73,7 +74,7 @@ def _sides(command: str, connector: str | None) -> frozenset[str]:
         return SINK
     if command in FINDING | DRILL:  # what tells a restore from another tells which one wrote it
         return RESTORE | {command}
-    if command in SINK | READING | STATUS:
+    if command in SINK | READING | STATUS | KEYS:
         return frozenset({command})
     return SINK | {"restore"} if connector is None else frozenset({connector})
 
@@ -457,6 +458,7 @@ Command = Literal[
     "reindex",
     "accept",
     "abort-uploads",
+    "keys",
     "restore",
     "list",
     "cat",

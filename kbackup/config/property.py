@@ -45,6 +45,10 @@ RUNS: Final = frozenset({"sink", "restore"})
 DRILL: Final = frozenset({"drill"})
 STATUS: Final = frozenset({"status", "configs", "access", "abort-uploads"})
 """The commands that read run records: they open no object, so they do not depend on the layout."""
+KEYS: Final = frozenset({"keys"})
+"""The commands that are about keys alone."""
+WITHOUT_LAYOUT: Final = STATUS | KEYS
+"""The commands that open no object of records."""
 FINDING: Final = RESTORE | {"groups", "against"}
 """The commands that find a restore again by the options that it was given."""
 SETTLING: Final = RESTORE | {"configs", "groups", "access"}
@@ -57,7 +61,7 @@ SPARK: Final = RUNS | {"verify", "against", "query", "drill"}
 """The commands that may start Spark."""
 CONVERTING: Final = RUNS | {"cat", "query", "drill"}
 """The commands that look into records."""
-ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
+ALL: Final = SINK | READING | STATUS | KEYS | {"doctor", "config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ class Property(Option[Any]):
     Attributes:
         commands: The commands that use it: "sink", "restore", "list", "verify", "cat", "query",
             "against" (``verify --against``), "thaw", "reindex", "accept", "status", "configs",
-            "groups", "access", "drill", "abort-uploads", "doctor", "config".
+            "groups", "access", "drill", "abort-uploads", "keys", "doctor", "config".
         group: Its heading.
         declared: What its plugins declare; None if it is the tool's own.
         plugins: The seam and the names of the plugins that declare it.
@@ -180,7 +184,7 @@ def _placed(option: Option[Any], **place: Any) -> Property:
 
 
 _SINK_AND_RESTORE: Final = {
-    "formats": ALL - STATUS,
+    "formats": ALL - WITHOUT_LAYOUT,
     "converters": CONVERTING,
     "partitioners": RUNS,
     "extractors": SINK,

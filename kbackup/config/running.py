@@ -11,6 +11,7 @@ from kbackup.config.property import (
     DRILL,
     FINDING,
     KAFKA,
+    KEYS,
     READING,
     RESTORE,
     RUNS,
@@ -42,7 +43,10 @@ from kbackup.config.property import (
     verbatim,
     words,
 )
-from kbackup.options import DURATION_MOST_MS, Suspicion
+from kbackup.options import DURATION_MOST_MS, Suspicion, read_names
+
+ENCRYPTING: Final = SINK | {"doctor", "config"}
+"""The commands that are about what a sink stores."""
 
 MEASURED: Final = RUNS | {"status"}
 """The commands that have metrics."""
@@ -194,6 +198,53 @@ class Store(Group, title="S3", commands=ALL):
         read_store_url,
         aliases=("s3.endpoint",),
         example="http://127.0.0.1:9000",
+    )
+
+
+class Encryption(Group, title="Encryption", commands=ALL - {"abort-uploads"}):
+    """With what objects are encrypted before they are stored, and decrypted again."""
+
+    encryption_recipients = parsed(
+        "Who can decrypt what is stored: X25519 public keys, each the one line of its PEM file.  A "
+        "sink with these encrypts.",
+        "list",
+        (),
+        read_names,
+        commands=ENCRYPTING,
+        example="MCowBQYDK2VuAyEAKRoC8mMsPjO1oYZYI5Z2v1iiV2aJcH7aX0vVt4sFx0U=",
+    )
+    encryption_recipients_file = optional_text(
+        "File with more of them, as PEM blocks.",
+        type="file",
+        commands=ENCRYPTING,
+        example="/etc/kbackup/recipients.pem",
+    )
+    encryption_key_file = optional_text(
+        "File with the backup's own key, mode 0600.  Needed by a sink that has public keys alone, "
+        "whose first run makes it; it decrypts no record.",
+        type="file",
+        example="/etc/kbackup/backup.key",
+    )
+    encryption_identity_file = optional_text(
+        "PEM file with a recipient's private key, mode 0600: to read the backup.",
+        type="file",
+        example="/etc/kbackup/identity.pem",
+    )
+    encryption_phrase_file = optional_text(
+        "File with a passphrase, mode 0600: a recipient that encrypts and decrypts.",
+        type="file",
+        example="/etc/kbackup/passphrase",
+    )
+    encryption_kms_key = optional_text(
+        "ARN or alias of a symmetric key of AWS KMS: a recipient that encrypts with kms:Encrypt "
+        "and decrypts with kms:Decrypt.",
+        example="arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+    )
+    encryption_mixed = boolean(
+        "The backup also holds objects that are not encrypted: from before, or stored by a sink "
+        "without keys, which this allows.  Whoever can write to the bucket can then add some.",
+        False,
+        commands=ALL - {"abort-uploads"} - KEYS,
     )
 
 

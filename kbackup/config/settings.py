@@ -8,6 +8,7 @@ from kbackup import plugins
 from kbackup.config.layout import LayoutSettings, RotationSettings, Safety, Tolerance
 from kbackup.config.property import Group, Property, names_store, of_plugins, properties
 from kbackup.config.running import (
+    Encryption,
     FollowSettings,
     Generic,
     Kafka,
@@ -23,7 +24,7 @@ from kbackup.plugins import Step
 
 class Settings(
     OutputSettings, RunSettings, Restore, Generic, Tolerance, Safety, FollowSettings,
-    RotationSettings, SchemaRegistry, LayoutSettings, Store, Kafka,
+    RotationSettings, SchemaRegistry, LayoutSettings, Encryption, Store, Kafka,
 ):  # fmt: skip
     """The configuration of one command: plain data, which may cross a process.
 

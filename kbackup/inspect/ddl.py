@@ -11,12 +11,13 @@ from kbackup.catalog import listing
 from kbackup.catalog.listing import BackupFile, Catalog
 from kbackup.config import Settings
 from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_table, quoted, text
-from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
 from kbackup.formats import DescribesTables
 from kbackup.naming import DatedLayout, View
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from kbackup.stores import Store
+from kbackup.stores.encrypted import DATA_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,7 @@ def statements(
     Raises:
         IncompleteBackupError: If a topic has no object yet.
         ConfigurationError: If a topic cannot be declared as a table.
+        RefusedError: If its objects are encrypted.
         StoreError: If the store does not answer.
     """
     layout, options = wiring.layout(settings), wiring.format_options(settings)
@@ -299,6 +301,14 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
     if not mains:
         raise _nothing(topic, settings.url)
     newest = max(mains, key=lambda file: (file.modified, file.key))
+    head = store.head(newest.key)
+    if head is not None and DATA_KEY in head.metadata:
+        raise RefusedError(
+            f"{topic} is encrypted",
+            "no engine that reads the objects itself can decrypt them",
+            "ask kbackup: kbackup restore query",
+            key=newest.key,
+        )
     layout = wiring.layout(settings)
     files = _files(settings, store, newest)
     root = settings.url.rstrip("/")

@@ -28,6 +28,7 @@ from kbackup.records import (
     NO_TIMESTAMP,
     SCHEMA,
     UNKNOWN,
+    Facts,
     Rotation,
     Span,
     TopicIdentity,
@@ -297,6 +298,24 @@ def united_log(file: ClosedFile, theirs: BinaryIO) -> ClosedFile | None:
     assert facts is not None  # noqa: S101  (each of the two has records)
     writer.close(inner_metadata(facts, file.where, file.identity))
     return replace(file, body=body, facts=replace(facts, sha256=body.sha256))
+
+
+def tallied_to(file: ClosedFile, last_offset: int) -> Facts | None:
+    """Return what is known of a file's batches up to an offset; None where there is none.
+
+    Args:
+        file: Of batches.
+        last_offset: The last one of a batch, else what is returned ends elsewhere.
+    """
+    form = file.spec.open_format()
+    assert isinstance(form, StoresBatches)  # noqa: S101  (it was written by one)
+    file.body.seek(0)
+    tally = Tally(file.spec.options.max_record_bytes)
+    for one in _single(form.batches(file.body, file.spec.options)):
+        if one.next_offset - 1 > last_offset:
+            break
+        tally.add(one)
+    return tally.facts()
 
 
 def _single(stream: Iterator[Batches]) -> Iterator[Batches]:

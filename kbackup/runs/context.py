@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack
 
 from kbackup.catalog import identity
 from kbackup.catalog.identity import BackupIdentity
+from kbackup.catalog.keys import Encryption
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, NoKeyError
 from kbackup.events import Ended, Event, Tell, from_json
 from kbackup.kafka import Cluster, Connection
 from kbackup.naming import Layout
@@ -350,6 +351,7 @@ class RunContext:
     ) -> None:
         cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
         self._identify(command, cluster, store)
+        self._check_encryption(store)
         if self.settings.dry_run:
             command.preview(cluster, store)
             return
@@ -384,6 +386,45 @@ class RunContext:
             if is_sink and not self.backup.id:
                 identity.check_apart(store, self.layout)
         self.group = command.group(cluster, self.backup)
+
+    def _check_encryption(self, store: Store) -> None:
+        """See to it that what is stored is encrypted, and what is read can be, before either."""
+        encryption, is_sink = self._encryption, self.summary.command == "sink"
+        if encryption is None:
+            if self.backup.is_encrypted and not (is_sink and self.settings.encryption_mixed):
+                raise NoKeyError(
+                    "the backup is encrypted, and this run has no keys",
+                    "it would store what anybody can read, or could read nothing",
+                    "set encryption.identity.file, or what the sinks have; encryption.mixed=true "
+                    "lets a sink store without",
+                )
+        elif not is_sink:
+            encryption.require_readable()
+        elif not self.settings.dry_run:
+            encryption.establish(store, self.run)
+
+    @property
+    def _encryption(self) -> Encryption | None:
+        found = self.world.store.wrapper
+        return found if isinstance(found, Encryption) else None
+
+    def begin_encryption(self) -> None:
+        """See to it that tasks have a data key to store objects with, where they need one.
+
+        Raises:
+            StoreError: If the store does not take it.
+        """
+        if self._encryption is not None:
+            self._encryption.begin(open_store(self.world.store), self.run)
+
+    def fold_keys(self, store: Store) -> None:
+        """Fold the data keys, where that is due.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        if self._encryption is not None:
+            self._encryption.fold(store)
 
     def finish(self) -> Ended:
         """Return the summary as it is now."""

@@ -54,6 +54,7 @@ from kbackup.records import (
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp
 from kbackup.stores import ObjectHead, Store
+from kbackup.stores.encrypted import DATA_KEY
 
 _THREADS: Final = 16
 
@@ -552,6 +553,7 @@ def _row(
     said = Rotation.from_metadata(head.metadata)
     cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span
     row = stored(where, file.key, view, facts, head.size, cut, "", time_ms)
+    row = replace(row, data_key=head.metadata.get(DATA_KEY))
     return row if is_cut or said is not None else replace(row, cut_start=None, next_offset=None)
 
 

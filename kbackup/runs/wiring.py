@@ -7,6 +7,8 @@ from typing import Any
 
 from kbackup import clock, formats, plugins
 from kbackup.catalog.identity import BackupIdentity
+from kbackup.catalog.keys import Encryption
+from kbackup.catalog.recipients import KeyOptions
 from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
@@ -82,12 +84,26 @@ def check_batches(settings: Settings) -> None:
 
 
 def store_settings(settings: Settings) -> StoreSettings:
-    """Return where the backup is."""
+    """Return where the backup is, and how it is encrypted."""
     return StoreSettings(
         url=settings.url,
         endpoint_url=settings.endpoint_url,
         options=settings.options_of("stores"),
+        wrapper=_encryption(settings),
     )
+
+
+def _encryption(settings: Settings) -> Encryption | None:
+    options = KeyOptions(
+        settings.encryption_recipients,
+        settings.encryption_recipients_file,
+        settings.encryption_identity_file,
+        settings.encryption_phrase_file,
+        settings.encryption_kms_key,
+        settings.encryption_key_file,
+        settings.encryption_mixed,
+    )
+    return Encryption(options, layout(settings), clock.SystemClock()) if options.is_given else None
 
 
 def layout(settings: Settings) -> Layout:
@@ -129,9 +145,10 @@ def _directory(settings: Settings) -> str | None:
 
 def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
     """Return what Spark is given."""
-    return EngineSettings(
-        settings.master, settings.spark_conf, jvm, settings.stop_timeout, _modules(settings)
-    )
+    conf = settings.spark_conf
+    if _encryption(settings) is not None:  # what Spark puts on disk: spilled rows, large tasks
+        conf = {"spark.io.encryption.enabled": "true", **conf}
+    return EngineSettings(settings.master, conf, jvm, settings.stop_timeout, _modules(settings))
 
 
 def _modules(settings: Settings) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from kbackup.errors import (
 from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats.block_index import BlockIndex
 from kbackup.naming import DatedLayout, Layout, ObjectKey, View
-from kbackup.pipeline.batching import united_log
+from kbackup.pipeline.batching import tallied_to, united_log
 from kbackup.pipeline.digest import RecordsDigest
 from kbackup.pipeline.write import NO_RECORDS, ClosedFile, Index, grown, inner_metadata
 from kbackup.records import (
@@ -46,7 +46,7 @@ from kbackup.records import (
     rest_of,
     woven,
 )
-from kbackup.stores import ObjectHead, Store, StoredObject
+from kbackup.stores import ObjectHead, Seals, Store, StoredObject
 
 
 def united(
@@ -194,6 +194,9 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedF
     if file.identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
         raise _other_topic(file, "it was written from a topic with another id")
     there = Facts.from_metadata(head.metadata)
+    if isinstance(store, Seals) and not store.can_read(head.metadata):
+        _check_unread(store, file, there)
+        return None
     if there is None:
         _log.warning("%s exists, written by another tool; comparing it", file.key)
     if there == file.facts:
@@ -206,6 +209,41 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedF
             _check_room(store, file)
         return file.facts if shorter == "ours" else None
     return there if there.covers(file.facts) and shorter != "theirs" else None
+
+
+def _check_unread(store: Seals, file: ClosedFile, there: Facts | None) -> None:
+    """Check by its digest that an object that cannot be read holds the first records of *file*."""
+    if there is not None and there.first_offset == file.facts.first_offset:
+        mine: Facts | None = file.facts
+        if there.last_offset < file.facts.last_offset and file.spec.view is View.RECORD:
+            mine = _facts_to(file, there.last_offset)
+        if (
+            mine is not None
+            and (mine.records, mine.last_offset) == (there.records, there.last_offset)
+            and mine.digest is not None
+            and there.digest in (mine.digest, store.keyed(mine.digest))
+        ):
+            return
+    raise RefusedError(
+        f"{file.key} already exists, and whether these records are in it is not known",
+        "it is encrypted for others, and its offsets, its count and its digest are not these",
+        "run once with encryption.identity.file, so that they can be compared",
+        key=file.key,
+    )
+
+
+def _facts_to(file: ClosedFile, last_offset: int) -> Facts | None:
+    """Return what is known of *file*'s records up to an offset; None where there is none."""
+    if file.spec.stores_batches:
+        return tallied_to(file, last_offset)
+    facts, digest = NO_RECORDS, RecordsDigest()
+    file.body.seek(0)
+    for batch in _rows(file, file.body):
+        rows = batch.filter(pc.less_equal(batch["offset"], last_offset))
+        if len(rows):
+            facts = grown(facts, rows)
+            digest.add(rows)
+    return replace(facts, digest=digest.text) if facts.records else None
 
 
 def _common_records(store: Store, file: ClosedFile, *, is_foreign: bool) -> str:

@@ -54,6 +54,7 @@ def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
         group: Keeps the positions.
         schemas: The registries whose schemas are stored.
     """
+    frame.begin_encryption()
     settings, world = frame.settings, frame.world
     return SinkJob(
         run=frame.run,

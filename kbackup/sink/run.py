@@ -164,7 +164,7 @@ class SinkRun:
         captures.keep(is_last=not self._frame.stop.is_set())
         if not settings.follow and not self._frame.stop.is_set():
             bundle.take()
-        self._fold()
+        self._fold(store)
         routes = wiring.routes(settings)
         with self._account.lock:
             topics = {routes.topic(row.report.where.topic) for row in self._account.rows()}
@@ -190,12 +190,13 @@ class SinkRun:
             history.write_success(store, self._frame.layout, summary, held_up)
             self._noted, self._held_up = success, held_up
 
-    def _fold(self) -> None:
+    def _fold(self, store: Store) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
         if self._frame.stop.is_set():
             return
         try:
             self._ledger.fold(at_end=True)
+            self._frame.fold_keys(store)
         except KbackupError as error:
             _log.warning("folding the ledger: %s", error)
 

@@ -18,7 +18,7 @@ from kbackup.catalog.ledger.objects import passed
 from kbackup.catalog.ledger.rows import OBJECTS, TOMBSTONES, Entry, stored, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import Clock
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, StoreError
 from kbackup.events import ObjectStored
 from kbackup.kafka import OffsetMovedError, Position, Positions, Reader
 from kbackup.naming import DatedLayout, Layout
@@ -33,7 +33,8 @@ from kbackup.sink.rejects import LeftOut
 from kbackup.sink.schemas import SchemaKeeper
 from kbackup.sink.start import Again
 from kbackup.spark.channel import Line
-from kbackup.stores import Store, open_store
+from kbackup.stores import ObjectHead, Seals, Store, open_store
+from kbackup.stores.encrypted import DATA_KEY
 
 _T = TypeVar("_T")
 
@@ -318,11 +319,12 @@ class Placing:
                 facts = self._keep(file)
             finally:
                 file.body.close()
-            rows.append(self._row(file, facts))
+            rows.append(row := self._row(file, facts))
             done = _with_stored(done, file)
             if file.is_main and (newest is None or (newest.last_offset or 0) < facts.last_offset):
                 newest = SinkPosition(file.key, facts.last_offset, size=rows[-1].bytes)
-            self.line.tell(ObjectStored.of(self.job.run, file.key, file.facts, file.body.size))
+            told = file.facts if row.data_key is None else row.facts or facts
+            self.line.tell(ObjectStored.of(self.job.run, file.key, told, file.body.size))
         if newest is not None:
             done = replace(done, last=newest.last_offset)
         last = newest or before or SinkPosition()
@@ -356,15 +358,27 @@ class Placing:
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:
         """Return what the ledger is to say of a file whose object has *facts* now."""
-        size = file.body.size
-        if facts != file.facts:  # a longer object was there already
+        size, data_key = file.body.size, None
+        is_sealed = isinstance(self.store, Seals)
+        if is_sealed or facts != file.facts:  # a longer object was there already
             head = self.store.head(file.key)
             size = size if head is None else head.size
+            if is_sealed:  # the ledger knows what is stored, not what was written
+                facts, data_key = _sealed(file, head)
         view = TOMBSTONES if file.is_tombstones else file.spec.view
-        return stored(
+        row = stored(
             self.unit.where, file.key, view, facts, size, file.cut.span, self.job.run,
             self.job.clock.ms(),
         )  # fmt: skip
+        return replace(row, data_key=data_key)
+
+
+def _sealed(file: ClosedFile, head: ObjectHead | None) -> tuple[Facts, str | None]:
+    """Return the facts of an encrypted object, and its data key."""
+    facts = None if head is None else Facts.from_metadata(head.metadata)
+    if head is None or facts is None:
+        raise StoreError(f"{file.key} was stored", "it has disappeared since", "run again")
+    return facts, head.metadata.get(DATA_KEY)
 
 
 def _with_read(done: Done, closed: ClosedFileSet) -> Done:

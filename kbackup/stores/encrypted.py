@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO, Final, Protocol
 
 from kbackup.errors import CorruptObjectError, NoKeyError, ObjectNotFoundError
-from kbackup.files import SPOOL_BYTES, Spool
+from kbackup.files import Spool
 from kbackup.stores import (
     KEYED,
     Archive,
@@ -58,6 +58,9 @@ DATA_KEY: Final = "data-key"
 
 DIGEST: Final = "digest"
 """The metadata of records that is kept keyed."""
+
+_HELD_BYTES: Final = 25 * 2**20
+"""What the content of an object may hold in memory: as much as the store below, by default."""
 
 _HEADS_MOST: Final = 1024
 """Objects of which a store remembers what a range of them needs."""
@@ -214,7 +217,7 @@ class Opened(Spool):
     """
 
     def __init__(self, expected_bytes: int, store: Store, key: str) -> None:
-        super().__init__(SPOOL_BYTES, expected_bytes=expected_bytes, is_hashed=False)
+        super().__init__(_HELD_BYTES, expected_bytes=expected_bytes, is_hashed=False)
         self._below, self._key = store, key
 
     def stored(self) -> BinaryIO:
@@ -330,7 +333,7 @@ class EncryptedStore:
         last = max(first, (start + length - 1) // CHUNK_BYTES)
         end = min(stored, HEADER_BYTES + (last + 1) * _FULL_BYTES)
         with below.open_range(key, begin, end - begin) as body:
-            found = Spool(SPOOL_BYTES, expected_bytes=end - begin, is_hashed=False)
+            found = Spool(_HELD_BYTES, expected_bytes=end - begin, is_hashed=False)
             skipped = start - first * CHUNK_BYTES
             for part in _decrypted(seal, key, body, first, stored):
                 wanted = part[skipped : skipped + length - found.size]

@@ -51,7 +51,7 @@ from kbackup.runs.context import Environment
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
-from kbackup.stores import RememberedHeads, Store, StoreSettings, open_store
+from kbackup.stores import KEYED, RememberedHeads, Seals, Store, StoreSettings, open_store
 
 if TYPE_CHECKING:
     from kbackup.kafka import Reader
@@ -211,7 +211,9 @@ class _Comparison:
         """Read the source once; return what no digest has proved."""
         stretches = self._unit.stretches
         while True:
-            digests = {at: _Digests(one) for at, one in enumerate(stretches) if one.digest}
+            digests = {
+                at: _Digests(one, self._store) for at, one in enumerate(stretches) if one.digest
+            }
             try:
                 for batch in self._source(self._unit.span):
                     self._feed(batch, digests)
@@ -391,8 +393,8 @@ class _Digests:
     ``behavior.on.null.values=ignore`` leaves these out.
     """
 
-    def __init__(self, stretch: Stretch) -> None:
-        self._stretch, self._all = stretch, RecordsDigest()
+    def __init__(self, stretch: Stretch, store: Store) -> None:
+        self._stretch, self._store, self._all = stretch, store, RecordsDigest()
         self._valued = None if stretch.has_offsets else RecordsDigest()
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -404,7 +406,10 @@ class _Digests:
     @property
     def prove(self) -> bool:
         """Whether the records are those of the backup."""
-        return self._stretch.digest in {each.text for each in (self._all, self._valued) if each}
+        texts = {each.text for each in (self._all, self._valued) if each}
+        if isinstance(self._store, Seals):
+            texts |= {self._store.keyed(text) for text in texts}
+        return self._stretch.digest in texts
 
 
 def _without(batch: pa.RecordBatch, spans: Iterable[Span]) -> pa.RecordBatch:
@@ -634,7 +639,8 @@ def _stretches(said: Sequence[tuple[FileSet, Facts]]) -> list[Stretch]:
     found: list[Stretch] = []
     for files, known in sorted(said, key=lambda one: (one[1].first_offset, one[0].id)):
         span = Span(known.first_offset, known.last_offset + 1)
-        is_known = files.only is None and (known.digest or "").startswith(METHOD)
+        method = (known.digest or "").removeprefix(KEYED)
+        is_known = files.only is None and method.startswith(METHOD)
         one = Stretch((files,), span, known.records, known.digest if is_known else None)
         if found and span.start_offset < found[-1].span.end_offset:
             before = found.pop()

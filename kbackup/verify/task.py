@@ -27,6 +27,7 @@ from kbackup.errors import (
     IncompleteBackupError,
     Issue,
     KbackupError,
+    NoKeyError,
     ObjectNotFoundError,
     UnsupportedObjectError,
     counted,
@@ -44,7 +45,7 @@ from kbackup.records import (
     woven,
 )
 from kbackup.spark.channel import Line
-from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
+from kbackup.stores import KEYED, ObjectHead, Seals, Store, StoreSettings, open_store
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError)
 
@@ -241,8 +242,11 @@ class _Check:
         is_unread = any(one.code == UnsupportedObjectError.code for one in self.problems)
         if is_unread or not self.problems:
             self._check_ledger(sha256)
-        texts = [None if digest is None else digest.text, watched.of_batches]
-        is_compared = self._compare(told, [text for text in texts if text is not None])
+        taken = [None if digest is None else digest.text, watched.of_batches]
+        texts = [text for text in taken if text is not None]
+        if isinstance(self.store, Seals):
+            texts += [self.store.keyed(text) for text in texts]
+        is_compared = self._compare(told, texts)
         end = self._end(known)
         known_of = {watched.hashed}
         if not is_unread:
@@ -295,7 +299,7 @@ class _Check:
             key = error.place.get("key") or watched.at
             self._problem(error.place.get("problem", "corrupt"), key, error.why or error.what)
         except ConfigurationError as error:
-            if not files.is_whole:
+            if not files.is_whole or isinstance(error, NoKeyError):
                 raise
             self._problem("corrupt", watched.at, f"its name is wrong: {error}")
 
@@ -385,7 +389,7 @@ class _Check:
 
 
 def _is_of(methods: str | tuple[str, ...], known: Facts) -> bool:
-    return (known.digest or "").startswith(methods)
+    return (known.digest or "").removeprefix(KEYED).startswith(methods)
 
 
 def _agree(*tables: pa.Table) -> bool:

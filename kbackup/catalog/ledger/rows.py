@@ -73,7 +73,7 @@ class Entry:
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
             as Kafka stores them, ``h1:`` with a key.  None: not taken.
         version: The store's version of the object; None where it is not known.  So far always.
-        data_key: What the object is encrypted with; None where it is not.  So far nothing is.
+        data_key: Id of what the object is encrypted with; None where it is not.
         first_stored: When an object of these records was stored first, in ms since the epoch: one
             that takes its place keeps it.  None for any other kind, and where a run has entered
             what it did not store.

@@ -50,6 +50,7 @@ from kbackup.errors import (
 )
 from kbackup.naming import Layout
 from kbackup.stores import Store
+from kbackup.stores.encrypted import check_open
 
 VERSION: Final = 1
 """Of the files; a reader refuses a later one."""
@@ -302,20 +303,24 @@ class Stream:
         self._write_snapshot(look.contents.rows, look.contents.damage, look, wall)
         return True
 
-    def rewrite(self, make: Callable[[Contents], pa.Table]) -> None:
+    def rewrite(self, make: Callable[[Contents], pa.Table], *, drops: bool = False) -> None:
         """Write a snapshot of other rows: what was there before counts no more.
 
         What is appended meanwhile still counts.
 
         Args:
             make: Takes what was there, and returns the rows to write.
+            drops: Delete the files that were there; a reader may miss them just then.
 
         Raises:
             StoreError: If the store does not answer.
         """
-        wall = self.clock.ms()
-        look = self._look(self._names())
+        wall, names = self.clock.ms(), [*self._names()]
+        look = self._look(iter(names))
         self._write_snapshot(make(look.contents), (), look, wall)
+        if drops:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                list(pool.map(lambda name: self.store.delete(self.prefix + name.text), names))
 
     def _write_snapshot(
         self, rows: pa.Table, damage: Sequence[Issue], look: _Look, wall: int
@@ -424,6 +429,7 @@ class Stream:
         key = self.prefix + name.text
         try:
             with self.store.open(key) as body:
+                check_open(key, body)
                 return parsed(key, body.read(), self.form.schema)
         except ObjectNotFoundError as error:
             raise CorruptObjectError(key, "it has disappeared since it was listed") from error

@@ -1,0 +1,643 @@
+"""What encrypts a backup, and who can decrypt it.
+
+Each run that stores objects encrypts them with a data key of its own, which it forgets.  The bucket
+holds each data key wrapped for every recipient, and so the backup's own key::
+
+    _kbackup/keys/7f3a90c1/recipients/...     the backup's own key, for each recipient
+    _kbackup/keys/7f3a90c1/data/...           data keys
+
+Both are streams, as the ledger is one.  The backup's own key opens no object of records.  It lies
+on the hosts of sinks: for keyed digests, so that a sink knows its own objects again; for captures
+and schemas, which a sink has to read; and to authenticate the rows here, so that whoever can write
+to the bucket alone adds no recipient and no data key.
+"""
+
+import hmac
+import logging
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import files
+from kbackup.catalog import identity
+from kbackup.catalog.kms import KmsKey
+from kbackup.catalog.ledger.rows import Form, latest, rows_of, table
+from kbackup.catalog.ledger.stream import Stream, folder
+from kbackup.catalog.recipients import (
+    PASSPHRASE,
+    KeyOptions,
+    Opener,
+    Passphrase,
+    Recipient,
+    by_name,
+    read_own,
+    write_own,
+)
+from kbackup.clock import Clock
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    NoKeyError,
+    ObjectKeyError,
+    RefusedError,
+    with_extra,
+)
+from kbackup.naming import INDEX_EXTENSION, Layout
+from kbackup.stores import Store, StoreSettings
+from kbackup.stores.encrypted import ID_BYTES, KEY_BYTES, EncryptedStore
+
+_log = logging.getLogger(__name__)
+
+_SHARED_ID: Final = bytes(ID_BYTES)
+"""The id of the key for captures and schemas, which follows from the backup's own."""
+
+_CAPTURES: Final = ("groups/", "cluster/", "schemas/")
+"""What is encrypted beside objects of records, below ``_kbackup/``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """One row: a key, for one recipient.
+
+    Attributes:
+        id: Of the key: random for a data key, `own_id` for the backup's own.
+        recipient: Who can unwrap it: a public key, or how else.
+        wrapped: The key; None once the recipient is to have it no more.
+        mac: Of the row, under the backup's own key.
+        run: The run that wrote it; None if none did.
+        time: When, in ms since the epoch, by that host's clock: for people.
+        counter: Above those of all rows that its writer could see.
+        is_retired: Of the backup's own key: the recipient gets no new data keys.
+    """
+
+    id: str
+    recipient: str
+    wrapped: bytes | None
+    mac: bytes
+    run: str | None = None
+    time: int = 0
+    counter: int | None = None
+    is_retired: bool = False
+
+    @property
+    def said(self) -> bytes:
+        """What is authenticated."""
+        wrapped = None if self.wrapped is None else self.wrapped.hex()
+        return orjson.dumps([self.id, self.recipient, wrapped, self.is_retired])
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the recipient is to get what comes."""
+        return self.wrapped is not None and not self.is_retired
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """Of each key, for each recipient, the latest row counts."""
+    return latest(rows, pc.binary_join_element_wise(rows["id"], rows["recipient"], " "))
+
+
+KEYS: Final = Form(
+    pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("recipient", pa.string(), nullable=False),
+            pa.field("wrapped", pa.binary()),
+            pa.field("mac", pa.binary(), nullable=False),
+            pa.field("run", pa.string()),
+            pa.field("time", pa.int64(), nullable=False),
+            pa.field("counter", pa.int64()),
+            pa.field("is_retired", pa.bool_(), nullable=False),
+        ]
+    ),
+    _merged,
+)
+"""Both streams: rows of `WrappedKey`, in the order of its attributes."""
+
+
+@dataclass(slots=True)
+class Keyring:
+    """The keys of a backup, as far as they are here: `kbackup.stores.encrypted.Keys`.
+
+    Attributes:
+        backup: Its id.
+        layout: Which ``topics.dir``.
+        own: The backup's own key.
+        takes_plain: Whether objects are read that should be encrypted, and are not.
+        openers: Who can open data keys here.
+        wrapped: Data keys for these, by their ids.
+        new: What new objects are encrypted with: an id and a data key.
+    """
+
+    backup: str
+    layout: Layout
+    own: bytes = field(repr=False)
+    takes_plain: bool = False
+    openers: Mapping[str, Opener] = field(default_factory=dict, repr=False)
+    wrapped: Mapping[bytes, WrappedKey] = field(default_factory=dict, repr=False)
+    new: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    _opened: dict[bytes, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def can_read(self) -> bool:
+        """Whether data keys of other runs can be had."""
+        return bool(self.openers)
+
+    def name(self, key: str) -> bytes | None:
+        """Return which backup an object is of, and where in it: `Keys.name`."""
+        place = place_of(self.layout, key)
+        return None if place is None else f"{self.backup}\0{place}".encode()
+
+    def for_new(self, key: str) -> tuple[bytes, bytes]:
+        """Return what a new object is encrypted with: `Keys.for_new`."""
+        if key.startswith(self.layout.records_prefix()):
+            return _SHARED_ID, derived(self.own, "captures")
+        if self.new is None:
+            raise NoKeyError(f"{key} cannot be stored", "this command has no data key", key=key)
+        return self.new
+
+    def has(self, key_id: bytes) -> bool:
+        """Whether a data key is here: `Keys.has`."""
+        mine = b"" if self.new is None else self.new[0]
+        return key_id in (_SHARED_ID, mine) or key_id in self.wrapped
+
+    def of(self, key_id: bytes, key: str) -> bytes:
+        """Return a data key: `Keys.of`."""
+        if key_id == _SHARED_ID and key.startswith(self.layout.records_prefix()):
+            return derived(self.own, "captures")
+        if self.new is not None and key_id == self.new[0]:
+            return self.new[1]
+        if key_id not in self._opened:
+            self._opened[key_id] = self._unwrapped(key_id, key)
+        return self._opened[key_id]
+
+    def _unwrapped(self, key_id: bytes, key: str) -> bytes:
+        if not self.openers:
+            raise NoKeyError(
+                f"{key} is encrypted",
+                "only public keys are here, and what a run has stored they do not open",
+                "set encryption.identity.file to the private key of a recipient",
+                key=key,
+            )
+        row = self.wrapped.get(key_id)
+        if row is None or row.wrapped is None:
+            raise NoKeyError(
+                f"{key} is encrypted",
+                f"its data key {key_id.hex()} is not wrapped for the key that was given",
+                "use the key of another recipient: kbackup keys list shows them",
+                key=key,
+            )
+        if not is_authentic(self.own, row):
+            raise CorruptObjectError(
+                key, f"its data key {key_id.hex()} was not stored by a sink of this backup",
+                "restore the keys, and another copy of it", key=key,
+            )  # fmt: skip
+        try:
+            return self.openers[row.recipient].unwrap(row.wrapped, about(self.backup, row.id))
+        except ValueError as error:
+            what = f"the data key {key_id.hex()} of {key} cannot be opened"
+            raise NoKeyError(what, str(error), key=key) from error
+
+    def keyed(self, text: str) -> str:
+        """Return a digest of *text*: `Keys.keyed`."""
+        return hmac.digest(derived(self.own, "digests"), text.encode(), "sha256").hex()
+
+
+def place_of(layout: Layout, key: str) -> str | None:
+    """Return where in a backup an object is that is to be encrypted, wherever the backup is.
+
+    None for what stays readable: the ledger, run records, locks, and indexes of blocks.
+    """
+    records = layout.records_prefix()
+    if key.startswith(records):
+        place = key.removeprefix(records)
+        return f"k {place}" if place.startswith(_CAPTURES) else None
+    try:
+        parts = layout.parse(key)
+    except ObjectKeyError:
+        return None
+    is_index = parts.extension == INDEX_EXTENSION
+    return None if is_index else f"t {key.removeprefix(layout.prefix())}"
+
+
+def own_id(own: bytes) -> str:
+    """Return the id of a backup's own key."""
+    return derived(own, "id").hex()[: 2 * ID_BYTES]
+
+
+def derived(own: bytes, purpose: str) -> bytes:
+    """Return the key of one purpose that follows from the backup's own."""
+    return hmac.digest(own, f"kbackup {purpose}".encode(), "sha256")
+
+
+def about(backup: str, key_id: str) -> bytes:
+    """Return what a wrapped key is bound to."""
+    return f"kbackup key {key_id} of {backup}".encode()
+
+
+def is_authentic(own: bytes, row: WrappedKey) -> bool:
+    """Whether a row was written by who has the backup's own key."""
+    return hmac.compare_digest(row.mac, _mac(own, row))
+
+
+def _mac(own: bytes, row: WrappedKey) -> bytes:
+    return hmac.digest(derived(own, "rows"), row.said, "sha256")
+
+
+def wrapped_for(ring: Keyring, recipient: Recipient, key_id: str, key: bytes) -> WrappedKey:
+    """Return the row that gives a recipient a key."""
+    wrapped = recipient.wrap(key, about(ring.backup, key_id))
+    return authenticated(ring.own, WrappedKey(key_id, recipient.name, wrapped, b""))
+
+
+def authenticated(own: bytes, row: WrappedKey) -> WrappedKey:
+    """Return *row* as one that was written by who has the backup's own key."""
+    return replace(row, mac=_mac(own, row))
+
+
+def recipients_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
+    """Return the stream of the backup's own key."""
+    return Stream(store, f"{folder(layout, 'keys')}recipients/", KEYS, clock)
+
+
+def data_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
+    """Return the stream of data keys."""
+    return Stream(store, f"{folder(layout, 'keys')}data/", KEYS, clock)
+
+
+def key_rows(stream: Stream) -> list[WrappedKey]:
+    """Return the rows of a stream.
+
+    Raises:
+        CorruptObjectError: If one of its files is damaged.
+    """
+    found = stream.read()
+    for issue in found.damage:
+        do = "restore it from a copy of the bucket"
+        raise CorruptObjectError(issue.what, issue.why, do, key=issue.what)
+    return list(rows_of(WrappedKey, found.rows))
+
+
+def own_rows(stream: Stream) -> list[WrappedKey]:
+    """Return the rows of the backup's own key: of two runs that gave it one, the first's."""
+    rows = key_rows(stream)
+    first = min(rows, key=lambda row: (row.counter or 0, row.id), default=None)
+    return [row for row in rows if first is not None and row.id == first.id]
+
+
+@dataclass(slots=True)
+class Encryption:
+    """The encryption of a backup: `kbackup.stores.Wrapper`.  Plain data, which crosses a process.
+
+    Its keys are unlocked by the first that opens the store, before anything is read.
+
+    Attributes:
+        options: What was said.
+        layout: Which ``topics.dir``.
+        clock: The time.
+        ring: The keys, once they are unlocked; None for a backup that has none yet.
+    """
+
+    options: KeyOptions
+    layout: Layout
+    clock: Clock
+    ring: Keyring | None = None
+
+    def wrap(self, store: Store) -> Store:
+        """Return the store that encrypts and decrypts what is in *store*.
+
+        Raises:
+            ConfigurationError: If a key is wrong, or what is needed is not installed.
+            CorruptObjectError: If keys in the bucket are damaged.
+            StoreError: If the store does not answer.
+        """
+        _check_installed()
+        files.encrypt_spools()
+        if self.ring is None:
+            self.ring = self._unlocked(store)
+        return EncryptedStore(store, _Late(self, store))
+
+    def require(self) -> Keyring:
+        """Return the keys.
+
+        Raises:
+            NoKeyError: If the backup has none.
+        """
+        if self.ring is None:
+            raise NoKeyError(
+                "the backup has no keys",
+                "it was never encrypted, or its keys are lost",
+                f"restore {folder(self.layout, 'keys')} from a copy, or leave encryption out",
+            )
+        return self.ring
+
+    def require_readable(self) -> None:
+        """Check that what other runs have stored can be read.
+
+        Raises:
+            NoKeyError: If it cannot.
+        """
+        if not self.require().can_read:
+            raise NoKeyError(
+                "the backup is encrypted, and no key is given to read it",
+                "with public keys alone it can only be written",
+                "set encryption.identity.file, or encryption.phrase.file",
+            )
+
+    def establish(self, store: Store, run: str) -> None:
+        """See to it that the backup has a key of its own, wrapped for all recipients.
+
+        Args:
+            store: Where the backup is.
+            run: The run that begins.
+
+        Raises:
+            ConfigurationError: If there is nobody to wrap it for, or no place for it.
+            RefusedError: If objects are there that are not encrypted, or a recipient was removed.
+            StoreError: If the store does not answer.
+        """
+        found = identity.read(store, self.layout, "")
+        if self.ring is None:
+            self.ring = self._founded(store, found.id)
+        stream, ring = recipients_stream(store, self.layout, self.clock), self.ring
+        rows = {row.recipient: row for row in own_rows(stream)}
+        self._check_own(rows.values())
+        missing = []
+        words = self.options.passphrase()
+        if words is not None and not any(name.startswith(PASSPHRASE) for name in rows):
+            known = Passphrase.of(words)
+            ring.openers = {**ring.openers, known.name: known}
+        for one in self._recipients(ring):
+            row = rows.get(one.name)
+            if row is None:
+                missing.append(wrapped_for(ring, one, own_id(ring.own), ring.own))
+            elif not row.is_current:
+                raise RefusedError(
+                    f"{one.name} was removed from the recipients, and is configured as one",
+                    "what is encrypted from now on would be readable for it again",
+                    "take it out of encryption.recipients; or kbackup keys add it again",
+                )
+        if not missing and not any(row.is_current for row in rows.values()):
+            raise ConfigurationError(
+                "nobody could decrypt the backup", "no recipient is given",
+                "set encryption.recipients to the public keys of two",
+            )  # fmt: skip
+        if not found.is_encrypted:
+            identity.mark_encrypted(store, self.layout)
+        if missing:
+            now = self.clock.ms()
+            stream.append(table([replace(row, run=run, time=now) for row in missing], KEYS))
+            self._check_own(own_rows(stream))
+        if self.options.own_file is not None and read_own(Path(self.options.own_file)) is None:
+            write_own(Path(self.options.own_file), ring.own)  # this host has another way to it
+
+    def begin(self, store: Store, run: str) -> None:
+        """Make a data key for what *run* stores, and wrap it for all recipients.
+
+        Args:
+            store: Where the backup is.
+            run: The run.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        ring = self.require()
+        if ring.new is not None:
+            return
+        stream = recipients_stream(store, self.layout, self.clock)
+        rows = [row for row in own_rows(stream) if row.is_current and is_authentic(ring.own, row)]
+        ours = {one.name: one for one in self._recipients(ring)}
+        key_id, data_key = secrets.token_bytes(ID_BYTES), secrets.token_bytes(KEY_BYTES)
+        now = self.clock.ms()
+        found = []
+        for row in rows:
+            if row.recipient.startswith(PASSPHRASE) and row.recipient not in ours:
+                _log.warning("what this run stores, the passphrase does not open: it is not here")
+                continue
+            one = ours.get(row.recipient) or by_name(row.recipient)
+            found.append(replace(wrapped_for(ring, one, key_id.hex(), data_key), run=run, time=now))
+        if not found:
+            raise NoKeyError("nothing can be encrypted", "no recipient is here to wrap keys for")
+        data_stream(store, self.layout, self.clock).append(table(found, KEYS))
+        ring.new = key_id, data_key
+
+    def recipients(self, store: Store) -> set[str]:
+        """Return for whom the next run wraps its data key.
+
+        Args:
+            store: Where the backup is.
+
+        Raises:
+            ConfigurationError: If one that is configured is none.
+            StoreError: If the store does not answer.
+        """
+        stream = recipients_stream(store, self.layout, self.clock)
+        named = {one.name for one in self.options.others()}
+        if self.ring is None:
+            return named | ({PASSPHRASE} if self.options.passphrase_file else set())
+        rows = own_rows(stream)
+        return named | {
+            r.recipient for r in rows if r.is_current and is_authentic(self.ring.own, r)
+        }
+
+    def fold(self, store: Store) -> None:
+        """Fold both streams, where that is due.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        for of in (recipients_stream, data_stream):
+            of(store, self.layout, self.clock).fold()
+
+    def _check_own(self, rows: Iterable[WrappedKey]) -> None:
+        """Check that no other run was faster, and has given the backup another key."""
+        if any(row.id != own_id(self.require().own) for row in rows):
+            raise _not_its_key(self.options.own_file)
+
+    def _recipients(self, ring: Keyring) -> Iterator[Recipient]:
+        """Yield those that are configured, or here."""
+        yield from self.options.others()
+        yield from ring.openers.values()
+
+    def _unlocked(self, store: Store) -> Keyring | None:
+        """Return the keys; None for a backup that has none yet."""
+        backup = identity.read(store, self.layout, "").id
+        rows = own_rows(recipients_stream(store, self.layout, self.clock)) if backup else []
+        if not rows:
+            return None
+        openers = {one.name: one for one in self._openers(backup, rows)}
+        own = self._own(backup, rows, openers)
+        if own is None:
+            raise NoKeyError(
+                "the backup is encrypted, and no key is given that opens it",
+                "nothing of it can be read or written without its own key",
+                "set encryption.identity.file to a recipient's private key, or on the host of a "
+                "sink encryption.key.file",
+            )
+        wrapped = self.data_keys(store, openers) if openers else {}
+        return Keyring(backup, self.layout, own, self.options.takes_plain, openers, wrapped)
+
+    def data_keys(self, store: Store, openers: Mapping[str, Opener]) -> Mapping[bytes, WrappedKey]:
+        """Return the data keys that are wrapped for who is here.
+
+        Raises:
+            CorruptObjectError: If keys in the bucket are damaged.
+            StoreError: If the store does not answer.
+        """
+        return {
+            bytes.fromhex(row.id): row
+            for row in key_rows(data_stream(store, self.layout, self.clock))
+            if row.recipient in openers and row.wrapped
+        }
+
+    def _openers(self, backup: str, rows: Sequence[WrappedKey]) -> Iterator[Opener]:
+        """Yield who is here of the recipients.
+
+        Raises:
+            NoKeyError: If a key is given that is no recipient's.
+        """
+        names = {row.recipient for row in rows if row.wrapped}
+        private, words = self.options.private_key(), self.options.passphrase()
+        if private is not None:
+            if private.name not in names:
+                raise NoKeyError(
+                    f"{self.options.identity_file} does not open this backup",
+                    f"its public key {private.name} is no recipient",
+                    "use a recipient's: kbackup keys list shows them",
+                )
+            yield private
+        if self.options.kms_key in names:
+            yield KmsKey(self.options.kms_key)
+        if words is None:
+            return
+        known = [row for row in rows if row.wrapped and row.recipient.startswith(PASSPHRASE)]
+        fitting = [one for row in known if (one := _fitting(words, row, backup)) is not None]
+        if known and not fitting:
+            raise NoKeyError(
+                f"{self.options.passphrase_file} does not open this backup",
+                "it holds another passphrase",
+                "give the right one",
+            )
+        yield from fitting
+
+    def _own(
+        self, backup: str, rows: Sequence[WrappedKey], openers: Mapping[str, Opener]
+    ) -> bytes | None:
+        own = None if self.options.own_file is None else read_own(Path(self.options.own_file))
+        for row in rows:
+            opener = openers.get(row.recipient)
+            if row.wrapped is None or opener is None:
+                continue
+            if own is not None and isinstance(opener, KmsKey):  # who stores may lack kms:Decrypt
+                continue
+            try:
+                found = opener.unwrap(row.wrapped, about(backup, row.id))
+            except ValueError as error:
+                what = "the key that was given does not open this backup"
+                raise NoKeyError(what, str(error), "give the right one") from error
+            if own not in (None, found):
+                raise _not_its_key(self.options.own_file)
+            own = found
+        if own is not None and own_id(own) != rows[0].id:
+            raise _not_its_key(self.options.own_file)
+        return own
+
+    def _founded(self, store: Store, backup: str) -> Keyring:
+        """Return the keys of a backup that gets the first of them now."""
+        layout, options = self.layout, self.options
+        if not options.takes_plain and any(store.list(layout.prefix())):
+            raise RefusedError(
+                f"{layout.prefix()} holds objects that are not encrypted",
+                "a restore could not tell them from what somebody else has put there",
+                "choose another topics.dir; or set encryption.mixed=true, for restores too",
+            )
+        private = options.private_key()
+        own = None
+        if options.own_file is not None:
+            own = read_own(Path(options.own_file)) or write_own(Path(options.own_file))
+        elif (private, options.passphrase_file, options.kms_key) == (None, None, None):
+            raise ConfigurationError(
+                "encryption.key.file is not set",
+                "with public keys alone, a sink needs a place for the backup's own key",
+                "set it to a file on this host, which the first run makes",
+            )
+        own = own or secrets.token_bytes(KEY_BYTES)
+        openers = {} if private is None else {private.name: private}
+        return Keyring(backup, layout, own, options.takes_plain, openers)
+
+
+def _fitting(words: bytes, row: WrappedKey, backup: str) -> Passphrase | None:
+    """Return the recipient of a row, if that is its passphrase."""
+    found = Passphrase.of(words, row.recipient)
+    try:
+        found.unwrap(row.wrapped or b"", about(backup, row.id))
+    except ValueError:
+        return None
+    return found
+
+
+def check_readable(place: StoreSettings) -> None:
+    """Check that the records of a backup can be read, where keys were given.
+
+    Raises:
+        NoKeyError: If they cannot.
+    """
+    if isinstance(place.wrapper, Encryption):
+        place.wrapper.require_readable()
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """The keys of a backup, asked for when they are needed: a new one may get them meanwhile."""
+
+    encryption: Encryption
+    store: Store
+    _missed: set[bytes] = field(default_factory=set, init=False)
+
+    @property
+    def takes_plain(self) -> bool:
+        return self.encryption.options.takes_plain
+
+    def name(self, key: str) -> bytes | None:
+        place = place_of(self.encryption.layout, key)
+        return None if place is None else self.encryption.require().name(key)
+
+    def for_new(self, key: str) -> tuple[bytes, bytes]:
+        return self.encryption.require().for_new(key)
+
+    def of(self, key_id: bytes, key: str) -> bytes:
+        ring = self.encryption.require()
+        if ring.can_read and not ring.has(key_id) and key_id not in self._missed:
+            self._missed.add(key_id)  # of a run that has begun since, as a standby meets them
+            ring.wrapped = self.encryption.data_keys(self.store, ring.openers)
+        return ring.of(key_id, key)
+
+    def has(self, key_id: bytes) -> bool:
+        ring = self.encryption.ring
+        return ring is not None and ring.has(key_id)
+
+    def keyed(self, text: str) -> str:
+        return self.encryption.require().keyed(text)
+
+
+def _not_its_key(path: str | None) -> NoKeyError:
+    return NoKeyError(
+        f"{path or 'the key that was made'} is not this backup's own key",
+        "the backup has another one: it is of another backup, or another run was faster",
+        "put the right file there, as it is on the host of another sink",
+    )
+
+
+def _check_installed() -> None:
+    try:
+        from cryptography.hazmat.primitives import hpke  # noqa: F401, PLC0415
+    except ImportError as error:
+        why = "cryptography, of version 50 or later, is not installed"
+        raise ConfigurationError(
+            "nothing can be encrypted or decrypted", why, with_extra("encryption")
+        ) from error

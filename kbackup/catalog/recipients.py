@@ -1,0 +1,348 @@
+"""Who can decrypt a backup: recipients for whom keys are wrapped, and the files they come from."""
+
+import base64
+import binascii
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kbackup import files
+from kbackup.catalog import kms
+from kbackup.catalog.kms import KmsKey
+from kbackup.errors import ConfigurationError
+from kbackup.stores.encrypted import KEY_BYTES
+
+PASSPHRASE: Final = "passphrase:"  # noqa: S105  (a prefix)
+"""What the name of a recipient begins with who knows a passphrase; its salt follows."""
+
+_SCRYPT_N: Final = 2**17
+_SCRYPT_R: Final = 8
+_NONCE_BYTES: Final = 12
+
+
+class Recipient(Protocol):
+    """Someone for whom keys are wrapped."""
+
+    @property
+    def name(self) -> str:
+        """Its name in rows: the same for the same recipient."""
+        ...
+
+    def wrap(self, key: bytes, about: bytes) -> bytes:
+        """Return *key* as nobody else can read it, bound to what it is *about*."""
+        ...
+
+
+class Opener(Recipient, Protocol):
+    """A recipient that is here: plain data, which may cross a process."""
+
+    def unwrap(self, wrapped: bytes, about: bytes) -> bytes:
+        """Return what `wrap` was given.
+
+        Raises:
+            ValueError: If it is for somebody else, or about something else.
+        """
+        ...
+
+
+def _suite() -> Any:
+    from cryptography.hazmat.primitives import hpke  # noqa: PLC0415  (an extra)
+
+    return hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """An X25519 key, whose owner is elsewhere.
+
+    Attributes:
+        name: Its PEM form without first and last line.
+    """
+
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> "PublicKey":
+        """Read the one line of a PEM file's public key.
+
+        Raises:
+            ConfigurationError: If it is none.
+        """
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_der_public_key  # noqa: PLC0415
+
+        try:
+            found = load_der_public_key(base64.b64decode(text, validate=True))
+        except (ValueError, binascii.Error):
+            found = None
+        if not isinstance(found, x25519.X25519PublicKey):
+            raise ConfigurationError(
+                f"{text[:80]!r} is no recipient",
+                "it is not the line between BEGIN and END of an X25519 public key",
+                "openssl pkey -in KEY -pubout shows it",
+            )
+        return cls(text)
+
+    def wrap(self, key: bytes, about: bytes) -> bytes:
+        """Encrypt by HPKE: `Recipient.wrap`."""
+        from cryptography.hazmat.primitives.serialization import load_der_public_key  # noqa: PLC0415
+
+        public = load_der_public_key(base64.b64decode(self.name))
+        found: bytes = _suite().encrypt(key, public, info=about)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateKey(PublicKey):
+    """An X25519 key that is here."""
+
+    secret: bytes = field(repr=False, default=b"")
+
+    @classmethod
+    def read(cls, path: Path) -> "PrivateKey":
+        """Read a PEM file that its owner alone may read.
+
+        Raises:
+            ConfigurationError: If it holds no such key.
+            RefusedError: If others may read it.
+        """
+        from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
+
+        do = f"openssl genpkey -algorithm x25519 -out {path} makes one"
+        try:
+            found = forms.load_pem_private_key(files.read_private(path, "this key"), password=None)
+        except (OSError, ValueError, TypeError) as error:
+            why = (
+                getattr(error, "strerror", None) or "it is no PEM file of a key without passphrase"
+            )
+            raise ConfigurationError(f"{path} holds no key to be used", why, do) from None
+        if not isinstance(found, x25519.X25519PrivateKey):
+            raise ConfigurationError(f"{path} holds no key to be used", "it is not X25519", do)
+        public = found.public_key().public_bytes(
+            forms.Encoding.DER, forms.PublicFormat.SubjectPublicKeyInfo
+        )
+        return cls(base64.b64encode(public).decode(), found.private_bytes_raw())
+
+    def unwrap(self, wrapped: bytes, about: bytes) -> bytes:
+        """Decrypt by HPKE: `Opener.unwrap`."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
+
+        private = x25519.X25519PrivateKey.from_private_bytes(self.secret)
+        try:
+            found: bytes = _suite().decrypt(wrapped, private, info=about)
+        except InvalidTag:
+            raise ValueError("it is wrapped for another key") from None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Passphrase:
+    """Who knows a passphrase.
+
+    Attributes:
+        name: `PASSPHRASE` and a salt.
+    """
+
+    name: str
+    secret: bytes = field(repr=False, default=b"")
+
+    @classmethod
+    def of(cls, words: bytes, name: str | None = None) -> "Passphrase":
+        """Derive the key of a passphrase by scrypt: a quarter of a second, and 128 MiB.
+
+        Args:
+            words: The passphrase.
+            name: Of a recipient that has been there before; None for a new one.
+        """
+        from cryptography.hazmat.primitives.kdf.scrypt import Scrypt  # noqa: PLC0415
+
+        name = name or PASSPHRASE + secrets.token_hex(16)
+        salt = name.removeprefix(PASSPHRASE).encode()
+        return cls(name, Scrypt(salt, KEY_BYTES, _SCRYPT_N, _SCRYPT_R, 1).derive(words))
+
+    def wrap(self, key: bytes, about: bytes) -> bytes:
+        """Encrypt by AES-GCM: `Recipient.wrap`."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + AESGCM(self.secret).encrypt(nonce, key, about)
+
+    def unwrap(self, wrapped: bytes, about: bytes) -> bytes:
+        """Decrypt by AES-GCM: `Opener.unwrap`."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        try:
+            return AESGCM(self.secret).decrypt(
+                wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], about
+            )
+        except InvalidTag:
+            raise ValueError("it is wrapped under another passphrase") from None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """What was said about encryption.
+
+    Attributes:
+        recipients: Public keys.
+        recipients_file: A PEM file with more of them.
+        identity_file: A PEM file with a private key.
+        passphrase_file: A file with a passphrase.
+        kms_key: A key of AWS KMS.
+        own_file: The file with the backup's own key.
+        takes_plain: Whether the backup holds objects that are not encrypted.
+    """
+
+    recipients: tuple[str, ...] = ()
+    recipients_file: str | None = None
+    identity_file: str | None = None
+    passphrase_file: str | None = None
+    kms_key: str | None = None
+    own_file: str | None = None
+    takes_plain: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything was said of keys."""
+        return self != KeyOptions(takes_plain=self.takes_plain)
+
+    def public_keys(self) -> Iterator[PublicKey]:
+        """Yield the recipients that public keys are given of.
+
+        Raises:
+            ConfigurationError: If one of them is none.
+        """
+        texts = [*self.recipients]
+        if self.recipients_file is not None:
+            texts += _pem_bodies(Path(self.recipients_file))
+        for text in dict.fromkeys(texts):
+            yield PublicKey.parse(text)
+
+    def others(self) -> Iterator[Recipient]:
+        """Yield the recipients that encrypt with a public key, or elsewhere.
+
+        Raises:
+            ConfigurationError: If one of them is none.
+        """
+        yield from self.public_keys()
+        if self.kms_key is not None:
+            yield KmsKey(self.kms_key)
+
+    def private_key(self) -> PrivateKey | None:
+        """Return the private key, if one is given.
+
+        Raises:
+            ConfigurationError: If it cannot be read.
+            RefusedError: If others may read it.
+        """
+        return None if self.identity_file is None else PrivateKey.read(Path(self.identity_file))
+
+    def passphrase(self) -> bytes | None:
+        """Return the passphrase, if one is given, without the end of its line.
+
+        Raises:
+            ConfigurationError: If it cannot be read.
+            RefusedError: If others may read it.
+        """
+        if self.passphrase_file is None:
+            return None
+        words = _read(Path(self.passphrase_file), "this passphrase").rstrip(b"\r\n")
+        if not words:
+            raise ConfigurationError(f"{self.passphrase_file} holds no passphrase", "it is empty")
+        return words
+
+
+def by_name(name: str) -> Recipient:
+    """Return the recipient of a row, who needs no secret to wrap keys for.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    return KmsKey(name) if name.startswith(kms.PREFIXES) else PublicKey.parse(name)
+
+
+def named(text: str, path: Path) -> Iterator[Recipient]:
+    """Yield who *text* names: a public key, a PEM file of some, a passphrase, a key of KMS.
+
+    Args:
+        text: As it was typed; ``passphrase:FILE`` for a passphrase.
+        path: The same as a path.
+
+    Raises:
+        ConfigurationError: If it is none of these.
+        RefusedError: If others may read a passphrase.
+    """
+    if text.startswith(PASSPHRASE):
+        words = KeyOptions(passphrase_file=text.removeprefix(PASSPHRASE)).passphrase()
+        if words is not None:
+            yield Passphrase.of(words)
+    elif path.is_file():
+        yield from KeyOptions(recipients_file=text).public_keys()
+    else:
+        yield by_name(text)
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return files.read_private(path, what)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read", error.strerror or str(error)) from error
+
+
+def _pem_bodies(path: Path) -> list[str]:
+    try:
+        text = path.read_text()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigurationError(f"{path} cannot be read", why) from error
+    bodies, lines, is_in = list[str](), list[str](), False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("-----BEGIN"):
+            lines, is_in = [], True
+        elif line.startswith("-----END"):
+            bodies.append("".join(lines))
+            is_in = False
+        elif is_in:
+            lines.append(line)
+    if not bodies:
+        do = "put public keys in PEM form into it, one after the other"
+        raise ConfigurationError(f"{path} names no recipient", "it holds no PEM block", do)
+    return bodies
+
+
+def read_own(path: Path) -> bytes | None:
+    """Return a backup's own key; None where there is no such file.
+
+    Raises:
+        ConfigurationError: If it holds none.
+        RefusedError: If others than its owner may read it.
+    """
+    if not path.exists():
+        return None
+    try:
+        own = bytes.fromhex(_read(path, "this key").decode())
+    except ValueError:
+        own = b""
+    if len(own) != KEY_BYTES:
+        raise ConfigurationError(f"{path} holds no backup's own key", "it is not 64 hex digits")
+    return own
+
+
+def write_own(path: Path, own: bytes | None = None) -> bytes:
+    """Write a backup's own key, a new one unless it is given, to a file that is not there yet.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
+    own = own or secrets.token_bytes(KEY_BYTES)
+    try:
+        files.write_private(path, f"{own.hex()}\n".encode())
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigurationError(f"{path} cannot be written", why) from error
+    return own

@@ -1,0 +1,219 @@
+"""Who gets the keys of a backup, and what somebody who can write to the bucket alone achieves."""
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from kbackup.catalog import identity, keys
+from kbackup.catalog.keys import KEYS, Encryption
+from kbackup.catalog.ledger.rows import table
+from kbackup.catalog.recipients import KeyOptions, PrivateKey, PublicKey, read_own
+from kbackup.clock import SystemClock
+from kbackup.errors import ConfigurationError, CorruptObjectError, NoKeyError, RefusedError
+from kbackup.naming import Layout
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.testing.stores import open_bytes, put_bytes
+
+LAYOUT, CLOCK = Layout(), SystemClock()
+KEY = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
+
+
+@pytest.fixture
+def store() -> Store:
+    """A new backup, as it is without encryption."""
+    found = open_store(StoreSettings(f"memory://{uuid4()}"))
+    identity.ensure(found, LAYOUT, "here", CLOCK.now())
+    return found
+
+
+def private_key(path: Path) -> Path:
+    """Write a private key."""
+    key = X25519PrivateKey.generate()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    path.chmod(0o600)
+    return path
+
+
+def public_key(path: Path) -> str:
+    """Return the public key beside a private one."""
+    return PrivateKey.read(path).name
+
+
+def sinks(tmp_path: Path, *recipients: Path, own: str = "own") -> Encryption:
+    """Return what a sink's host has."""
+    names = tuple(map(public_key, recipients))
+    return Encryption(KeyOptions(names, own_file=str(tmp_path / own)), LAYOUT, CLOCK)
+
+
+def readers(path: Path) -> Encryption:
+    """Return what a host has that reads."""
+    return Encryption(KeyOptions(identity_file=str(path)), LAYOUT, CLOCK)
+
+
+def run(encryption: Encryption, store: Store, name: str = "run") -> Store:
+    """Begin a run of a sink; return the store that it writes to."""
+    found = encryption.wrap(store)
+    encryption.establish(store, name)
+    encryption.begin(store, name)
+    return found
+
+
+def test_each_run_has_a_data_key_that_every_recipient_can_open(
+    store: Store, tmp_path: Path
+) -> None:
+    """What two runs have stored, each of two recipients reads, and the runs' host does not."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    put_bytes(run(sinks(tmp_path, one, two), store), KEY, b"first")
+    later = KEY.replace("0000000000", "0000000001")
+    mine = run(sinks(tmp_path, one, two), store)
+    put_bytes(mine, later, b"second")
+
+    for path in (one, two):
+        there = readers(path).wrap(store)
+        assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, later))
+    assert b"second" == open_bytes(mine, later)
+    with pytest.raises(NoKeyError, match="only public keys are here"):
+        mine.open(KEY)
+
+
+def test_a_recipient_that_is_configured_later_reads_what_comes_later(
+    store: Store, tmp_path: Path
+) -> None:
+    """It gets the backup's own key and each new data key, and no older one."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"first")
+    later = KEY.replace("0000000000", "0000000001")
+    put_bytes(run(sinks(tmp_path, one, two), store), later, b"second")
+
+    there = readers(two).wrap(store)
+    assert b"second" == open_bytes(there, later)
+    with pytest.raises(NoKeyError, match="is not wrapped for the key that was given"):
+        there.open(KEY)
+
+
+def test_a_reader_that_goes_on_learns_new_data_keys(store: Store, tmp_path: Path) -> None:
+    """A standby reads what runs have stored that began after it."""
+    one = private_key(tmp_path / "one")
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"first")
+    there = readers(one).wrap(store)
+    later = KEY.replace("0000000000", "0000000001")
+    put_bytes(run(sinks(tmp_path, one), store), later, b"second")
+
+    assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, later))
+
+
+def test_rows_that_others_wrote_count_for_nothing(store: Store, tmp_path: Path) -> None:
+    """Who has no key but can write to the bucket becomes no recipient, and forges no object."""
+    one, mallory = (private_key(tmp_path / name) for name in ("one", "mallory"))
+    encryption = sinks(tmp_path, one)
+    run(encryption, store)
+    ring, theirs = encryption.require(), PrivateKey.read(mallory)
+    forged = replace(ring, own=secrets.token_bytes(32))
+    row = keys.wrapped_for(forged, theirs, keys.own_id(ring.own), secrets.token_bytes(32))
+    keys.recipients_stream(store, LAYOUT, CLOCK).append(table([row], KEYS))
+    key_id, data_key = secrets.token_bytes(16), secrets.token_bytes(32)
+    public = PublicKey(public_key(one))
+    fake = keys.wrapped_for(forged, public, key_id.hex(), data_key)
+    keys.data_stream(store, LAYOUT, CLOCK).append(table([fake], KEYS))
+
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"orders")
+    assert public_key(mallory) not in _recipients(store)
+    forged.new = key_id, data_key
+    mine = Encryption(encryption.options, LAYOUT, CLOCK, forged)
+    put_bytes(mine.wrap(store), KEY, b"forged")
+    with pytest.raises(CorruptObjectError, match="was not stored by a sink of this backup"):
+        readers(one).wrap(store).open(KEY)
+
+
+def _recipients(store: Store) -> set[str]:
+    rows = keys.data_stream(store, LAYOUT, CLOCK).read().rows
+    return set(rows["recipient"].to_pylist())
+
+
+def test_of_two_first_runs_one_gives_the_backup_its_key(store: Store, tmp_path: Path) -> None:
+    """The other one is refused, and its host is told which file it needs."""
+    one = private_key(tmp_path / "one")
+    late = sinks(tmp_path, one, own="mine")
+    late.wrap(store)
+    run(sinks(tmp_path, one, own="theirs"), store)
+
+    with pytest.raises(NoKeyError, match="mine is not this backup's own key"):
+        late.establish(store, "late")
+    put_bytes(run(sinks(tmp_path, one, own="theirs"), store), KEY, b"orders")
+    assert b"orders" == open_bytes(readers(one).wrap(store), KEY)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        pytest.param({"recipients": ("MCowBQ",)}, "is no recipient", id="no public key"),
+        pytest.param({"identity_file": "/nowhere"}, "holds no key", id="no private key"),
+        pytest.param({"passphrase_file": "/nowhere"}, "cannot be read", id="no passphrase"),
+        pytest.param({"recipients_file": "/nowhere"}, "cannot be read", id="no file"),
+    ],
+)
+def test_what_is_no_key_is_said(given: dict[str, str], why: str) -> None:
+    """A file or a text that is no key ends the run before it does anything."""
+    options = KeyOptions(**given)  # type: ignore[arg-type]
+
+    def read() -> None:
+        options.passphrase()
+        options.private_key()
+        list(options.public_keys())
+
+    with pytest.raises(ConfigurationError, match=why):
+        read()
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    """Private keys, passphrases and the backup's own key are their owner's alone."""
+    path = private_key(tmp_path / "one")
+    path.chmod(0o640)
+    options = KeyOptions(identity_file=str(path), passphrase_file=str(path))
+
+    for read in (options.private_key, options.passphrase, lambda: read_own(path)):
+        with pytest.raises(RefusedError, match="0640"):
+            read()
+
+
+def test_a_sink_needs_a_place_for_the_backups_own_key(store: Store, tmp_path: Path) -> None:
+    """Without it, no later run would know the objects of this one."""
+    one = private_key(tmp_path / "one")
+    encryption = Encryption(KeyOptions((public_key(one),)), LAYOUT, CLOCK)
+    encryption.wrap(store)
+
+    with pytest.raises(ConfigurationError, match=r"encryption\.key\.file is not set"):
+        encryption.establish(store, "run")
+
+
+def test_keys_that_are_lost_are_missed(store: Store, tmp_path: Path) -> None:
+    """A backup whose keys were deleted is not taken for one that was never encrypted."""
+    one = private_key(tmp_path / "one")
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"orders")
+    for entry in [*store.list("_kbackup/keys/")]:
+        store.delete(entry.key)
+
+    with pytest.raises(NoKeyError, match="the backup has no keys"):
+        readers(one).wrap(store).open(KEY)
+
+
+def test_data_keys_of_a_year_are_folded(store: Store, tmp_path: Path) -> None:
+    """A reader opens one snapshot and few parts, however many runs there were."""
+    one = private_key(tmp_path / "one")
+    for number in range(70):
+        run(sinks(tmp_path, one), store, f"run {number}")
+    encryption = sinks(tmp_path, one)
+    encryption.wrap(store)
+    encryption.fold(store)
+
+    contents = keys.data_stream(store, LAYOUT, CLOCK).read()
+    assert (0, 70) == (contents.loose, len(contents.rows))
