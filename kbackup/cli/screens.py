@@ -51,6 +51,7 @@ from kbackup.naming import place_of
 if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.drills import DrillReport
     from kbackup.catalog.findings import Finding, PartitionVerdict
+    from kbackup.catalog.rekeying import RecipientStands
     from kbackup.inspect.topics import StoredPartition, Thawed
 
 _UNNAMED: Final = frozenset({"code", "exit_code", "what", "why", "do", "row", "signal"})
@@ -399,6 +400,8 @@ class Screens(OutputPart):
                 self._stdout.line(f"{told.key}  begun {rfc3339(told.begun)}")
             case "thaw":
                 self._stdout.line(thawing(told))
+            case "recipient":
+                self._stdout.line(recipient(told))
             case "ddl":
                 for line in (*told.sql.split("\n"), ""):
                     self._stdout.line(line)
@@ -544,6 +547,8 @@ class Screens(OutputPart):
                     self._stdout.paragraph(line)
             case "sink abort-uploads":
                 self._stdout.paragraph(pruned(summary))
+            case "keys list" | "keys add" | "keys remove" | "keys rotate":
+                self._stdout.paragraph(count(len(self._of("recipient")), "recipient"))
             case "config show":
                 settings = self._of("setting")
                 self._print(tables.settings_table(settings), count(len(settings), "setting"))
@@ -775,6 +780,13 @@ def pruned(summary: Ended) -> str:
     if found > aborted:
         done = f"{count(found, 'unfinished upload')} would be aborted"
     return done + (f", {digits(younger)} left alone: too recent" if younger else "")
+
+
+def recipient(stands: "RecipientStands") -> str:
+    """Return who can decrypt how much, in one line."""
+    since = "" if stands.since is None else f"  since {stands.since}"
+    opens = f"opens {digits(stands.opens)} of {count(stands.of, 'data key')}"
+    return f"{stands.recipient}  {stands.state}, {opens}{since}"
 
 
 def thawing(thawed: "Thawed") -> str:

@@ -226,17 +226,17 @@ class Encryption(Group, title="Encryption", commands=ALL - {"abort-uploads"}):
         example="/etc/kbackup/backup.key",
     )
     encryption_identity_file = optional_text(
-        "PEM file with a recipient's private key, mode 0600: to read the backup.",
+        "Private key to read the backup, mode 0600.  A PEM file.",
         type="file",
         example="/etc/kbackup/identity.pem",
     )
     encryption_phrase_file = optional_text(
-        "File with a passphrase, mode 0600: a recipient that encrypts and decrypts.",
+        "File with a passphrase, mode 0600.  A recipient that encrypts and decrypts.",
         type="file",
         example="/etc/kbackup/passphrase",
     )
     encryption_kms_key = optional_text(
-        "ARN or alias of a symmetric key of AWS KMS: a recipient that encrypts with kms:Encrypt "
+        "ARN or alias of a symmetric key of AWS KMS.  A recipient that encrypts with kms:Encrypt "
         "and decrypts with kms:Decrypt.",
         example="arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     )

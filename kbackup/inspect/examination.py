@@ -14,6 +14,7 @@ from typing import Final
 
 from kbackup.catalog import access, identity
 from kbackup.catalog.access import AccessBundle
+from kbackup.catalog.keys import Encryption
 from kbackup.clock import time_span
 from kbackup.config import ConfigIssue, Settings
 from kbackup.config.running import NO_GROUPS
@@ -453,6 +454,7 @@ def store_checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[
     yield readable
     if readable.level == "fail":
         return  # no other request would be answered
+    yield from _recipients(store, settings)
     ahead = None
     if writes:
         written, ahead = _probe(store, settings, layout)
@@ -467,6 +469,25 @@ def store_checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[
         yield from _facts(facts, layout)
     else:
         yield _clock(ahead, "" if writes else "without --write-probe")
+
+
+def _recipients(store: Store, settings: Settings) -> Iterator[Check]:
+    """Yield whether a lost private key would be a lost backup, where it is encrypted."""
+    encryption = wiring.store_settings(settings).wrapper
+    if not isinstance(encryption, Encryption):
+        return
+    try:
+        encryption.wrap(store)
+        found = len(encryption.recipients(store))
+    except KbackupError as error:
+        yield failed("store", "encryption", error)
+        return
+    text = f"{counted(found, 'recipient')} can decrypt what is stored"
+    if found > 1:
+        yield Check("store", "encryption", "ok", text)
+    else:
+        do = "add one whose private key is kept elsewhere: kbackup keys add"
+        yield Check("store", "encryption", "warn", f"{text}: a lost key is a lost backup", do)
 
 
 def _listed(store: Store, settings: Settings, layout: Layout) -> Check:

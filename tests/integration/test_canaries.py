@@ -57,8 +57,8 @@ def test_no_canary_lies_in_bucket_tmpdir_or_log(
             command.wait_for("object", 3 * kill + 1)
             command.kill_group()
             said.append(str(command.finish()))
-    said.append(str(sink(*words, "--json")))
-    said.append(str(reader("restore", "--rename", "copy_of_$0", "--json")))
+    said.append(str(sink.json(*words)))
+    said.append(str(reader.json("restore", "--rename", "copy_of_$0")))
 
     shown = [*map(str.encode, said), log.read_bytes()]
     shown += [path.read_bytes() for path in scratch.rglob("*") if path.is_file()]

@@ -126,7 +126,7 @@ def test_no_suggestion_has_an_old_name() -> None:
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("list", "did you mean kbackup restore list?"),
+        ("list", "did you mean kbackup restore list or kbackup keys list?"),
         ("verify --deep", "did you mean kbackup restore verify?"),
         ("status", "did you mean kbackup sink status or kbackup restore status?"),
         ("cat orders", "did you mean kbackup restore cat?"),

@@ -1,0 +1,262 @@
+"""Change who can decrypt a backup.  Only what is below ``_kbackup/keys/`` is written."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+import pyarrow as pa
+
+from kbackup.catalog.keys import (
+    KEYS,
+    Encryption,
+    Keyring,
+    WrappedKey,
+    authenticated,
+    data_stream,
+    is_authentic,
+    key_rows,
+    own_id,
+    own_rows,
+    recipients_stream,
+    wrapped_for,
+)
+from kbackup.catalog.ledger.rows import table
+from kbackup.catalog.ledger.stream import Contents, Stream
+from kbackup.catalog.recipients import KeyOptions, Recipient, named
+from kbackup.clock import Clock, moment_of, rfc3339
+from kbackup.errors import ConfigurationError, NoKeyError, RefusedError, counted
+from kbackup.events import Warned
+from kbackup.naming import Layout
+from kbackup.stores import Store, StoreSettings
+
+OLD_KEYS: Final = "old_data_keys"
+"""The warning that what is stored already is as readable as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientStands:
+    """What a recipient can decrypt.
+
+    Attributes:
+        recipient: Its name.
+        state: ``current``: it gets each new data key.  ``retired``: none that is new.  ``removed``:
+            none is kept for it.  ``forged``: somebody without the backup's own key wrote it there.
+        opens: Data keys that are wrapped for it.
+        of: Data keys there are.
+        since: When its row was written; None if nobody knows.
+    """
+
+    HEAD: ClassVar = {"type": "recipient"}
+
+    recipient: str
+    state: str
+    opens: int
+    of: int
+    since: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyKeeper:
+    """Lists and changes the recipients of a backup.
+
+    Attributes:
+        store: Where it is, as it is without encryption.
+        encryption: Its keys.
+    """
+
+    store: Store
+    encryption: Encryption
+
+    @classmethod
+    def of(cls, place: StoreSettings, layout: Layout, clock: Clock) -> Self:
+        """Return what changes the recipients of the backup in *place*."""
+        known = place.wrapper
+        if not isinstance(known, Encryption):
+            known = Encryption(KeyOptions(), layout, clock)
+        return cls(replace(place, wrapper=None).open(), known)
+
+    def recipients(self) -> Iterator[RecipientStands]:
+        """Yield who can decrypt what; no key is needed, but only with one is a forged row known.
+
+        Raises:
+            NoKeyError: If the backup has no keys.
+            StoreError: If the store does not answer.
+        """
+        rows, data = own_rows(self._own), self._data_keys()
+        if not rows:
+            self.encryption.require()
+        if self.encryption.options.is_given:
+            with suppress(NoKeyError):  # what others can decrypt is to be seen without
+                self.encryption.wrap(self.store)
+        ring = self.encryption.ring
+        for row in sorted(rows, key=lambda row: (row.time, row.recipient)):
+            state = "removed" if row.wrapped is None else "retired" if row.is_retired else "current"
+            if ring is not None and not is_authentic(ring.own, row):
+                state = "forged"
+            opens = sum(row.recipient in held for held in data.values())
+            since = moment_of(row.time)
+            yield RecipientStands(
+                row.recipient, state, opens, len(data), None if since is None else rfc3339(since)
+            )
+
+    def add(self, recipients: Sequence[Recipient]) -> Iterator[Warned]:
+        """Wrap keys for more recipients: each that is here, and from now on each new one.
+
+        Raises:
+            NoKeyError: If the backup's own key is not here.
+            StoreError: If the store does not answer.
+        """
+        ring, now = self._unlocked(), self.encryption.clock.ms()
+        own = [wrapped_for(ring, one, own_id(ring.own), ring.own) for one in recipients]
+        self._own.append(table([replace(row, time=now) for row in own], KEYS))
+        missing = [
+            (one, bytes.fromhex(key_id))
+            for key_id, held in self._data_keys().items()
+            for one in recipients
+            if one.name not in held
+        ]
+        if not ring.can_read:
+            if missing:
+                yield _not_wrapped(len({key_id for _, key_id in missing}))
+            return
+        rows = []
+        for one, key_id in missing:
+            if (data_key := _opened(ring, key_id)) is not None:
+                rows.append(replace(wrapped_for(ring, one, key_id.hex(), data_key), time=now))
+        if rows:
+            self._data.append(table(rows, KEYS))
+        if lacking := {key_id for _, key_id in missing} - {bytes.fromhex(row.id) for row in rows}:
+            yield _not_wrapped(len(lacking))
+
+    def remove(self, names: Sequence[str]) -> Iterator[Warned]:
+        """Have nothing kept any longer for recipients, and delete what was.
+
+        Raises:
+            ConfigurationError: If one is none.
+            NoKeyError: If the backup's own key is not here.
+            RefusedError: If nobody would be left who can decrypt all that they can.
+            StoreError: If the store does not answer.
+        """
+        ring, rows = self._unlocked(), self._known(names)
+        data = self._data_keys()
+        lost = [key_id for key_id, held in data.items() if held and not held.difference(names)]
+        if lost or not any(r.is_current and r.recipient not in names for r in rows.values()):
+            what = f"{counted(len(lost), 'data key')}" if lost else "what is stored from now on"
+            raise RefusedError(
+                f"{', '.join(names)} cannot be removed",
+                f"nobody else could decrypt {what}",
+                "add another recipient first, with a private key: kbackup keys add",
+            )
+        now = self.encryption.clock.ms()
+        gone = [
+            WrappedKey(key_id, name, None, b"", time=now)
+            for name in names
+            for key_id in (own_id(ring.own), *(at for at, held in data.items() if name in held))
+        ]
+        removed = [authenticated(ring.own, row) for row in gone]
+        self._own.append(table([row for row in removed if row.id == own_id(ring.own)], KEYS))
+        of_data = [row for row in removed if row.id != own_id(ring.own)]
+        if of_data:
+            self._data.append(table(of_data, KEYS))
+        for stream in (self._own, self._data):
+            stream.rewrite(_kept, drops=True)
+        yield Warned(
+            OLD_KEYS,
+            "keys that it has unwrapped, and copies and older versions of _kbackup/keys/, still "
+            f"open {counted(len(of_data), 'data key')}: whoever is removed must not reach the "
+            "bucket either",
+        )
+
+    def rotate(self, name: str, new: Recipient) -> Iterator[Warned]:
+        """Put a recipient in another's place.
+
+        With a private key, the old one is removed; without, it keeps the data keys that it has,
+        for nobody else might open them, and gets no new one.
+
+        Raises:
+            As `add` and `remove`.
+        """
+        ring = self._unlocked()
+        self._known([name])
+        yield from self.add([new])
+        if ring.can_read and all(new.name in held for held in self._data_keys().values()):
+            yield from self.remove([name])
+            return
+        row = next(row for row in own_rows(self._own) if row.recipient == name)
+        retired = replace(row, is_retired=True, time=self.encryption.clock.ms())
+        self._own.append(table([authenticated(ring.own, retired)], KEYS))
+
+    @property
+    def _own(self) -> Stream:
+        return recipients_stream(self.store, self.encryption.layout, self.encryption.clock)
+
+    @property
+    def _data(self) -> Stream:
+        return data_stream(self.store, self.encryption.layout, self.encryption.clock)
+
+    def _unlocked(self) -> Keyring:
+        self.encryption.wrap(self.store)
+        return self.encryption.require()
+
+    def _known(self, names: Sequence[str]) -> Mapping[str, WrappedKey]:
+        rows = {row.recipient: row for row in own_rows(self._own)}
+        for name in names:
+            if name not in rows or rows[name].wrapped is None:
+                raise ConfigurationError(
+                    f"{name[:80]!r} is no recipient", "", "kbackup keys list shows them"
+                )
+        return rows
+
+    def _data_keys(self) -> dict[str, set[str]]:
+        """Return for whom each data key is wrapped."""
+        found: dict[str, set[str]] = {}
+        for row in key_rows(self._data):
+            held = found.setdefault(row.id, set())
+            if row.wrapped is not None:
+                held.add(row.recipient)
+        return found
+
+
+def _kept(contents: Contents) -> pa.Table:
+    return contents.rows
+
+
+def _opened(ring: Keyring, key_id: bytes) -> bytes | None:
+    try:
+        return ring.of(key_id, f"data key {key_id.hex()}")
+    except NoKeyError:
+        return None
+
+
+def _not_wrapped(number: int) -> Warned:
+    return Warned(
+        OLD_KEYS,
+        f"{counted(number, 'older data key')} could not be wrapped: no private key is here that "
+        "opens them, so the new recipient reads what is stored from now on; run it again with "
+        "encryption.identity.file",
+    )
+
+
+def recipient_of(text: str) -> Recipient:
+    """Return one recipient as the command line names it.
+
+    Raises:
+        ConfigurationError: If it is none, or several.
+        RefusedError: If others may read a passphrase.
+    """
+    one, *more = recipients_of([text])
+    if more:
+        raise ConfigurationError(f"{text} names several recipients", "", "name one")
+    return one
+
+
+def recipients_of(texts: Sequence[str]) -> list[Recipient]:
+    """Return recipients as the command line names them.
+
+    Raises:
+        ConfigurationError: If one is none.
+        RefusedError: If others may read a passphrase.
+    """
+    return [one for text in texts for one in named(text, Path(text))]

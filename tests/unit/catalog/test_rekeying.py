@@ -1,0 +1,175 @@
+"""Who can decrypt what after keys were added, removed and rotated."""
+
+from pathlib import Path
+
+import pytest
+
+from kbackup.catalog.keys import Encryption
+from kbackup.catalog.recipients import KeyOptions, PublicKey
+from kbackup.catalog.rekeying import KeyKeeper, recipient_of, recipients_of
+from kbackup.errors import ConfigurationError, NoKeyError, RefusedError
+from kbackup.stores import Store
+from kbackup.testing.stores import open_bytes, put_bytes
+from tests.unit.catalog.test_keys import (
+    CLOCK,
+    KEY,
+    LAYOUT,
+    private_key,
+    public_key,
+    readers,
+    run,
+    sinks,
+    store,
+)
+
+__all__ = ["store"]
+
+LATER = KEY.replace("0000000000", "0000000001")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return private_key(tmp_path / "one")
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return private_key(tmp_path / "two")
+
+
+@pytest.fixture
+def backed_up(store: Store, tmp_path: Path, one: Path) -> Store:
+    """A backup that one recipient reads."""
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"first")
+    return store
+
+
+def host(tmp_path: Path) -> Encryption:
+    """A sink's host, whose recipients are in the bucket alone."""
+    return Encryption(KeyOptions(own_file=str(tmp_path / "own")), LAYOUT, CLOCK)
+
+
+def stands(store: Store) -> dict[str, tuple[str, int, int]]:
+    """What each recipient opens, seen without a key."""
+    keeper = KeyKeeper(store, Encryption(KeyOptions(), LAYOUT, CLOCK))
+    return {row.recipient: (row.state, row.opens, row.of) for row in keeper.recipients()}
+
+
+def recipient(path: Path) -> PublicKey:
+    return PublicKey(public_key(path))
+
+
+def test_who_is_added_with_a_private_key_reads_all(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """Old data keys are wrapped again, and new ones for both."""
+    assert [] == list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+    put_bytes(run(host(tmp_path), backed_up), LATER, b"second")
+
+    there = readers(two).wrap(backed_up)
+    assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, LATER))
+    assert {("current", 2, 2)} == set(stands(backed_up).values())
+
+
+def test_who_is_added_without_a_private_key_reads_what_comes(
+    backed_up: Store, tmp_path: Path, two: Path
+) -> None:
+    """It is said that older data keys stay closed."""
+    [warned] = KeyKeeper(backed_up, host(tmp_path)).add([recipient(two)])
+    put_bytes(run(host(tmp_path), backed_up), LATER, b"second")
+
+    there = readers(two).wrap(backed_up)
+    assert "1 older data key could not be wrapped" in warned.text
+    assert b"second" == open_bytes(there, LATER)
+    with pytest.raises(NoKeyError):
+        there.open(KEY)
+
+
+def test_who_is_removed_reads_nothing_and_finds_no_key(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """No file below keys/ holds a key for it, and no run wraps another."""
+    list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+    before = {entry.key for entry in backed_up.list("")}
+
+    [warned] = KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)])
+    put_bytes(run(host(tmp_path), backed_up), LATER, b"second")
+
+    assert "still open 1 data key" in warned.text
+    assert ("removed", 0, 2) == stands(backed_up)[public_key(one)]
+    with pytest.raises(NoKeyError, match="is no recipient"):
+        readers(one).wrap(backed_up)
+    left = [entry.key for entry in backed_up.list("_kbackup/keys/") if entry.key in before]
+    assert [] == left
+    assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
+
+
+def test_the_last_who_can_read_is_not_removed(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """Neither the only recipient, nor the only one that opens what is there."""
+    with pytest.raises(RefusedError, match="nobody else could decrypt 1 data key"):
+        list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
+    list(KeyKeeper(backed_up, host(tmp_path)).add([recipient(two)]))
+    with pytest.raises(RefusedError, match="nobody else could decrypt 1 data key"):
+        list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
+
+
+def test_a_key_is_rotated_whole_with_a_private_key(backed_up: Store, one: Path, two: Path) -> None:
+    """The new one opens all, the old one nothing."""
+    list(KeyKeeper(backed_up, readers(one)).rotate(public_key(one), recipient(two)))
+
+    assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
+    assert {"removed", "current"} == {state for state, _, _ in stands(backed_up).values()}
+
+
+def test_a_key_is_rotated_for_what_comes_without_one(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """The old one opens what it did, and gets no new data key."""
+    [warned] = KeyKeeper(backed_up, host(tmp_path)).rotate(public_key(one), recipient(two))
+    put_bytes(run(host(tmp_path), backed_up), LATER, b"second")
+
+    old, new = readers(one).wrap(backed_up), readers(two).wrap(backed_up)
+    assert "older data key" in warned.text
+    assert ("retired", 1, 2) == stands(backed_up)[public_key(one)]
+    assert (b"first", b"second") == (open_bytes(old, KEY), open_bytes(new, LATER))
+    with pytest.raises(NoKeyError):
+        old.open(LATER)
+    with pytest.raises(RefusedError, match="was removed from the recipients"):
+        run(sinks(tmp_path, one), backed_up)
+
+
+def test_a_passphrase_takes_the_place_of_another(store: Store, tmp_path: Path, one: Path) -> None:
+    """Of two passphrases the one that fits is used, and the new one alone is left."""
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(f"{name} passphrase\n")
+        (tmp_path / name).chmod(0o600)
+
+    def knowing(name: str) -> Encryption:
+        return Encryption(KeyOptions(passphrase_file=str(tmp_path / name)), LAYOUT, CLOCK)
+
+    put_bytes(run(knowing("old"), store), KEY, b"first")
+    [old] = stands(store)
+    keeper = KeyKeeper(store, knowing("old"))
+    list(keeper.rotate(old, recipient_of(f"passphrase:{tmp_path / 'new'}")))
+
+    assert b"first" == open_bytes(knowing("new").wrap(store), KEY)
+    with pytest.raises(NoKeyError, match="another passphrase"):
+        knowing("old").wrap(store)
+
+
+def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: Path) -> None:
+    """A text that is neither key nor file, a file of several where one is asked for, a stranger."""
+    several = tmp_path / "several"
+    block = f"-----BEGIN PUBLIC KEY-----\n{public_key(one)}\n-----END PUBLIC KEY-----\n"
+    other = block.replace(public_key(one), public_key(private_key(tmp_path / "other")))
+    several.write_text(block + other)
+
+    assert 2 == len(recipients_of([str(several)]))
+    with pytest.raises(ConfigurationError, match="several"):
+        recipient_of(str(several))
+    with pytest.raises(ConfigurationError, match="is no recipient"):
+        recipient_of("nobody")
+    with pytest.raises(ConfigurationError, match="is no recipient"):
+        list(KeyKeeper(backed_up, host(tmp_path)).remove(["nobody"]))
