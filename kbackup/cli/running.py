@@ -160,7 +160,15 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
 
 
 _ASKED_TO_STOP: Final = frozenset(
-    {"sink run", "sink repair", "restore run", "restore verify", "restore drill", "doctor"}
+    {
+        "sink run",
+        "sink repair",
+        "sink copy",
+        "restore run",
+        "restore verify",
+        "restore drill",
+        "doctor",
+    }
 )
 """Commands whose work checks whether it was asked to stop."""
 

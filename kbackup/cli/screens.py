@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.findings import Finding, PartitionVerdict
     from kbackup.catalog.rekeying import RecipientStands
     from kbackup.inspect.topics import StoredPartition, Thawed
+    from kbackup.sink.copy import TopicCopied
 
 _UNNAMED: Final = frozenset({"code", "exit_code", "what", "why", "do", "row", "signal"})
 _PLACE_ORDER: Final = ("key", "topic", "partition", "offset")
@@ -398,6 +399,8 @@ class Screens(OutputPart):
                 self._stdout.line(f"{told.topic}: {told.name}  {before} -> {after}")
             case "upload":
                 self._stdout.line(f"{told.key}  begun {rfc3339(told.begun)}")
+            case "copied":
+                self._stdout.line(copied(told))
             case "thaw":
                 self._stdout.line(thawing(told))
             case "recipient":
@@ -545,8 +548,9 @@ class Screens(OutputPart):
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
                 for line in status_foot(summary.facts):
                     self._stdout.paragraph(line)
-            case "sink abort-uploads":
-                self._stdout.paragraph(pruned(summary))
+            case "sink copy" | "sink abort-uploads":
+                foot = copies if self._command == "sink copy" else pruned
+                self._stdout.paragraph(foot(summary))
             case "keys list" | "keys add" | "keys remove" | "keys rotate":
                 self._stdout.paragraph(count(len(self._of("recipient")), "recipient"))
             case "config show":
@@ -787,6 +791,22 @@ def recipient(stands: "RecipientStands") -> str:
     since = "" if stands.since is None else f"  since {stands.since}"
     opens = f"opens {digits(stands.opens)} of {count(stands.of, 'data key')}"
     return f"{stands.recipient}  {stands.state}, {opens}{since}"
+
+
+def copied(topic: "TopicCopied") -> str:
+    """Return what became of a topic in a copy."""
+    text = f"{topic.topic}: {count(topic.sent, 'object')} new ({size(topic.bytes)})"
+    text += f", {digits(topic.there)} there before" if topic.there else ""
+    return text + (f", {digits(topic.left)} left" if topic.left else "")
+
+
+def copies(summary: Ended) -> str:
+    """Return what a copy has sent."""
+    facts = summary.facts
+    of = f"{count(facts.get('sent', 0), 'object')} of {digits(facts.get('found', 0))}"
+    done = "would be sent" if facts.get("dry_run") else "sent"
+    others = count(facts.get("files", 0), "other file")
+    return f"{of} {done} ({size(facts.get('sent_bytes', 0))}), {others}"
 
 
 def thawing(thawed: "Thawed") -> str:

@@ -1,6 +1,7 @@
-"""``kbackup sink``: run, status, repair, reindex, accept, abort-uploads, ddl."""
+"""``kbackup sink``: run, status, repair, reindex, accept, copy, abort-uploads, ddl."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,6 +27,7 @@ from kbackup.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kbackup.events import Ended
+    from kbackup.stores import StoreSettings
 
 
 @click.group(
@@ -188,6 +190,97 @@ def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: An
         at.tell(at.mending().accept(acceptance))
 
     look("accept", "sink accept", parameters, work)
+
+
+@sink_command.command(
+    "copy",
+    common=looking("--to", "--to-config", "--follow", "--dry-run", "--topics-regex"),
+    examples=(
+        "kbackup sink copy --to s3://second-bucket --config s3.properties",
+        "kbackup sink copy --to s3://dr --to-config dr.properties -b my-bucket --follow",
+        "kbackup sink copy --to file:///mnt/backup -b my-bucket -t orders",
+    ),
+)
+@option(
+    "--to", required=True, group="S3", metavar="URL",
+    help="Where the copy is: s3://BUCKET, file:///FOLDER.",
+)  # fmt: skip
+@option(
+    "--to-config", group="S3", metavar="FILE",
+    help="Credentials, region, server of the copy.  Default: those of the backup.",
+)  # fmt: skip
+@config_options("copy")
+def copy_command(to: str, to_config: str | None, **parameters: Any) -> None:
+    """Copy the backup to another bucket or folder.
+
+    The copy is a backup of its own at any moment.  What is there is compared, not sent again;
+    what is there otherwise stays, and is named.  Run again, it goes on where it stopped.
+    Nothing is deleted there, and Kafka is not asked.
+    """
+
+    def work(at: OpenedBackup) -> None:
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.sink.copy import CopyRun  # noqa: PLC0415
+        from kbackup.stores import StoreSettings, open_store  # noqa: PLC0415
+
+        settings, place = at.session.settings, at.place
+        stored = StoreSettings(place.url, place.endpoint_url, place.options)  # nothing around it
+        copy = CopyRun(
+            open_store(stored), open_store(_target(at, to, to_config)), at.layout,
+            wiring.format_options(settings), at.asked, at.clock, at.summary, at.session.stop,
+            poll_s=settings.s3_poll_interval_ms / 1000 if settings.follow else None,
+            is_dry=settings.dry_run,
+        )  # fmt: skip
+        at.tell(copy())
+
+    look("copy", "sink copy", parameters, work)
+
+
+def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings":
+    """Return where a copy is to be.
+
+    Raises:
+        ConfigurationError: If that is no place for one.
+    """
+    from kbackup.config import loading  # noqa: PLC0415
+    from kbackup.config.settings import PLACES  # noqa: PLC0415
+    from kbackup.runs import wiring  # noqa: PLC0415
+    from kbackup.stores import StoreSettings  # noqa: PLC0415
+
+    to = to.rstrip("/")
+    place = next((found for found in PLACES if to.startswith(found.url(""))), None)
+    name = "" if place is None else to.removeprefix(place.url(""))
+    if "://" not in to or (place is not None and (not name or "/" in name)):
+        raise ConfigurationError(
+            f"--to {to!r} is no place for a copy", "expected s3://BUCKET or file:///FOLDER",
+            "the keys in the copy are those of the backup, so a folder of a bucket is none",
+        )  # fmt: skip
+    given = {"store_url": to} if place is None else {place.attribute: name}
+    source = at.place
+    if to_config is None:
+        is_alike = source.url.partition("://")[0] == to.partition("://")[0]
+        endpoint = source.endpoint_url if is_alike else None
+        found = StoreSettings(to, endpoint, source.options)
+        if place is None:
+            loading.load("copy", options=given, files=[], environ={})  # whether it is a URL
+    else:
+        loaded = loading.load("copy", options=given, files=[Path(to_config)], environ={})
+        found = wiring.store_settings(loaded.settings)
+        found = StoreSettings(found.url, found.endpoint_url, found.options)
+        if found.url != to:
+            raise ConfigurationError(
+                f"{to_config} names another place than --to", f"it is {found.url}",
+                "remove store.url from it",
+            )  # fmt: skip
+        folder = loaded.settings.topics_dir
+        if "topics.dir" in loaded.origins and folder != at.session.settings.topics_dir:
+            raise ConfigurationError(
+                f"{to_config} has topics.dir={folder}", "a copy has the keys of its backup",
+                "remove it",
+            )  # fmt: skip
+    if (found.url, found.endpoint_url) == (source.url, source.endpoint_url):
+        raise ConfigurationError(f"--to {to} is where the backup is", do="name another place")
+    return found
 
 
 @sink_command.command(

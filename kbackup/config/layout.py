@@ -256,7 +256,7 @@ class Safety(Group, title="Safety", commands=RUNS):
     max_record_bytes = integer(
         "Refuse larger records when reading a backup.",
         268_435_456,
-        commands=READING - {"thaw"},
+        commands=READING - {"thaw", "copy"},
         ge=1,
         le=2**31 - 1,
     )
@@ -273,7 +273,7 @@ class Safety(Group, title="Safety", commands=RUNS):
     dry_run = switch(
         "Plan only: write nothing, commit nothing.",
         False,
-        commands=RUNS | SETTLING | DRILL | {"thaw", "abort-uploads"},
+        commands=RUNS | SETTLING | DRILL | {"thaw", "abort-uploads", "copy"},
         is_property=False,
     )
     yes = switch(

@@ -53,8 +53,9 @@ _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
 
 
 _FOLLOW: Final = "follow"
-"""A restore takes it only from its own command line: its configuration file is often the sink's,
-and a restore that does not end would be a surprise."""
+_ONCE: Final = frozenset({"restore", "copy"})
+"""A restore and a copy take it only from their own command line: the configuration file is often
+the sink's, and one that does not end would be a surprise."""
 
 
 def _is_restores(name: str) -> bool:
@@ -303,7 +304,7 @@ class ConfigValidator:
             found = BY_NAME[name]
             if not found.is_property and value.origin.kind == "file":
                 return False
-            if name == _FOLLOW and self.command == "restore" and value.origin.kind == "file":
+            if name == _FOLLOW and self.command in _ONCE and value.origin.kind == "file":
                 return False
             return bool(found.commands & self.sides) or not found.is_property
         if transforms.is_transform(name):
@@ -457,6 +458,7 @@ Command = Literal[
     "ddl",
     "reindex",
     "accept",
+    "copy",
     "abort-uploads",
     "keys",
     "restore",

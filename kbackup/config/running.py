@@ -293,12 +293,13 @@ class FollowSettings(Group, title="Following", commands=RUNS):
     follow = switch(
         "Run until stopped.  --once ends when what was there at the start is done.",
         False,
+        commands=RUNS | {"copy"},
         off="--once",
     )
     s3_poll_interval_ms = milliseconds(
         "With --follow: milliseconds between two listings of the bucket.",
         60_000,
-        commands=RESTORE,
+        commands=RESTORE | {"copy"},
         ge=1,
         le=DURATION_MOST_MS,
     )

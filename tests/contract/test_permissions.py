@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -194,6 +195,11 @@ class Bench:
         )  # fmt: skip
         assert 0 == done.code, done.stderr
 
+    def copied(self, folder: Path) -> None:
+        """Copy it to a folder, and see that all is there."""
+        for _ in range(2):
+            self.typed("sink", "copy", "--to", f"file://{folder}")
+
     def pruned(self) -> None:
         """Abort an unfinished upload."""
         key = "topics/orders/partition=0/orders+0+0000000099.record.zstd.parquet"
@@ -208,7 +214,7 @@ def bench(s3_server: LocalS3) -> Iterator[Bench]:
 
 
 def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
-    bench: Bench,
+    bench: Bench, tmp_path: Path
 ) -> None:
     """An action that is missing denies a run at night; one too many is a risk for nothing."""
     work: dict[str, Callable[[], object]] = {
@@ -217,6 +223,7 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         "sink status": lambda: bench.typed("sink", "status"),
         "sink reindex": lambda: bench.typed("sink", "reindex"),
         "sink abort-uploads": bench.pruned,
+        "sink copy": lambda: bench.copied(tmp_path),
         "restore": bench.restore,
         "restore --follow": bench.follow,
         "restore --dry-run": bench.plan,

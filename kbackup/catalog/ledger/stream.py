@@ -36,6 +36,7 @@ from itertools import chain
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup import __version__
@@ -240,10 +241,38 @@ class Stream:
         Raises:
             StoreError: If they cannot be stored, or never in time.
         """
+        self._append(lambda counter: (counter, stamped(rows, counter)))
+
+    def adopt(self, there: pa.Table) -> bool:
+        """Add the rows of a stream that this one is a copy of; each keeps its counter.
+
+        All are seen at once, or none.  What is written here afterwards follows them, as it would
+        there.
+
+        Args:
+            there: All rows of the other stream, or those that count here.
+
+        Returns:
+            Whether any of them says more than is here already.
+
+        Raises:
+            StoreError: If they cannot be stored, or never in time.
+        """
+        here = self.read().rows
+        known = {*_texts(here)}
+        if {*_texts(self.form.merged(pa.concat_tables([here, there])))} == known:
+            return False
+        new = there.filter(pa.array([text not in known for text in _texts(there)], pa.bool_()))
+        last = pc.max(new["counter"]).as_py() or 0
+        self._append(lambda counter: (max(counter, last), new))
+        return True
+
+    def _append(self, make: Callable[[int], tuple[int, pa.Table]]) -> None:
+        """Write a part: *make* takes a counter, and returns that of the name, and the rows."""
         for _ in range(_TRIES):
             wall, steady = self.clock.ms(), self.clock.steady_s()
-            counter = self._next(wall)
-            body = encoded(stamped(rows, counter), self.form.schema, {})
+            counter, rows = make(self._next(wall))
+            body = encoded(rows, self.form.schema, {})
             self._put(new_name(counter), body)
             took_ms = max(self.clock.ms() - wall, (self.clock.steady_s() - steady) * 1000)
             if took_ms <= GRACE_MS / 2:
@@ -439,6 +468,11 @@ class Stream:
     def _put(self, name: str, body: bytes) -> None:
         digest = hashlib.sha256(body).hexdigest()
         self.store.put(self.prefix + name, io.BytesIO(body), sha256=digest, metadata={})
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    """Return each row as a text that no other row has."""
+    return [repr(row) for row in rows.to_pylist()]
 
 
 def _watermark(wall_ms: int, newest_ms: int) -> int:

@@ -253,6 +253,7 @@ NEEDS: Final = (
     Need("sink status", _LIST),
     Need("sink reindex", _READ | {("s3:PutObject", RECORDS)}),
     Need("sink accept", _LIST | {("s3:PutObject", RECORDS)}),
+    Need("sink copy", _READ),
     Need(
         "sink abort-uploads",
         frozenset(

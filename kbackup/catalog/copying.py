@@ -1,0 +1,255 @@
+"""Bring what one store holds into another one, as the bytes that are stored, and compare them.
+
+Below whatever stands around a store: what is encrypted stays so, under the same key, and is read
+with the same keys.  Nothing is replaced but by what holds all of its records: a sink that was
+killed may have stored an object again, with more of them.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import BinaryIO, Final
+
+from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.ledger.stream import folder
+from kbackup.catalog.listing import FileSet
+from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, RefusedError
+from kbackup.naming import Layout
+from kbackup.records import Facts, TopicIdentity
+from kbackup.stores import ObjectHead, Store, StoredObject
+
+_READ_BYTES: Final = 2**20
+
+
+class Outcome(StrEnum):
+    """What became of one object."""
+
+    SENT = "sent"
+    """It is there now."""
+    THERE = "there"
+    """It was there already."""
+    LOST = "lost"
+    """The source does not have it, or not as it was stored: nobody could copy it."""
+    REFUSED = "refused"
+    """Something else is there under its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """One object, and what became of it.
+
+    Attributes:
+        key: Its key, in both stores.
+        outcome: What became of it.
+        size: Its bytes; 0 where it is not there now.
+        why: What is wrong; None where nothing is.
+    """
+
+    key: str
+    outcome: Outcome
+    size: int = 0
+    why: Issue | None = None
+
+
+def bring(
+    source: Store, target: Store, key: str, row: Entry | None = None, *, is_there: bool
+) -> Brought:
+    """Bring one object into *target*, unless it is there.
+
+    Args:
+        source: Where it is.
+        target: Where it is to be.
+        key: Its key, in both.
+        row: What the ledger says was stored; None where it says nothing.
+        is_there: Whether a listing of *target* has shown something under the key.
+
+    Raises:
+        StoreError: If one of the two does not answer, or refuses.
+    """
+    there = target.head(key) if is_there else None
+    said = source.head(key) if there is not None else None
+    if there is not None and said is not None and _is_same(source, target, key, said, there):
+        return Brought(key, Outcome.THERE, there.size)
+    try:
+        body = source.open(key)
+    except (ObjectNotFoundError, CorruptObjectError) as error:
+        return Brought(key, Outcome.LOST, why=error.issue().at(key=key))
+    with body:
+        metadata = getattr(body, "metadata", None)
+        if metadata is None:
+            head = source.head(key)
+            metadata = {} if head is None else head.metadata
+        sha256, size = digest_of(body)
+        if row is not None and _is_other(row, sha256, metadata):
+            why = "it is not the object that was stored: its sha256 differs"
+            do = "kbackup restore verify says how to store it again"
+            return Brought(key, Outcome.LOST, why=CorruptObjectError(key, why, do, key=key).issue())
+        facts = {name: text for name, text in metadata.items() if name != "sha256"}
+        if target.put(key, body, sha256=sha256, metadata=facts, if_absent=True):
+            return Brought(key, Outcome.SENT, size)
+        there = target.head(key)
+        if (
+            there is not None
+            and _holds_all({**facts, "sha256": sha256}, there.metadata)
+            and target.put(key, body, sha256=sha256, metadata=facts, if_match=there.etag)
+        ):
+            return Brought(key, Outcome.SENT, size)
+    why = "something else is stored there under this key, and stays"
+    do = "copy to another bucket, or find out what it is and move it away"
+    return Brought(key, Outcome.REFUSED, why=RefusedError(key, why, do, key=key).issue())
+
+
+def digest_of(body: BinaryIO) -> tuple[str, int]:
+    """Return the sha256 of a file from where it stands, in hexadecimal, and its bytes."""
+    digest, size = hashlib.sha256(usedforsecurity=False), 0
+    while part := body.read(_READ_BYTES):
+        digest.update(part)
+        size += len(part)
+    return digest.hexdigest(), size
+
+
+def _is_same(source: Store, target: Store, key: str, said: ObjectHead, there: ObjectHead) -> bool:
+    """Whether both stores hold the same bytes; what says no sha256 is read."""
+    return said.size == there.size and _sha256(source, key, said) == _sha256(target, key, there)
+
+
+def _sha256(store: Store, key: str, head: ObjectHead) -> str | None:
+    said = head.metadata.get("sha256")
+    if said is not None:
+        return said
+    try:
+        with store.open(key) as body:
+            return digest_of(body)[0]
+    except (ObjectNotFoundError, CorruptObjectError):
+        return None
+
+
+def _is_other(row: Entry, sha256: str, metadata: Mapping[str, str]) -> bool:
+    """Whether an object is neither what *row* says was stored, nor that one grown."""
+    if row.sha256 in (None, sha256):
+        return False
+    stored = row.facts
+    return stored is None or not _is_grown(stored, Facts.from_metadata(metadata))
+
+
+def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:
+    """Whether an object holds all records of another one, of the same topic.
+
+    A sink may have stored it again with more; a repair the same records, in other bytes.
+    """
+    was, facts = Facts.from_metadata(before), Facts.from_metadata(now)
+    identity = TopicIdentity.from_metadata(now)
+    if was is None or facts is None or identity.conflicts(TopicIdentity.from_metadata(before)):
+        return False
+    is_same = was.digest is not None and replace(was, sha256=facts.sha256) == facts
+    return _is_grown(was, facts) or (is_same and was.digest == facts.digest)
+
+
+def _is_grown(was: Facts, now: Facts | None) -> bool:
+    """Whether *now* are the facts of an object that begins as *was* did and ends later."""
+    return (
+        now is not None
+        and now.first_offset == was.first_offset
+        and now.last_offset > was.last_offset
+        and now.covers(was)
+    )
+
+
+def in_order(sets: Sequence[FileSet]) -> Iterator[str]:
+    """Yield the keys of a partition's objects in an order that every part of which is a backup.
+
+    Sets by their offsets, as a sink stores them; in a set siblings come first, then the index: the
+    values mark it as complete.
+    """
+    for files in sets:
+        *siblings, main = [file.key for file in reversed(files.files)]
+        yield from siblings
+        if files.index is not None:
+            yield files.index
+        yield main
+
+
+BEFORE: Final = ("keys", "schemas")
+"""Folders of what objects need to be read: listed after objects, sent before them."""
+
+AFTER: Final = ("groups", "cluster", "restores")
+"""Folders of what relies on objects: listed before objects, sent after them."""
+
+_APPLIED: Final = "/applied/"
+"""What a restore has set in its target, and may set again: no part of the backup."""
+
+_RUNS_COMPARED: Final = 64
+"""Of so many of the newest run records more than size is compared: a run may still be writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Files below ``_kbackup/`` that are copied one by one.
+
+    Attributes:
+        keys: What is not there, or may be another, in the order of sending.
+        there: Which of them the target lists.
+    """
+
+    keys: Sequence[str]
+    there: frozenset[str]
+
+
+def evidence(
+    source: Store,
+    target: Store,
+    layout: Layout,
+    names: Sequence[str],
+    is_asked: Callable[[str], bool],
+) -> Evidence:
+    """Return the files of folders of a backup, of each of which one name has one content.
+
+    Args:
+        source: Where they are.
+        target: Where they are to be.
+        layout: Which backup's.
+        names: The folders.
+        is_asked: Says of a topic whether its schemas are to be copied.
+    """
+    wanted: list[str] = []
+    there: set[str] = set()
+    for name in names:
+        prefix = folder(layout, name)
+        old = {one.key: one.size for one in target.list(prefix)}
+        for one in source.list(prefix):
+            below = one.key.removeprefix(prefix)
+            if name == "schemas" and not is_asked(below.partition("/")[0]):
+                continue
+            if _APPLIED not in one.key and old.get(one.key) != one.size:
+                wanted.append(one.key)
+        there |= old.keys()
+    return Evidence(wanted, frozenset(there))
+
+
+def run_records(source: Store, target: Store, layout: Layout) -> Evidence:
+    """Return the run records that are not there, or may have been written again since."""
+    prefix = f"{layout.records_prefix()}runs/"
+    old = {one.key: one.size for one in target.list(prefix)}
+    every: list[StoredObject] = [*source.list(prefix)]
+    newest = {one.key for one in every[-_RUNS_COMPARED:]}
+    wanted = [one.key for one in every if one.key in newest or old.get(one.key) != one.size]
+    return Evidence(wanted, frozenset(old))
+
+
+def bring_record(source: Store, target: Store, key: str, *, is_there: bool) -> Brought:
+    """Bring a run record, which its run may have written again, or the id of the backup.
+
+    Raises:
+        StoreError: If one of the two does not answer, or refuses.
+    """
+    found = bring(source, target, key, is_there=is_there)
+    if found.outcome is not Outcome.REFUSED:
+        return found
+    there = target.head(key)
+    if there is None:
+        return found
+    with source.open(key) as body:
+        sha256, size = digest_of(body)
+        is_done = target.put(key, body, sha256=sha256, metadata={}, if_match=there.etag)
+    return Brought(key, Outcome.SENT, size) if is_done else found

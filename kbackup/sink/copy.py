@@ -1,0 +1,490 @@
+"""``sink copy``: a second copy of a backup in another store, which is a backup at any moment.
+
+What a run needs to be read is there before it: keys and schemas before objects, objects in the
+order of their offsets, and the rows of a partition once all of its objects are there, in one part.
+So a run may be killed anywhere, and two may be at work at once: neither takes a lock.
+
+The source may grow meanwhile.  Its ledger is read first, then its objects are listed, then what
+they need: each names only what was stored before it.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.catalog import identity, listing
+from kbackup.catalog.copying import (
+    AFTER,
+    BEFORE,
+    Brought,
+    Evidence,
+    Outcome,
+    bring,
+    bring_record,
+    evidence,
+    in_order,
+    run_records,
+)
+from kbackup.catalog.ledger import objects, stream
+from kbackup.catalog.ledger.objects import TopicLedger
+from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, Entry, entries, table
+from kbackup.catalog.ledger.stream import topic_stream, topics_stream
+from kbackup.catalog.listing import Catalog, FileSet
+from kbackup.clock import Clock
+from kbackup.errors import (
+    CorruptObjectError,
+    IncompleteBackupError,
+    Issue,
+    KbackupError,
+    RefusedError,
+    counted,
+    form,
+)
+from kbackup.events import Plain
+from kbackup.formats import FormatOptions
+from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
+from kbackup.records import Span, TopicPartition
+from kbackup.runs.context import Stop
+from kbackup.runs.report import Summary
+from kbackup.stores import Store
+
+_THREADS: Final = 8
+"""Each holds an object: in memory up to a part of an upload, then on disk."""
+
+_NAMED: Final = 100
+"""Objects that are named as errors; all are counted."""
+
+_USAGE: Final = (2, 8)
+"""Exit codes of errors that are raised: it was asked for wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCopied:
+    """What became of a topic's objects in one pass.
+
+    Attributes:
+        topic: The topic.
+        sent: Objects that were not there, or with ``--dry-run`` would be sent.
+        bytes: Theirs.
+        there: Objects that were there.
+        left: Objects that are not there now.
+    """
+
+    HEAD: ClassVar = {"type": "copied"}
+
+    topic: str
+    sent: int
+    bytes: int
+    there: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """One partition, before and after its objects were sent.
+
+    Attributes:
+        where: Which.
+        keys: Of its objects, in the order of sending.
+        sizes: Their bytes.
+        rows: What the source's ledger says of its objects, by key.
+        known: What the target's says.
+        brought: What became of each that is not known to be there.
+        same: How many are known to be there.
+    """
+
+    where: TopicPartition
+    keys: Sequence[str]
+    sizes: Mapping[str, int]
+    rows: Mapping[str, Entry]
+    known: Mapping[str, Entry]
+    brought: list[Brought] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is there that the source has."""
+        done = sum(one.outcome is not Outcome.REFUSED for one in self.brought)
+        return done + len(self.same) == len(self.keys)
+
+    def is_known(self, key: str, there: Mapping[str, int]) -> bool:
+        """Whether the target's ledger says of an object, which is there, what the source's does."""
+        row, size = self.rows.get(key), self.sizes.get(key)
+        return (
+            row is not None and row.sha256 is not None and row == self.known.get(key)
+            and row.bytes == size == there.get(key)
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a pass begins with.
+
+    Attributes:
+        topics: Rows about topics, and sinks.
+        rows: Rows about the objects of each topic that has any, in the source.
+        there: The same of the target.
+        found: The listing of the source.
+        names: The topics that are copied.
+        partitions: Theirs.
+        present: Keys of the target, with sizes.
+        before: What is sent before objects.
+        after: What is sent after them.
+        records: Run records.
+    """
+
+    topics: pa.Table
+    rows: Mapping[str, pa.Table]
+    there: Mapping[str, TopicLedger]
+    found: Catalog
+    names: Sequence[str]
+    partitions: Sequence[_Partition]
+    present: Mapping[str, int]
+    before: Evidence
+    after: Evidence
+    records: Evidence
+
+
+class CopyRun:
+    """One run of ``sink copy``.
+
+    Args:
+        source: Where the backup is; as it is stored, without anything around it.
+        target: Where the copy is to be, likewise.
+        layout: How objects are named, in both.
+        options: For formats whose extension is a setting.
+        asked: Which topics and partitions.
+        clock: The time.
+        summary: Takes what happens.
+        stop: When set, the run ends before the next object.
+        poll_s: Seconds between two passes; None for one pass.
+        is_dry: Only say what would be sent.
+    """
+
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        layout: Layout,
+        options: FormatOptions,
+        asked: Asked,
+        clock: Clock,
+        summary: Summary,
+        stop: Stop,
+        *,
+        poll_s: float | None = None,
+        is_dry: bool = False,
+    ) -> None:
+        self._source, self._target, self._layout = source, target, layout
+        self._options, self._asked, self._clock = options, asked, clock
+        self._summary, self._stop = summary, stop
+        self._poll_s, self._is_dry = poll_s, is_dry
+        self._failed = threading.Event()
+        summary.facts |= {"dry_run": is_dry, "files": 0}
+
+    def __call__(self) -> Iterator[Plain]:
+        """Copy once, or until stopped; what fails is in the summary.
+
+        Raises:
+            KbackupError: If it was asked for wrongly.
+        """
+        while True:
+            standing, self._summary.standing = self._summary.standing, {}
+            self._failed.clear()
+            try:
+                yield from self._pass()
+            except KbackupError as error:
+                if error.exit_code in _USAGE:
+                    raise
+                self._fail(error.issue())
+            if self._stop.is_set() and not self._summary.standing:
+                self._summary.standing = standing  # the pass did not come to what was wrong
+            if self._poll_s is None or self._stop.event.wait(self._poll_s):
+                return
+
+    def _fail(self, issue: Issue) -> None:
+        self._summary.standing[issue.what, issue.code] = issue
+
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or self._failed.is_set()
+
+    def _pass(self) -> Iterator[Plain]:
+        self._check_target()
+        seen = self._look()
+        if not self._is_dry:
+            self._before_objects(seen)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for error in pool.map(lambda one: self._send(one, seen.present), seen.partitions):
+                if error is not None:
+                    self._fail(error)
+        yield from self._told(seen)
+        if not self._is_dry and not self._is_over():
+            self._after_objects(seen)
+        self._name_what_is_lost(seen)
+
+    def _check_target(self) -> None:
+        """Check that nothing but a copy of this backup is there."""
+        own = identity.read(self._source, self._layout, "").id
+        there = identity.read(self._target, self._layout, "").id
+        if there == own:
+            return
+        if there:
+            raise RefusedError(
+                "another backup is there",
+                f"its id is {there}, and that of this one is {own or 'not written'}",
+                "copy to another bucket",
+            )
+        identity.check_apart(self._target, self._layout)
+
+    def _look(self) -> _Seen:
+        """Read and list, in this order: what relies on objects, objects, what they rely on."""
+        source, target, layout = self._source, self._target, self._layout
+        after = evidence(source, target, layout, AFTER, lambda _: True)
+        records = run_records(source, target, layout)
+        said = topics_stream(source, layout, self._clock).read()
+        self._tell_damage(said.damage)
+        entered = set[str]()
+        if not layout.is_generic:  # where what it said of topics is gone, their objects' is there
+            entered = _topics_of(said.rows) or stream.entered_topics(source, layout)
+        rows = self._read_ledgers(source, entered, tells=True)
+        there = self._read_ledgers(target, entered)
+        found = listing.list_backup(source, layout, self._options, topics=self._asked.names)
+        names = self._chosen(found, {*rows, *_topics_of(said.rows)})
+        if not layout.is_generic:
+            names = [name for name in names if name in rows or not self._is_late(name)]
+        ours = {name: TopicLedger.of(entries(table)) for name, table in rows.items()}
+        theirs = {name: TopicLedger.of(entries(table)) for name, table in there.items()}
+        present = {
+            one.key: one.size
+            for prefix in layout.prefixes(names) or [layout.prefix()]
+            for one in target.list(prefix)
+        }
+        partitions = [
+            _partition(where, sets, ours.get(where.topic), theirs.get(where.topic))
+            for where, sets in sorted(found.sets.items())
+            if where.topic in names and self._asked.has(where.partition)
+        ]
+        before = evidence(source, target, layout, BEFORE, {*names}.__contains__)
+        kept = {name: table for name, table in rows.items() if name in names}
+        return _Seen(
+            said.rows, kept, theirs, found, names, partitions, present, before, after, records
+        )
+
+    def _is_late(self, topic: str) -> bool:
+        """Whether a sink has entered a topic since the ledger was read: the next pass copies it."""
+        ledger = topic_stream(self._source, self._layout, topic, self._clock)
+        return next(self._source.list(ledger.prefix), None) is not None
+
+    def _chosen(self, found: Catalog, known: set[str]) -> list[str]:
+        asked, there = self._asked, {*found.topics(), *known}
+        if there and not (asked.names or asked.pattern or asked.excluded):
+            return sorted(there)  # internal ones too: a backup has them if they were asked for
+        return listing.chosen(asked, there, found, self._layout.topics_dir)
+
+    def _read_ledgers(
+        self, store: Store, topics: set[str], *, tells: bool = False
+    ) -> dict[str, pa.Table]:
+        asked = self._asked
+        wanted = [name for name in sorted(topics) if not asked.names or name in asked.names]
+
+        def read(topic: str) -> stream.Contents:
+            return topic_stream(store, self._layout, topic, self._clock).read()
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = dict(zip(wanted, pool.map(read, wanted), strict=True))
+        for contents in found.values():
+            self._tell_damage(contents.damage if tells else ())
+        return {topic: contents.rows for topic, contents in found.items() if len(contents.rows)}
+
+    def _tell_damage(self, damage: Sequence[Issue]) -> None:
+        for one in damage:
+            self._fail(CorruptObjectError(one.what, one.why, one.do, key=one.what).issue())
+
+    def _before_objects(self, seen: _Seen) -> None:
+        """Send what objects need, the backup's id, and that there are such topics."""
+        self._send_files(seen.before)
+        key = identity.key(self._layout)
+        is_there = self._target.head(key) is not None
+        if self._source.head(key) is not None:
+            self._take(bring_record(self._source, self._target, key, is_there=is_there))
+        rows = _about(seen.topics, seen.names)
+        if len(rows):
+            topics_stream(self._target, self._layout, self._clock).adopt(rows)
+        begun = {topic for topic, ledger in seen.there.items() if ledger.partitions}
+        for one in seen.partitions:
+            if (topic := one.where.topic) not in begun and topic in seen.rows:
+                self._begin(one.where)
+                begun.add(topic)
+
+    def _begin(self, where: TopicPartition) -> None:
+        """Enter that nothing was passed so far: a topic without any row has lost its ledger."""
+        row = objects.passed(where, Span(0, 0), self._summary.run, self._clock.ms())
+        ledger = topic_stream(self._target, self._layout, where.topic, self._clock)
+        ledger.append(table([row], OBJECTS))
+
+    def _send(self, partition: _Partition, present: Mapping[str, int]) -> Issue | None:
+        """Send what is not there of a partition, up to the first object that cannot be sent."""
+        for key in partition.keys:
+            if self._is_over():
+                return None
+            if partition.is_known(key, present):
+                partition.same.append(key)
+                continue
+            if self._is_dry:
+                size = partition.sizes.get(key, 0)
+                is_there = key in present and size in (0, present[key])
+                outcome = Outcome.THERE if is_there else Outcome.SENT
+                partition.brought.append(Brought(key, outcome, size))
+                continue
+            row = partition.rows.get(key)
+            try:
+                found = bring(self._source, self._target, key, row, is_there=key in present)
+            except KbackupError as error:
+                self._failed.set()
+                return error.issue().at(**partition.where.place)
+            partition.brought.append(found)
+            if found.outcome is Outcome.REFUSED:
+                return found.why
+        return None
+
+    def _send_files(self, files: Evidence) -> None:
+        """Send files that are no objects of records, those that exist already left alone."""
+
+        def send(key: str) -> Brought | None:
+            if self._is_over():
+                return None
+            return bring(self._source, self._target, key, is_there=key in files.there)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for found in pool.map(send, files.keys):
+                self._take(found)
+
+    def _take(self, found: Brought | None) -> None:
+        """Take what became of a file."""
+        if found is None:
+            return
+        if found.why is not None:
+            self._fail(found.why)
+        facts = self._summary.facts
+        facts["files"] += found.outcome is Outcome.SENT
+
+    def _after_objects(self, seen: _Seen) -> None:
+        """Send what relies on objects, and enter those of the partitions that are complete."""
+        self._send_files(seen.after)
+        for key in seen.records.keys:
+            if not self._is_over():
+                there = seen.records.there
+                self._take(bring_record(self._source, self._target, key, is_there=key in there))
+        if self._is_over():
+            return
+        broken = {one.where for one in seen.partitions if not one.is_done}
+        for topic, rows in seen.rows.items():
+            numbers = {
+                at
+                for at in rows["partition"].unique().to_pylist()
+                if TopicPartition(topic, at) not in broken and self._asked.has(at)
+            }
+            kept = rows.filter(pc.is_in(rows["partition"], pa.array(numbers, pa.int32())))
+            ledger = topic_stream(self._target, self._layout, topic, self._clock)
+            if len(kept) and ledger.adopt(kept):
+                ledger.fold()
+
+    def _told(self, seen: _Seen) -> Iterator[Plain]:
+        """Count, and yield what became of each topic of which there is news."""
+        facts, rows = self._summary.facts, dict[str, Counter[str]]()
+        for one in seen.partitions:
+            count = rows.setdefault(one.where.topic, Counter())
+            for brought in one.brought:
+                count[brought.outcome] += 1
+                if brought.outcome is Outcome.SENT:
+                    count["bytes"] += brought.size
+            count["same"] += len(one.same)
+            count["keys"] += len(one.keys)
+        for topic, count in rows.items():
+            there = count[Outcome.THERE] + count["same"]
+            left = count["keys"] - there - count[Outcome.SENT]
+            if self._poll_s is None or count[Outcome.SENT] or left:
+                yield TopicCopied(topic, count[Outcome.SENT], count["bytes"], there, left)
+        total = Counter[str]()
+        for count in rows.values():
+            total += count
+        facts["sent"] = facts.get("sent", 0) + total[Outcome.SENT]
+        facts["sent_bytes"] = facts.get("sent_bytes", 0) + total["bytes"]
+        facts["found"] = total["keys"]
+        for key, why in seen.found.foreign:
+            yield self._summary.warn("foreign_object", why, key=key)
+        self._summary.skipped.pop("foreign_objects", None)
+        self._summary.skip("foreign_objects", seen.found.foreign_count)
+
+    def _name_what_is_lost(self, seen: _Seen) -> None:
+        """Name what the source has lost, unless it was removed on purpose since it was listed."""
+        unread = {
+            one.key: one.why
+            for partition in seen.partitions
+            for one in partition.brought
+            if one.outcome is Outcome.LOST
+        }
+        gone = {key for key in unread if self._source.head(key) is None}
+        present = seen.found.keys - gone
+        named = 0
+        rows_of = dict(seen.rows)
+        if gone:
+            rows_of |= self._read_ledgers(self._source, {*rows_of})
+        for topic, rows in rows_of.items():
+            for number, ledger in TopicLedger.of(entries(rows)).partitions.items():
+                if not self._asked.has(number):
+                    continue
+                for entry in ledger.missing(present):
+                    named += 1
+                    if named <= _NAMED:
+                        self._fail(_missing(TopicPartition(topic, number), entry))
+        for key, why in unread.items():
+            if key not in gone and why is not None:
+                named += 1
+                if named <= _NAMED:
+                    self._fail(why)
+        if named > _NAMED:
+            text = f"{counted(named - _NAMED, 'more object')} {form(named, 'is', 'are')} lost"
+            self._summary.warn("more_errors", text)
+
+
+def _partition(
+    where: TopicPartition,
+    sets: Sequence[FileSet],
+    ours: TopicLedger | None,
+    theirs: TopicLedger | None,
+) -> _Partition:
+    rows, known = (
+        {} if ledger is None else ledger.partition(where.partition).objects
+        for ledger in (ours, theirs)
+    )
+    sizes = {file.key: file.size for files in sets for file in files.files}
+    keys = [*in_order(sets)]
+    return _Partition(where, keys, sizes, rows, known)
+
+
+def _topics_of(rows: pa.Table) -> set[str]:
+    return {name for name in rows["topic"].to_pylist() if name}
+
+
+def _about(rows: pa.Table, topics: Sequence[str]) -> pa.Table:
+    """Return the rows about *topics*, and those about sinks."""
+    is_named = pc.is_in(rows["topic"], pa.array(topics, pa.string()))
+    return rows.filter(pc.or_(pc.not_equal(rows["kind"], TOPIC), is_named))
+
+
+def _missing(where: TopicPartition, entry: Entry) -> Issue:
+    return IncompleteBackupError(
+        entry.key or str(where),
+        f"it is missing in the source (offsets {entry.first}-{entry.span.end_offset - 1})",
+        "the copy has it if an earlier run has copied it: kbackup restore verify there",
+        key=entry.key,
+        **where.place,
+    ).issue()

@@ -1,0 +1,472 @@
+"""A second copy of a backup: equal, whole at any moment, and never over anything else."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+import jsonschema
+import pytest
+from backup_samples import RECORD, SIBLINGS, SNAPPY, Backup
+
+from kbackup.catalog import identity
+from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.rows import OBJECTS, table
+from kbackup.catalog.ledger.stream import topic_stream, topics_stream
+from kbackup.cli.output import schema
+from kbackup.clock import SystemClock
+from kbackup.errors import StoreError
+from kbackup.events import to_json
+from kbackup.formats import FormatOptions
+from kbackup.naming import Layout
+from kbackup.naming.renaming import ALL, Asked
+from kbackup.records import TopicPartition
+from kbackup.runs import known
+from kbackup.runs.context import Environment, Stop
+from kbackup.runs.report import Summary
+from kbackup.sink.copy import CopyRun
+from kbackup.sink.run import SinkRun
+from kbackup.stores import (
+    ObjectHead,
+    Store,
+    StoredObject,
+    StoreSettings,
+    open_store,
+    put_bytes,
+    put_json,
+)
+from tests.support.configurations import load
+from tests.support.copying import verified
+from tests.support.fake_kafka import FakeKafka
+from tests.support.hand_clock import HandClock
+from tests.support.in_threads import InThreads
+
+LINES = jsonschema.Draft202012Validator(schema())
+LAYOUT = Layout()
+OBJECT = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
+
+
+class Gone(BaseException):
+    """The process was killed."""
+
+
+class Mortal:
+    """A store whose process dies at the request after *left*; None: it lives.
+
+    Attributes:
+        left: Requests left.
+        made: Requests made.
+    """
+
+    def __init__(self, store: Store, left: int | None = None) -> None:
+        self._store, self.left, self.made = store, left, 0
+
+    def _count(self) -> None:
+        if self.left is not None and self.made >= self.left:
+            raise Gone
+        self.made += 1
+
+    @staticmethod
+    def check_url(url: str) -> None:
+        """Accept any."""
+
+    def put(self, key: str, body: BinaryIO, **more: Any) -> bool:
+        """Put, unless dead."""
+        self._count()
+        return self._store.put(key, body, **more)
+
+    def open(self, key: str) -> BinaryIO:
+        """Open, unless dead."""
+        self._count()
+        return self._store.open(key)
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """List, unless dead."""
+        self._count()
+        return self._store.list(prefix, after=after)
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Ask, unless dead."""
+        self._count()
+        return self._store.head(key)
+
+    def delete(self, key: str) -> None:
+        """A copy deletes nothing."""
+        raise AssertionError(key)
+
+
+class Source:
+    """A cluster of two topics, and the backup that sinks make of it."""
+
+    def __init__(self) -> None:
+        self.kafka, self.clock = FakeKafka(), HandClock()
+        self.settings = StoreSettings(f"memory://{uuid4()}")
+        self.kafka.create("orders", 20, 5)
+        self.kafka.create("audit", 5)
+        self.sink()
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.settings)
+
+    def sink(self, *topics: str) -> None:
+        """Run a sink to its end."""
+        world = Environment(self.kafka, self.settings, InThreads(), self.clock)  # type: ignore[arg-type]
+        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
+        names = list(topics or ("orders", "audit"))
+        settings = load("sink", topics=names, flush_size=7, **given).settings
+        summary = to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+        assert 0 == summary["exit_code"], summary
+
+    def grow(self) -> None:
+        """Records and a run more."""
+        for where in [*self.kafka.logs]:
+            self.kafka.append(where, 9)
+        self.sink()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def target() -> Store:
+    return open_store(StoreSettings(f"memory://{uuid4()}"))
+
+
+def copied(
+    source: Store, target: Store, expect: int = 0, *, asked: Asked = ALL, **more: Any
+) -> dict[str, Any]:
+    """Copy once; return the summary, with what was told."""
+    summary = Summary("r", "sink copy")
+    layout = more.pop("layout", LAYOUT)
+    copy = CopyRun(
+        source, target, layout, FormatOptions(), asked, SystemClock(), summary, Stop(), **more
+    )
+    told = [to_json(event) for event in copy()]
+    for event in told:
+        LINES.validate(event)
+    said = to_json(summary.finish())
+    assert expect == said["exit_code"], said
+    return {**said, "told": [event for event in told if event["type"] == "copied"]}
+
+
+def contents(store: Store, prefix: str = "") -> dict[str, tuple[bytes, Mapping[str, str]]]:
+    """All that a store holds, but its locks, marks of success and its own ledger."""
+    found = {}
+    for one in store.list(prefix):
+        if not one.key.startswith(
+            ("_kbackup/ledger/", "_kbackup/locks/", "_kbackup/success/", "_kbackup/drills/")
+        ):
+            head = store.head(one.key)
+            assert head is not None
+            with store.open(one.key) as body:
+                found[one.key] = body.read(), head.metadata
+    return found
+
+
+def ledger(store: Store, *topics: str) -> list[Any]:
+    """What the ledger says, without that nothing was passed when a copy began."""
+    clock = SystemClock()
+    streams = [topic_stream(store, LAYOUT, topic, clock) for topic in topics]
+    rows = [row for one in streams for row in one.read().rows.to_pylist() if row["last"] != -1]
+    return sorted(map(repr, [*rows, *topics_stream(store, LAYOUT, clock).read().rows.to_pylist()]))
+
+
+def test_a_copy_is_the_same_backup(source: Source, target: Store) -> None:
+    """Objects, metadata, evidence, id and ledger; never locks, nor marks of success."""
+    said = copied(source.store, target)
+
+    assert contents(source.store) == contents(target)
+    assert ledger(source.store, "orders", "audit") == ledger(target, "orders", "audit")
+    assert identity.read(source.store, LAYOUT, "").id == identity.read(target, LAYOUT, "").id != ""
+    assert [] == [*target.list("_kbackup/success/"), *target.list("_kbackup/locks/")]
+    assert [("audit", 1, 0), ("orders", 4, 0)] == [
+        (row["topic"], row["sent"], row["left"]) for row in said["told"]
+    ]
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
+def test_what_is_there_is_not_sent_again(source: Source, target: Store) -> None:
+    """A second run sends nothing and opens no object; what is new comes with the next one."""
+    copied(source.store, target)
+    watched = Mortal(source.store)
+    again = copied(watched, target)
+    source.grow()
+    more = copied(source.store, target)
+
+    assert (0, 5) == (again["sent"], again["found"])
+    assert (6, 11) == (more["sent"], more["found"])
+    assert contents(source.store) == contents(target)
+    assert ledger(source.store, "orders", "audit") == ledger(target, "orders", "audit")
+
+
+def test_only_what_is_asked_for_is_copied(source: Source, target: Store) -> None:
+    """Topics as of other commands; the ledger speaks of what is there alone."""
+    copied(source.store, target, asked=Asked(["audit"]))
+
+    assert ["audit"] == sorted({key.split("/")[1] for key in contents(target, "topics/")})
+    assert {"audit"} == known.read(target, LAYOUT, SystemClock()).names
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+    copied(source.store, target, asked=Asked(["orders"], partitions=(1,)))
+
+    state = known.read(target, LAYOUT, SystemClock())
+    assert [1] == [*state.ledgers["orders"].partitions]
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
+def test_a_dry_run_writes_nothing(source: Source, target: Store) -> None:
+    """It says what would be sent."""
+    said = copied(source.store, target, is_dry=True)
+
+    assert 5 == said["sent"]
+    assert [] == [*target.list("")]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize(
+    ("grown", "pace"),
+    [
+        pytest.param(False, 1, id="first"),
+        pytest.param(True, 4, id="later, with a new topic"),
+        pytest.param(True, 1, id="later, at each request", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_copy_killed_between_any_two_requests_is_a_backup(
+    side: str, grown: bool, pace: int, source: Source
+) -> None:
+    """`verify` there is 0 whenever it dies, and the next run ends with all of it."""
+    first = open_store(StoreSettings(f"memory://{uuid4()}"))
+    if grown:
+        copied(source.store, first)
+        source.kafka.create("late", 8)
+        source.grow()
+        source.sink("late")
+    before, at, is_over = contents(first) | _ledger_files(first), 0, False
+    while not is_over:
+        target = open_store(StoreSettings(f"memory://{uuid4()}"))
+        for key, (body, metadata) in before.items():
+            _put(target, key, body, metadata)
+        ends = {"source": source.store, "target": target}
+        ends[side] = Mortal(ends[side], at)
+        try:
+            copied(ends["source"], ends["target"])
+            is_over = True
+        except Gone:
+            pass
+        if [*target.list("topics/")]:
+            summary = verified(target, LAYOUT)
+            assert 0 == summary.exit_code(), (at, to_json(summary.finish()))
+            _check_prefix(source.store, target)
+        if at % (5 * pace) == 0:
+            copied(source.store, target)
+            assert contents(source.store) == contents(target), at
+            assert 0 == verified(target, LAYOUT).exit_code()
+        at += pace
+    assert at > 20
+
+
+def _check_prefix(source: Store, target: Store) -> None:
+    """What is there of a partition is what a sink that was killed would have stored."""
+    for where in ("orders/partition=0", "orders/partition=1", "audit/partition=0"):
+        every = [one.key for one in source.list(f"topics/{where}/")]
+        there = [one.key for one in target.list(f"topics/{where}/")]
+        assert every[: len(there)] == there
+
+
+def _ledger_files(store: Store) -> dict[str, tuple[bytes, Mapping[str, str]]]:
+    return {one.key: (store.open(one.key).read(), {}) for one in store.list("_kbackup/ledger/")}
+
+
+def _put(store: Store, key: str, body: bytes, metadata: Mapping[str, str]) -> None:
+    put_bytes(store, key, body)
+    head = store.head(key)
+    assert head is not None
+    with store.open(key) as file:
+        facts = {name: text for name, text in metadata.items() if name != "sha256"}
+        store.put(key, file, sha256=head.metadata["sha256"], metadata=facts)
+
+
+def test_something_else_under_a_key_is_named_and_stays(source: Source, target: Store) -> None:
+    """It is refused (4); the rest is copied, and of its partition what comes before."""
+    put_bytes(target, OBJECT, b"something else")
+
+    said = copied(source.store, target, 4)
+
+    assert [OBJECT] == [error["key"] for error in said["errors"]]
+    assert b"something else" == target.open(OBJECT).read()
+    there = contents(target, "topics/").keys()
+    assert {"audit/partition=0", "orders/partition=0", "orders/partition=1"} == {
+        "/".join(key.split("/")[1:3]) for key in there
+    }
+    assert [OBJECT] == [key for key in there if "orders/partition=0" in key]
+    state = known.read(target, LAYOUT, SystemClock())
+    assert {} == state.ledger(TopicPartition("orders", 0)).objects
+    assert {} != state.ledger(TopicPartition("orders", 1)).objects
+
+
+def test_another_backup_is_refused(source: Source, target: Store) -> None:
+    """A bucket with another backup's id takes nothing."""
+    put_json(target, identity.key(LAYOUT), {"id": "other", "topics_dir": "topics"})
+
+    copied(source.store, target, 4)
+
+    assert [identity.key(LAYOUT)] == [one.key for one in target.list("")]
+
+
+@pytest.mark.parametrize("damage", ["deleted", "altered"])
+def test_what_the_source_has_lost_is_named(damage: str, source: Source, target: Store) -> None:
+    """It is 7, and all else is copied; verify there names it too."""
+    if damage == "deleted":
+        source.store.delete(OBJECT)
+    else:
+        head = source.store.head(OBJECT)
+        assert head is not None
+        _put(source.store, OBJECT, b"altered", head.metadata)
+
+    said = copied(source.store, target, 7)
+
+    assert [OBJECT] == [error["key"] for error in said["errors"]]
+    assert 4 == len([*target.list("topics/")])
+    assert 7 == verified(target, LAYOUT).exit_code()
+
+
+def test_what_the_source_has_lost_since_stays_in_the_copy(source: Source, target: Store) -> None:
+    """It is named as long as the source lacks it, and the copy is whole."""
+    copied(source.store, target)
+    source.store.delete(OBJECT)
+
+    copied(source.store, target, 7)
+
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
+def test_what_was_removed_on_purpose_is_not_missing(source: Source, target: Store) -> None:
+    """What was accepted in the source is accepted in the copy, whether it is there or not."""
+    state = known.read(source.store, LAYOUT, SystemClock())
+    row = state.ledger(TopicPartition("orders", 0)).objects[OBJECT]
+    source.store.delete(OBJECT)
+    there = topic_stream(source.store, LAYOUT, "orders", SystemClock())
+    there.append(table([objects.accepted(row, "r", 1)], OBJECTS))
+
+    copied(source.store, target)
+
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
+def test_an_object_that_has_grown_takes_the_place_of_itself() -> None:
+    """A sink that was killed stores the same records again, and more."""
+    short, long = Backup(), Backup()
+    (key,) = short.put("orders", 0, range(5))
+    assert [key] == long.put("orders", 0, range(9))
+
+    target = open_store(StoreSettings(f"memory://{uuid4()}"))
+    copied(short.store, target)
+    copied(long.store, target)
+
+    assert contents(long.store) == contents(target)
+    copied(short.store, target, 4)
+    assert contents(long.store) == contents(target)
+
+
+def test_an_object_that_was_repaired_takes_the_place_of_itself() -> None:
+    """It holds the same records in other bytes."""
+    one, other = Backup(), Backup()
+    (key,) = one.put("orders", 0, range(5))
+    (again,) = other.put("orders", 0, range(5), views=SNAPPY)
+    head = other.store.head(again)
+    assert head is not None
+    with other.store.open(again) as body:
+        _put(one.store, key, body.read(), head.metadata)
+    target, before = open_store(StoreSettings(f"memory://{uuid4()}")), Backup()
+    before.put("orders", 0, range(5))
+
+    copied(before.store, target)
+    copied(one.store, target)
+
+    assert contents(before.store) != contents(one.store) == contents(target)
+
+
+def test_a_store_that_fails_ends_the_run(source: Source, target: Store) -> None:
+    """It is 6, with nothing entered that is not there; the next run goes on."""
+
+    class Full(Mortal):
+        def put(self, key: str, body: BinaryIO, **more: Any) -> bool:
+            if "orders+0+0000000014" in key:
+                raise StoreError("put", "503")
+            return super().put(key, body, **more)
+
+    copied(source.store, Full(target), 6)
+
+    assert 0 == verified(target, LAYOUT).exit_code()
+    copied(source.store, target)
+    assert contents(source.store) == contents(target)
+
+
+@pytest.mark.parametrize("views", [RECORD, SIBLINGS], ids=["records", "siblings"])
+def test_a_bucket_without_a_ledger_is_copied_between_folders(views: Any, tmp_path: Path) -> None:
+    """As of a connector: what is there is what is copied, and compared when it is run again."""
+    (tmp_path / "to").mkdir()
+    (tmp_path / "from").mkdir()
+    backup = Backup.in_folder(tmp_path / "from")
+    backup.put("orders", 0, range(5), range(5, 9), views=views)
+    target = open_store(StoreSettings(f"file://{tmp_path}/to"))
+
+    first = copied(backup.store, target)
+    again = copied(backup.store, target)
+
+    assert (2 * len(views), 0) == (first["sent"], again["sent"])
+    assert contents(backup.store) == contents(target)
+
+
+def test_a_copy_that_follows_brings_what_is_new(source: Source, target: Store) -> None:
+    """Each pass; a failure holds until a pass went well."""
+    summary, stop = Summary("r", "sink copy"), Stop()
+    copy = CopyRun(
+        source.store, target, LAYOUT, FormatOptions(), ALL, SystemClock(), summary, stop,
+        poll_s=0.001,
+    )  # fmt: skip
+    told = iter(copy())
+    first = [next(told), next(told)]
+    source.grow()
+    then = [next(told), next(told)]
+    stop.ask(15)
+
+    assert [] == list(told)
+    assert [5, 6] == [sum(to_json(row)["sent"] for row in rows) for rows in (first, then)]
+    assert 143 == summary.exit_code(15)
+
+
+def test_two_copies_at_once_do_no_harm(source: Source, target: Store) -> None:
+    """Whatever another run has done between listing and sending is found to be the same."""
+
+    class Beside(Mortal):
+        def head(self, key: str) -> ObjectHead | None:
+            if key == identity.key(LAYOUT) and self.made < 10_000:
+                self.made = 10_000
+                copied(source.store, target)
+            return super().head(key)
+
+    copied(source.store, Beside(target))
+
+    assert contents(source.store) == contents(target)
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
+def test_a_sink_may_work_meanwhile(source: Source, target: Store) -> None:
+    """What it stores after the ledger was read is not entered before it is copied."""
+
+    class Growing(Mortal):
+        def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+            if prefix == "topics/" and not self.made:
+                self.made = 1
+                source.grow()
+            return self._store.list(prefix, after=after)
+
+    copied(Growing(source.store), target)
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+    copied(source.store, target)
+    assert ledger(source.store, "orders", "audit") == ledger(target, "orders", "audit")
