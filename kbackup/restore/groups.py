@@ -107,6 +107,31 @@ class GroupsAsked:
             return group
         return rename(group, [Rename(regex="(?s).+", replacement=self.renamed)])
 
+    def called(self, groups: Sequence[str], own: str) -> dict[str, str]:
+        """Return groups by what they are called in the target.
+
+        Args:
+            groups: By their names when they were captured.
+            own: The restore's own group.
+
+        Raises:
+            RefusedError: If two would have one name, or one a name that it cannot have.
+        """
+        found: dict[str, str] = {}
+        for group in groups:
+            name = self.name(group)
+            if name in found:
+                why = f"{found[name]} would have it too, and one would lose its offsets"
+            elif name == own:
+                why = "the restore keeps its own positions there"
+            else:
+                why = "" if name else "a group has a name"
+            if why:
+                do = "give a name that holds the old one: --rename-groups 'dr_$0'"
+                raise RefusedError(f"group {group} cannot be called '{name}'", why, do)
+            found[name] = group
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class GroupTranslated:
@@ -200,8 +225,8 @@ class GroupsRun:
         with closing(self._view(cluster)) as view:
             yield from self._damage(view)
             yield from self._streams(view, cluster, there, chosen, asked)
-            stood = by_group(captures)
-            planned = [plan(view, stood.get(group, {}), asked.name(group)) for group in chosen]
+            stood, called = by_group(captures), asked.called(chosen, view.group)
+            planned = [plan(view, stood.get(group, {}), name) for name, group in called.items()]
             self._summary.skip("bad_objects", view.bad_objects)
         for group in planned:
             yield from group.rows

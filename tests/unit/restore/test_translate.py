@@ -286,7 +286,8 @@ def set_groups(of: Restoring, *names: str, **options: Any) -> tuple[Ended, list[
     """Run the command; how it ended, and what it told."""
     kafka: Any = of.cluster
     summary = Summary("r", "restore groups")
-    asked, by_time = GroupsAsked(names, options.pop("pattern", None)), options.pop("by_time", False)
+    by_time = options.pop("by_time", False)
+    asked = GroupsAsked(names, options.pop("pattern", None), options.pop("renamed", None))
     settings = of.settings(**options)
     run = GroupsRun(settings, kafka, of.store, SystemClock(), summary, by_time=by_time)
     try:
@@ -520,6 +521,26 @@ def test_internal_topics_that_a_streams_application_will_not_find_are_named(
     texts = [one.text for one in summary.finish().warnings if one.code == "streams_renamed"]
     said = f"a is an application of Kafka Streams, which will not find {', '.join(told)}"
     assert ([said] if told else []) == texts
+
+
+@pytest.mark.parametrize(
+    ("renamed", "why"),
+    [
+        ("dr", "a would have it too"),
+        ("", "a group has a name"),
+        ("the restore's", "keeps its own positions there"),
+    ],
+)
+def test_a_name_that_a_group_cannot_have_is_refused(renamed: str, why: str) -> None:
+    """One of two would lose its offsets, or the restore its positions: none is set."""
+    of = grouped(a=3, b=12)
+    own = of.plan().group
+
+    ended, told = set_groups(of, renamed=own if renamed == "the restore's" else renamed)
+
+    assert (4, []) == (ended.exit_code, told)
+    assert why in ended.errors[0].why
+    assert not any(vars(of.cluster)["stood"].values())
 
 
 def approximate(of: Restoring, offset: int, **options: Any) -> list[GroupTranslated]:
