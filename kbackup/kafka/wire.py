@@ -249,9 +249,9 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
         cafile=None if is_folder or authorities == "probe" else authorities,
         capath=authorities if is_folder else None,
     )
-    if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
+    if properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         context.check_hostname = False
-    if properties.get("enable.ssl.certificate.verification", "true").lower() == "false":
+    if properties.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if (certificate := properties.get("ssl.certificate.location")) is not None:
         context.load_cert_chain(
@@ -259,6 +259,9 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
         )
     return context
 
+
+_FALSE: Final = frozenset({"false", "f", "0"})
+"""How librdkafka reads it."""
 
 _MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512", "PLAIN": ""}
 _SPOKEN_PROPERTIES: Final = frozenset(
@@ -322,7 +325,7 @@ class Connection:
         self._until: float | None = None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # no name of a host may be so
             raise LostError(f"{self._place}: {error}") from None
         try:
             for level, name, value in (
@@ -451,6 +454,8 @@ def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str, place: str) -
         return tls.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         raise RefusedError(f"{place}: {error.verify_message}") from None
+    except ssl.SSLEOFError:  # also a proxy's way to say that the broker behind it is away
+        raise LostError(f"{place}: the broker closed the connection; this may be no TLS") from None
     except ssl.SSLError as error:
         raise RefusedError(f"{place}: {error.reason or error}") from None
     except OSError as error:
@@ -482,12 +487,15 @@ def scram(
     nonce = secrets.token_urlsafe(24) if nonce is None else nonce
     name = user.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"
-    challenge = (yield f"n,,{first}".encode()).decode()
+    challenge = (yield f"n,,{first}".encode()).decode(errors="replace")
     said = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
-    if not said.get("r", "").startswith(nonce) or not said.get("i", "").isdecimal():
+    try:
+        salt, rounds = base64.b64decode(said["s"]), int(said["i"])
+        salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds)
+    except (KeyError, ValueError, OverflowError):
+        said = {}
+    if not said.get("r", "").startswith(nonce):
         raise RefusedError(f"the broker's challenge makes no sense: {challenge}")
-    salt, rounds = base64.b64decode(said["s"]), int(said["i"])
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds)
     final = f"c=biws,r={said['r']}"
     signed = f"{first},{challenge},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", digest)

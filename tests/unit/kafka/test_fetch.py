@@ -1,6 +1,9 @@
 """Batches come as a leader sends them, whatever happens to it, and errors are today's."""
 
 import base64
+import socket
+import ssl
+import threading
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -16,7 +19,15 @@ from kbackup.kafka import KafkaSettings, LogStartMovedError, brokers, fetch, rea
 from kbackup.kafka.answers import Aborted, committed
 from kbackup.kafka.brokers import _address
 from kbackup.kafka.fetch import BatchReader
-from kbackup.kafka.wire import RefusedError, Security, scram, unspoken
+from kbackup.kafka.wire import (
+    Api,
+    Connection,
+    LostError,
+    RefusedError,
+    Security,
+    scram,
+    unspoken,
+)
 from kbackup.records import Span, TopicPartition
 from tests.support.encoded import Sent, batch, record, sealed
 from tests.support.fake_broker import FETCH, LOST, METADATA, VERSIONS, Answer, FakeBroker
@@ -91,6 +102,17 @@ def test_a_new_leader_is_looked_up(failure: Answer) -> None:
     assert [(5, 0, -1), (5, 2, -1), (6, 2, 0), (7, 2, 0)] == [
         (each.epoch, each.offset, each.read_epoch) for each in broker.fetches
     ]
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 64 + ".y", "nowhere.invalid"])
+def test_a_server_whose_name_can_be_none_is_passed_over(name: str) -> None:
+    """Of several bootstrap servers the first one that can be reached tells who leads."""
+    with FakeBroker([Answer(ONE + TWO, 4)]) as broker:
+        settings = KafkaSettings(f"{name}:9092,{broker.servers}")
+        with closing(BatchReader(settings)) as opened:
+            found = [*opened.batches(WHERE, Span(0, 4))]
+
+    assert [0, 2] == [base for some in found for base in some.headers["base_offset"].to_pylist()]
 
 
 def test_a_new_leader_that_lacks_what_was_read_is_said() -> None:
@@ -253,15 +275,19 @@ def test_a_session_that_ends_is_begun_anew(
 
 
 @pytest.mark.parametrize(
-    "challenge", ["r=theirs,s=QQ==,i=4096", "r=ours-theirs,s=QQ==,i=x", "e=other-error"]
-)
-def test_a_challenge_that_makes_no_sense_is_refused(challenge: str) -> None:
+    "challenge",
+    [
+        b"r=theirs,s=QQ==,i=4096", b"r=ours-theirs,s=QQ==,i=x", b"r=ours-theirs,s=QQ==,i=0",
+        b"r=ours-theirs,i=4096", b"r=ours-theirs,s=Q,i=4096", b"e=other-error", b"\xff",
+    ],
+)  # fmt: skip
+def test_a_challenge_that_makes_no_sense_is_refused(challenge: bytes) -> None:
     """A challenge that is not an answer to ours is refused."""
     steps = scram("sha512", "a=b,c", "secret", "ours")
     assert b"n,,n=a=3Db=2Cc,r=ours" == next(steps)
 
     with pytest.raises(RefusedError, match="makes no sense"):
-        steps.send(challenge.encode())
+        steps.send(challenge)
 
 
 def test_a_broker_that_does_not_know_the_password_is_refused() -> None:
@@ -296,6 +322,39 @@ def test_a_broker_that_does_not_know_the_password_is_refused() -> None:
 def test_what_is_not_spoken_is_named(properties: dict[str, str], named: str) -> None:
     """Security that only the client library has is told by the property that asks for it."""
     assert named == unspoken(properties)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_verified"), [("false", False), ("F", False), ("0", False), ("t", True)]
+)
+def test_properties_of_tls_are_spelt_as_for_the_client(given: str, *, is_verified: bool) -> None:
+    """A setting that has worked with librdkafka has its effect here."""
+    named = Security.of(
+        {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "NONE"}
+    )
+    found = Security.of({"security.protocol": "SSL", "enable.ssl.certificate.verification": given})
+
+    assert named.tls is not None
+    assert found.tls is not None
+    assert (False, ssl.CERT_REQUIRED) == (named.tls.check_hostname, named.tls.verify_mode)
+    assert is_verified == (found.tls.verify_mode is ssl.CERT_REQUIRED)
+
+
+def test_a_proxy_that_has_no_broker_behind_it_is_asked_again() -> None:
+    """It takes a connection and closes it before TLS has begun: a broker that starts again."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        closing_it = threading.Thread(target=_closed_after_hello, args=(proxy,), daemon=True)
+        closing_it.start()
+        host, port = proxy.getsockname()
+        with pytest.raises(LostError, match="closed the connection"):
+            Connection(host, port, Security.of({"security.protocol": "SSL"}), 10, (Api.FETCH,))
+        closing_it.join()
+
+
+def _closed_after_hello(proxy: socket.socket) -> None:
+    accepted, _ = proxy.accept()
+    with accepted:
+        accepted.recv(65536)
 
 
 def test_a_missing_certificate_is_said() -> None:
