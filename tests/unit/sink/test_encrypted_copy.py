@@ -1,0 +1,53 @@
+"""A copy of an encrypted backup: the stored bytes, read there with the same private key."""
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from kbackup.clock import SystemClock
+from kbackup.formats import FormatOptions
+from kbackup.naming import Layout
+from kbackup.naming.renaming import ALL
+from kbackup.runs.context import Environment, Stop
+from kbackup.runs.report import Summary
+from kbackup.sink.copy import CopyRun
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.copying import verified
+from tests.support.fake_kafka import FakeKafka
+from tests.support.hand_clock import HandClock
+from tests.support.in_threads import InThreads
+from tests.unit.catalog.test_keys import private_key, readers, sinks
+
+LAYOUT = Layout()
+
+
+def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
+    """The host that copies has no key; the same private key reads both."""
+    identity = private_key(tmp_path / "identity.pem")
+    kafka, stored = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
+    kafka.create("orders", 12)
+    world = Environment(
+        kafka, replace(stored, wrapper=sinks(tmp_path, identity)), InThreads(), HandClock()
+    )  # type: ignore[arg-type]
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
+    settings = load("sink", topics=["orders"], flush_size=5, **given).settings
+    assert 0 == SinkRun(settings, lambda _: None, Stop(), world)().exit_code
+    place, summary = StoreSettings(f"memory://{uuid4()}"), Summary("r", "sink copy")
+
+    copy = CopyRun(
+        open_store(stored), open_store(place), LAYOUT, FormatOptions(), ALL, SystemClock(),
+        summary, Stop(),
+    )  # fmt: skip
+    assert [3] == [row.sent for row in copy()]  # type: ignore[attr-defined]
+
+    assert 0 == summary.exit_code()
+    there = open_store(place)
+    keys = [one.key for one in there.list("topics/")]
+    assert 3 == len(keys)
+    for key in keys:
+        assert there.open(key).read(4) == b"KBE1"
+    ours, theirs = (open_store(replace(at, wrapper=readers(identity))) for at in (stored, place))
+    assert [ours.open(key).read() for key in keys] == [theirs.open(key).read() for key in keys]
+    assert 0 == verified(theirs, LAYOUT).exit_code()
