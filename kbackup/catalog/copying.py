@@ -6,6 +6,7 @@ killed may have stored an object again, with more of them.
 """
 
 import hashlib
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -76,11 +77,8 @@ def bring(
     except (ObjectNotFoundError, CorruptObjectError) as error:
         return Brought(key, Outcome.LOST, why=error.issue().at(key=key))
     with body:
-        metadata = getattr(body, "metadata", None)
-        if metadata is None:
-            head = source.head(key)
-            metadata = {} if head is None else head.metadata
-        sha256, size = digest_of(body)
+        sha256, metadata = _said_of(source, key, body)
+        size = body.seek(0, io.SEEK_END)
         if row is not None and _is_other(row, sha256, metadata):
             why = "it is not the object that was stored: its sha256 differs"
             do = "kbackup restore verify says how to store it again"
@@ -98,6 +96,15 @@ def bring(
     why = "something else is stored there under this key, and stays"
     do = "copy to another bucket, or find out what it is and move it away"
     return Brought(key, Outcome.REFUSED, why=RefusedError(key, why, do, key=key).issue())
+
+
+def _said_of(source: Store, key: str, body: BinaryIO) -> tuple[str, Mapping[str, str]]:
+    """Return the sha256 of an object that was opened, and its metadata."""
+    metadata: Mapping[str, str] | None = getattr(body, "metadata", None)
+    if metadata is not None and "sha256" in metadata:
+        return metadata["sha256"], metadata  # which the store has compared
+    head = source.head(key) if metadata is None else None
+    return digest_of(body)[0], metadata or ({} if head is None else head.metadata)
 
 
 def digest_of(body: BinaryIO) -> tuple[str, int]:

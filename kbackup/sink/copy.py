@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from kbackup.catalog.copying import (
 )
 from kbackup.catalog.ledger import objects, stream
 from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import OBJECTS, TOPIC, Entry, entries, table
+from kbackup.catalog.ledger.rows import OBJECT, OBJECTS, TOPIC, Entry, entries, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import Clock
@@ -151,6 +151,11 @@ class _Seen:
     after: Evidence
     records: Evidence
 
+    def unread(self) -> Iterator[Brought]:
+        """Yield the objects that the source did not give."""
+        for partition in self.partitions:
+            yield from (one for one in partition.brought if one.outcome is Outcome.LOST)
+
 
 class CopyRun:
     """One run of ``sink copy``.
@@ -225,9 +230,12 @@ class CopyRun:
                 if error is not None:
                     self._fail(error)
         yield from self._told(seen)
+        gone = self._gone(seen)
+        if gone:
+            seen = replace(seen, rows=self._with_removals(seen.rows))
         if not self._is_dry and not self._is_over():
             self._after_objects(seen)
-        self._name_what_is_lost(seen)
+        self._name_what_is_lost(seen, gone)
 
     def _check_target(self) -> None:
         """Check that nothing but a copy of this backup is there."""
@@ -423,21 +431,24 @@ class CopyRun:
         self._summary.skipped.pop("foreign_objects", None)
         self._summary.skip("foreign_objects", seen.found.foreign_count)
 
-    def _name_what_is_lost(self, seen: _Seen) -> None:
-        """Name what the source has lost, unless it was removed on purpose since it was listed."""
-        unread = {
-            one.key: one.why
-            for partition in seen.partitions
-            for one in partition.brought
-            if one.outcome is Outcome.LOST
+    def _gone(self, seen: _Seen) -> set[str]:
+        """Return the objects that have gone since they were listed."""
+        unread = (one.key for one in seen.unread())
+        return {key for key in unread if self._source.head(key) is None}
+
+    def _with_removals(self, rows: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Return *rows*, with what the source says by now of objects that were removed."""
+        now = self._read_ledgers(self._source, {*rows})
+        return {
+            topic: pa.concat_tables([said, _about_removals(now[topic])]) if topic in now else said
+            for topic, said in rows.items()
         }
-        gone = {key for key in unread if self._source.head(key) is None}
+
+    def _name_what_is_lost(self, seen: _Seen, gone: set[str]) -> None:
+        """Name what the source has lost, unless it was removed on purpose."""
         present = seen.found.keys - gone
         named = 0
-        rows_of = dict(seen.rows)
-        if gone:
-            rows_of |= self._read_ledgers(self._source, {*rows_of})
-        for topic, rows in rows_of.items():
+        for topic, rows in seen.rows.items():
             for number, ledger in TopicLedger.of(entries(rows)).partitions.items():
                 if not self._asked.has(number):
                     continue
@@ -445,11 +456,11 @@ class CopyRun:
                     named += 1
                     if named <= _NAMED:
                         self._fail(_missing(TopicPartition(topic, number), entry))
-        for key, why in unread.items():
-            if key not in gone and why is not None:
+        for one in seen.unread():
+            if one.key not in gone and one.why is not None:
                 named += 1
                 if named <= _NAMED:
-                    self._fail(why)
+                    self._fail(one.why)
         if named > _NAMED:
             text = f"{counted(named - _NAMED, 'more object')} {form(named, 'is', 'are')} lost"
             self._summary.warn("more_errors", text)
@@ -478,6 +489,11 @@ def _about(rows: pa.Table, topics: Sequence[str]) -> pa.Table:
     """Return the rows about *topics*, and those about sinks."""
     is_named = pc.is_in(rows["topic"], pa.array(topics, pa.string()))
     return rows.filter(pc.or_(pc.not_equal(rows["kind"], TOPIC), is_named))
+
+
+def _about_removals(rows: pa.Table) -> pa.Table:
+    """Return the rows that say something of objects, but what was stored."""
+    return rows.filter(pc.and_(pc.is_valid(rows["key"]), pc.not_equal(rows["kind"], OBJECT)))
 
 
 def _missing(where: TopicPartition, entry: Entry) -> Issue:

@@ -356,6 +356,24 @@ def test_what_was_removed_on_purpose_is_not_missing(source: Source, target: Stor
     assert 0 == verified(target, LAYOUT).exit_code()
 
 
+def test_what_is_removed_meanwhile_is_not_missing(source: Source, target: Store) -> None:
+    """The copy learns with the object's row that it was removed on purpose."""
+    state = known.read(source.store, LAYOUT, SystemClock())
+    row = state.ledger(TopicPartition("orders", 0)).objects[OBJECT]
+
+    class Removing(Mortal):
+        def open(self, key: str) -> BinaryIO:
+            if key == OBJECT:
+                there = topic_stream(source.store, LAYOUT, "orders", SystemClock())
+                there.append(table([objects.accepted(row, "r", 1)], OBJECTS))
+                source.store.delete(key)
+            return super().open(key)
+
+    copied(Removing(source.store), target)
+
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
 def test_an_object_that_has_grown_takes_the_place_of_itself() -> None:
     """A sink that was killed stores the same records again, and more."""
     short, long = Backup(), Backup()

@@ -28,9 +28,8 @@ def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     identity = private_key(tmp_path / "identity.pem")
     kafka, stored = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
     kafka.create("orders", 12)
-    world = Environment(
-        kafka, replace(stored, wrapper=sinks(tmp_path, identity)), InThreads(), HandClock()
-    )  # type: ignore[arg-type]
+    there = replace(stored, wrapper=sinks(tmp_path, identity))
+    world = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
     settings = load("sink", topics=["orders"], flush_size=5, **given).settings
     assert 0 == SinkRun(settings, lambda _: None, Stop(), world)().exit_code
@@ -43,11 +42,9 @@ def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     assert [3] == [row.sent for row in copy()]  # type: ignore[attr-defined]
 
     assert 0 == summary.exit_code()
-    there = open_store(place)
-    keys = [one.key for one in there.list("topics/")]
-    assert 3 == len(keys)
-    for key in keys:
-        assert there.open(key).read(4) == b"KBE1"
+    copied = open_store(place)
+    keys = [one.key for one in copied.list("topics/")]
+    assert [b"KBE1"] * 3 == [copied.open(key).read(4) for key in keys]
     ours, theirs = (open_store(replace(at, wrapper=readers(identity))) for at in (stored, place))
     assert [ours.open(key).read() for key in keys] == [theirs.open(key).read() for key in keys]
     assert 0 == verified(theirs, LAYOUT).exit_code()
