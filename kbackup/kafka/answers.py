@@ -26,6 +26,10 @@ HAS_IDS: Final = {Api.METADATA: 10, Api.FETCH: 13}
 """The first version of each that has topics' ids."""
 
 
+UNTOLD: Final = 2**63 - 1
+"""The last stable offset where a broker holds us back, and tells nothing."""
+
+
 class Leader(NamedTuple):
     """Who leads a partition, as of some moment."""
 
@@ -92,9 +96,10 @@ class Fetched:
             answer.tags()
         if found is not None:
             return found
-        if error == 0:
+        if error == 0 and not throttle_ms:
             raise LostError("the broker's answer has no partition in it")
-        return cls(error, 0, (), pa.py_buffer(b""), None, throttle_ms / 1000)
+        stable = 0 if error else UNTOLD
+        return cls(error, stable, (), pa.py_buffer(b""), None, throttle_ms / 1000)
 
 
 def _end_of(diverging_epoch: bytes) -> int:

@@ -169,6 +169,7 @@ class _Reading:
         if fetched.throttle_s:
             _log.info("reading %s: throttled for %.3f s", self.where, fetched.throttle_s)
             self._not_before = time.monotonic() + fetched.throttle_s
+            self._why = "a quota of the broker's holds this client back"
         if fetched.error in MOVED:
             self._lose()
             self._again(Code(fetched.error).str())

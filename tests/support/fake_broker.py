@@ -185,6 +185,8 @@ class FakeBroker:
 
     def _fetched(self, version: int, answer: Answer) -> bytes:
         form = _Form(_is_compact(FETCH, version))
+        if answer.throttle_ms and not answer.data:  # as Kafka does
+            return struct.pack(">ihi", answer.throttle_ms, 0, 0) + form.count(0) + form.end
         aborted = [struct.pack(">qq", each, first) + form.end for first, each in answer.aborted]
         end = form.end
         if answer.diverged is not None and version >= 12:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import closing
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -184,11 +185,21 @@ def test_an_empty_answer_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_throttled_client_waits() -> None:
     """A broker that asks for a pause gets it before the next request."""
-    with FakeBroker([Answer(ONE, 4, throttle_ms=150), Answer(TWO, 4)]) as broker:
+    answers = [Answer(ONE, 4, throttle_ms=150), Answer(throttle_ms=150), Answer(TWO, 4)]
+    with FakeBroker(answers) as broker:
         assert ONE + TWO == bytes_of(broker)
 
-    first, second = broker.fetches
-    assert second.at - first.at >= 0.15
+    assert 3 == len(broker.fetches)
+    assert all(then.at - one.at >= 0.15 for one, then in pairwise(broker.fetches))
+    assert [5, 5, 5] == [each.epoch for each in broker.fetches]
+
+
+def test_a_quota_that_lets_nothing_through_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such answers have no partition in them."""
+    monkeypatch.setattr(brokers, "patience_s", lambda *_: 0.05)
+    answers = [Answer(throttle_ms=100)] * 9
+    with FakeBroker(answers) as broker, pytest.raises(KafkaError, match="a quota of the broker's"):
+        bytes_of(broker)
 
 
 def test_a_start_within_a_batch_cuts_it_and_no_other() -> None:
