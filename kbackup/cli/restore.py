@@ -955,7 +955,7 @@ def _offset_of(text: str) -> "tuple[TopicPartition, int]":
     try:
         found = Place.parse(f"{place}:{offset}")
     except ValueError:
-        why, do = "it is not TOPIC:PARTITION@OFFSET", "write it like orders:3@4711"
+        why, do = "it is no topic, partition and offset", "write it like orders:3@4711"
         raise ConfigurationError(f"--where {text}", why, do) from None
     return TopicPartition(found.topic, found.partition), found.offset
 

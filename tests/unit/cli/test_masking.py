@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from kbackup.cli.restore import _offset_of
 from kbackup.cli.terminal import MASK, Mask
-from kbackup.errors import Issue
+from kbackup.errors import ConfigurationError, Issue
 from tests.support.ended import ended
 
 
@@ -51,3 +52,12 @@ def test_sentences_are_masked_at_any_depth_and_names_are_not() -> None:
     assert {"names": ["hunter2"]} == masked.facts
     place = {"key": "hunter2", "reason": MASK}
     assert (replace(error, why=MASK, place=place),) == tuple(masked.errors)
+
+
+@pytest.mark.parametrize("text", ["orders:3", "orders:x@1", "orders:3@-1", "@", ""])
+def test_what_is_wrong_with_a_place_is_shown(text: str) -> None:
+    """The reason is not taken for a password."""
+    with pytest.raises(ConfigurationError) as caught:
+        _offset_of(text)
+
+    assert caught.value.why == Mask().text(caught.value.why)
