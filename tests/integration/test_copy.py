@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import IsolationLevel
 
-from kbackup.local import LocalS3
+from tests.integration.product import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
