@@ -214,6 +214,7 @@ def gaps_and_overlaps(
     gaps: Iterable[Span],
     missed: Iterable[Finding],
     skipped: Sequence[Span] = (),
+    removed: Sequence[Span] = (),
 ) -> Iterator[Finding]:
     """Report what is missing and was never recorded, and judge what is there twice.
 
@@ -222,6 +223,7 @@ def gaps_and_overlaps(
         gaps: Offsets that are known to have expired before they were backed up.
         missed: What is missing by the ledger.
         skipped: Offsets of records that were left out because they do not fit the layout.
+        removed: Offsets of objects that were removed on purpose.
     """
     if not extents:
         return
@@ -234,6 +236,11 @@ def gaps_and_overlaps(
         )
         explained.append((gap.start_offset, gap.end_offset - 1))
         yield Finding("gap", where, None, explained[-1], text, level="note")
+    if removed:
+        spans = [(span.start_offset, span.end_offset - 1) for span in removed]
+        explained += spans
+        text, offsets = f"removed on purpose: {_named(spans)}", (spans[0][0], spans[-1][1])
+        yield Finding("gap", where, None, offsets, text, level="note")
     explained += [finding.offsets for finding in missed if finding.offsets is not None]
     explained += [(span.start_offset, span.end_offset - 1) for span in skipped]
     begin = extents[0].files.start_offset

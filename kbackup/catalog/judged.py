@@ -32,7 +32,7 @@ from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, count
 from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
-from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.stores import Heads, ObjectHead, Store
 
 _THREADS: Final = 16
@@ -251,7 +251,9 @@ class JudgedPartition:
                 yield Finding(problem.code, self.where, problem.what, extent.offsets, problem.why)
         yield from self._of_others(extents, known_of)
         yield from left_out(self.where, self.ledger.skipped)
-        yield from gaps_and_overlaps(extents, self.gaps, missed, self.ledger.skipped)
+        present = self._present()
+        removed = joined(entry.span for entry in self.ledger.removed(present))
+        yield from gaps_and_overlaps(extents, self.gaps, missed, self.ledger.skipped, removed)
 
     def _of_others(
         self, extents: Sequence[Extent], named: Container[tuple[str, str | None]]
@@ -301,8 +303,7 @@ class JudgedPartition:
     def _missing(self, layout: Layout) -> Iterator[Finding]:
         """Name what the ledger says was stored and is not there."""
         # of what was stored in another layout nobody knows: it was not looked for
-        mine = {file.key for files in self.sets for file in files.files}
-        for entry in self.ledger.missing(mine if self.present is None else self.present):
+        for entry in self.ledger.missing(self._present()):
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
             text, do = None, ""
@@ -311,6 +312,12 @@ class JudgedPartition:
                 why, do = (NOT_OF_TEMPLATE, TEMPLATES) if is_templated else (NOT_OF_LAYOUT, LAYOUTS)
                 text = f"not looked for: {why}"
             yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
+
+    def _present(self) -> Container[str]:
+        """Return the keys of the listing."""
+        if self.present is not None:
+            return self.present
+        return {file.key for files in self.sets for file in files.files}
 
     def failures(self) -> Iterator[Issue]:
         """Yield why sets could not be read that are not known to be damaged."""

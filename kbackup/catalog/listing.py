@@ -193,6 +193,18 @@ class Catalog:
         """Return the partitions of *topic* that have objects, by number."""
         return sorted(where for where in self.sets if where.topic == topic)
 
+    def without(self, keys: Collection[str]) -> "Catalog":
+        """Return what of it is left without the sets that these keys stand for: `FileSet.id`."""
+        sets: dict[TopicPartition, list[FileSet]] = {}
+        gone: set[str] = set()
+        for where, every in self.sets.items():
+            kept = [files for files in every if files.id not in keys]
+            if len(kept) < len(every):
+                gone.update(file.key for one in every if one.id in keys for file in one.files)
+            if kept:
+                sets[where] = kept
+        return replace(self, sets=sets, keys=self.keys - gone)
+
     def narrowed(self, only_format: str) -> "Catalog":
         """Return what of it is of one format, siblings included."""
         kept = {

@@ -3,6 +3,7 @@
 import difflib
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -37,6 +38,17 @@ SAMPLE: Final = (
     "topic, such as 10GiB."
 )
 """What ``--sample`` means, likewise."""
+
+OLDER_THAN: Final = (
+    "Only what is older than this.  Uploads by when they began, since a run may still be writing "
+    "younger ones; objects by their newest record, and by when they were stored."
+)
+"""What ``--older-than`` means, likewise."""
+
+UNDO: Final = (
+    "Take back what an earlier run has done.  Groups that it has set, or objects that were marked."
+)
+"""What ``--undo`` means, likewise."""
 
 OUTPUT: Final = ("--json", "-q", "--summary-file")
 """Options of the output that people use."""
@@ -407,6 +419,13 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _joined(value: Any) -> Any:
     return ",".join(value) if isinstance(value, tuple) else value
+
+
+def agree() -> Callable[[str], bool] | None:
+    """Return how to ask a person; None where there is none at a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return lambda question: click.confirm(question, err=True)
 
 
 def seconds(option: str, text: str) -> float:

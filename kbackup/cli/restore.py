@@ -19,6 +19,8 @@ from kbackup.cli.options import (
     DEEP,
     OUTPUT,
     SAMPLE,
+    UNDO,
+    agree,
     config_options,
     given,
     looking,
@@ -684,7 +686,7 @@ def access_command(
 
         def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
             asked = AccessAsked(acls or not users, users or not acls, passwords, rename_groups)
-            access = AccessRun(session.settings, world.kafka, store, summary, _agree())
+            access = AccessRun(session.settings, world.kafka, store, summary, agree())
             return access(asked)
 
         return _reported(session, "restore access", steps)
@@ -728,7 +730,7 @@ def configs_command(**parameters: Any) -> None:
 
         def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
             cluster = world.kafka.cluster()
-            return settle(session.settings, cluster, store, world.clock, summary, _agree())
+            return settle(session.settings, cluster, store, world.clock, summary, agree())
 
         return _reported(session, "restore configs", steps)
 
@@ -759,10 +761,7 @@ def configs_command(**parameters: Any) -> None:
     "--by-time", is_flag=True, group="Restore",
     help="Go by time where nothing tells exactly.  May repeat or skip some records.",
 )  # fmt: skip
-@option(
-    "--undo", group="Safety", metavar="ID",
-    help="Set the groups of an earlier run back.",
-)  # fmt: skip
+@option("--undo", group="Safety", metavar="ID", help=UNDO)
 @click.argument("names", metavar="[GROUP]", nargs=-1)
 def groups_command(
     names: tuple[str, ...],
@@ -788,7 +787,7 @@ def groups_command(
         def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
             settings = session.settings
             groups = GroupsRun(
-                settings, world.kafka, store, world.clock, summary, _agree(), by_time=by_time
+                settings, world.kafka, store, world.clock, summary, agree(), by_time=by_time
             )
             if undo is not None:
                 groups.undo(undo)
@@ -966,7 +965,7 @@ def _restore(session: Session) -> "Ended":
     from kbackup.runs.context import Environment  # noqa: PLC0415
 
     world = Environment.of(session.settings, find_jvm)
-    ended = RestoreRun(session.settings, session.tell, session.stop, world, _agree())()
+    ended = RestoreRun(session.settings, session.tell, session.stop, world, agree())()
     is_done = ended.exit_code in (0, 3) and not session.settings.dry_run
     if is_done and screens.keeping_all(ended):
         configs = _line("configs", configs_command)
@@ -1018,10 +1017,3 @@ def _named(found: "list[tuple[str, str]]", loaded: Loaded) -> "list[NextCommand]
         purpose, line = found[0]
         found[0] = f"with {', '.join(needed)} set as here, {purpose}", line
     return [NextCommand(purpose, line) for purpose, line in found]
-
-
-def _agree() -> Callable[[str], bool] | None:
-    """Return how to ask a person; None where there is none at a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    return lambda question: click.confirm(question, err=True)

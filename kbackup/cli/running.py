@@ -164,6 +164,7 @@ _ASKED_TO_STOP: Final = frozenset(
         "sink run",
         "sink repair",
         "sink copy",
+        "sink expire",
         "restore run",
         "restore verify",
         "restore drill",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.rekeying import RecipientStands
     from kbackup.inspect.topics import StoredPartition, Thawed
     from kbackup.sink.copy import TopicCopied
+    from kbackup.sink.expire import ExpiryPlanned
 
 _UNNAMED: Final = frozenset({"code", "exit_code", "what", "why", "do", "row", "signal"})
 _PLACE_ORDER: Final = ("key", "topic", "partition", "offset")
@@ -405,6 +406,8 @@ class Screens(OutputPart):
                 self._stdout.line(thawing(told))
             case "recipient":
                 self._stdout.line(recipient(told))
+            case "expire":
+                self._stdout.line(expiring(told))
             case "ddl":
                 for line in (*told.sql.split("\n"), ""):
                     self._stdout.line(line)
@@ -553,6 +556,8 @@ class Screens(OutputPart):
                 self._stdout.paragraph(foot(summary))
             case "keys list" | "keys add" | "keys remove" | "keys rotate":
                 self._stdout.paragraph(count(len(self._of("recipient")), "recipient"))
+            case "sink expire":
+                self._stdout.paragraph(expired(summary))
             case "config show":
                 settings = self._of("setting")
                 self._print(tables.settings_table(settings), count(len(settings), "setting"))
@@ -820,6 +825,37 @@ def thawing(thawed: "Thawed") -> str:
     until = "" if thawed.until is None else f" until {rfc3339(thawed.until)}"
     name = thawed.topic or "the backup's ledger"
     return f"{name}: {', '.join(told) or 'nothing is archived'}{until}"
+
+
+def expiring(planned: "ExpiryPlanned") -> str:
+    """Return what goes of a partition."""
+    gone = f", {digits(planned.gone)} of them deleted already" if planned.gone else ""
+    before = f" before offset {planned.up_to}{gone}"
+    due = "" if planned.due is None else f", until {rfc3339(planned.due)}"
+    parts = {
+        f"{count(planned.marks, 'object')} to mark ({size(planned.mark_bytes)}){before}":
+            planned.marks,
+        f"{count(planned.deletes, 'object')} to delete ({size(planned.delete_bytes)})":
+            planned.deletes,
+        f"{digits(planned.waits)} marked{due}": planned.waits,
+        f"{digits(planned.undone)} to keep": planned.undone,
+    }  # fmt: skip
+    return f"{planned.where}: {', '.join(part for part, number in parts.items() if number)}"
+
+
+def expired(summary: Ended) -> str:
+    """Return what a run that removes objects has done, or would do."""
+    facts = summary.facts
+    done = {
+        f"{count(facts.get('marked', 0), 'object')} marked as removed": facts.get("marked"),
+        f"{count(facts.get('deleted', 0), 'object')} deleted "
+        f"({size(facts.get('deleted_bytes', 0))})": facts.get("deleted"),
+        f"{count(facts.get('undone', 0), 'object')} kept": facts.get("undone"),
+    }
+    if told := [part for part, number in done.items() if number]:
+        return ", ".join(told)
+    planned = sum(facts.get(f"planned_{name}", 0) for name in ("marks", "deletes", "undone"))
+    return "nothing was done" if planned else "nothing to remove"
 
 
 def checks_count(checks: Sequence[Check]) -> str:

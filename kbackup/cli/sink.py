@@ -1,6 +1,7 @@
-"""``kbackup sink``: run, status, repair, reindex, accept, copy, abort-uploads, ddl."""
+"""``kbackup sink``: run, status, repair, reindex, accept, expire, copy, abort-uploads, ddl."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,12 +9,16 @@ import click
 
 from kbackup.cli import Family
 from kbackup.cli.options import (
+    OLDER_THAN,
     OUTPUT,
+    UNDO,
+    agree,
     config_options,
     looking,
     max_age_option,
     option,
     seconds,
+    size,
 )
 from kbackup.cli.running import (
     OpenedBackup,
@@ -193,6 +198,80 @@ def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: An
 
 
 @sink_command.command(
+    "expire",
+    common=looking(
+        "--older-than", "--max-bytes", "--undo", "--yes", "--dry-run", "--grace", "--compacted",
+        "--topics-regex", "--lock-timeout",
+    ),
+    examples=(
+        "kbackup sink expire --older-than 90d --config s3.properties --dry-run",
+        "kbackup sink expire --older-than 90d --max-bytes 2TiB -b my-bucket --yes",
+        "kbackup sink expire --undo --config s3.properties",
+    ),
+)  # fmt: skip
+@option("--older-than", group="Safety", metavar="TIME", help=OLDER_THAN)
+@option(
+    "--max-bytes", group="Safety", metavar="SIZE",
+    help="Then the oldest, until this much is left.  Of all topics together.",
+)  # fmt: skip
+@option(
+    "--grace", default="1d", group="Safety", metavar="TIME",
+    help="How long what is marked stays at least.",
+)  # fmt: skip
+@option("--compacted", is_flag=True, group="Safety", help="Topics too that Kafka compacts, or did.")
+@option("--undo", is_flag=True, group="Safety", help=UNDO)
+@config_options("expire")
+def expire_command(
+    older_than: str | None,
+    max_bytes: str | None,
+    grace: str,
+    compacted: bool,
+    undo: bool,
+    **parameters: Any,
+) -> None:
+    """Delete the oldest objects, in two steps.
+
+    A run marks objects as removed: from then on nothing restores them.  A later run of the same
+    command deletes those marked longer ago than --grace.  They are the beginning of each
+    partition; its last objects always stay, and so does what nobody knows the age of.  Kafka is
+    not asked.
+    """
+
+    def work(at: OpenedBackup) -> None:
+        from kbackup.sink.expire import ExpireAsked, ExpireRun  # noqa: PLC0415
+
+        session = at.session
+        asked = ExpireAsked(
+            older_than=None if older_than is None else _span("--older-than", older_than),
+            max_bytes=None if max_bytes is None else size("--max-bytes", max_bytes),
+            grace=_span("--grace", grace),
+            takes_compacted=compacted,
+            is_undo=undo,
+        )
+        if undo == (older_than is not None or max_bytes is not None):
+            raise ConfigurationError(
+                "--undo stands alone" if undo else "nothing says what is to be removed",
+                "it takes back what other runs have marked" if undo else "",
+                "give --older-than or --max-bytes, or --undo",
+            )
+        expire = ExpireRun(
+            session.settings, asked, at.store, at.layout, at.clock, at.summary, session.stop,
+            agree(),
+        )  # fmt: skip
+        at.tell(expire())
+
+    look("expire", "sink expire", parameters, work)
+
+
+def _span(option: str, text: str) -> timedelta:
+    try:
+        return timedelta(seconds=seconds(option, text))
+    except OverflowError as error:
+        do = "give fewer days"
+        raise ConfigurationError(f"{option} {text} is too long", str(error), do) from error
+
+
+@sink_command.command(
     "copy",
     common=looking("--to", "--to-config", "--follow", "--dry-run", "--topics-regex"),
     examples=(
@@ -291,10 +370,7 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
         "kbackup sink abort-uploads --config s3.properties --older-than 7d",
     ),
 )
-@option(
-    "--older-than", default="1d", group="Safety",
-    metavar="TIME", help="Abort uploads older than this.  A run may still be writing younger ones.",
-)  # fmt: skip
+@option("--older-than", default="1d", group="Safety", metavar="TIME", help=OLDER_THAN)
 @config_options("abort-uploads")
 def abort_uploads_command(older_than: str, **parameters: Any) -> None:
     """Abort unfinished uploads that killed runs left.  Listings hide them, but S3 bills them."""

@@ -256,7 +256,7 @@ class Safety(Group, title="Safety", commands=RUNS):
     max_record_bytes = integer(
         "Refuse larger records when reading a backup.",
         268_435_456,
-        commands=READING - {"thaw", "copy"},
+        commands=READING - {"thaw", "copy", "expire"},
         ge=1,
         le=2**31 - 1,
     )
@@ -273,25 +273,25 @@ class Safety(Group, title="Safety", commands=RUNS):
     dry_run = switch(
         "Plan only: write nothing, commit nothing.",
         False,
-        commands=RUNS | SETTLING | DRILL | {"thaw", "abort-uploads", "copy"},
+        commands=RUNS | SETTLING | DRILL | {"thaw", "abort-uploads", "copy", "expire"},
         is_property=False,
     )
     yes = switch(
         "Answer yes to every confirmation.",
         False,
-        commands=SETTLING,
+        commands=SETTLING | {"expire"},
         is_property=False,
     )
     lock_timeout = duration(
         "Wait this long for a run of the same backup.",
         0.0,
-        commands=RUNS | DRILL,
+        commands=RUNS | DRILL | {"expire"},
         example="30s",
     )
-    no_lock = switch("Run without the lock.", False)
+    no_lock = switch("Run without the lock.", False, commands=RUNS | {"expire"})
     lock_dir = optional_text(
         "Folder for local lock files; default: the user's cache folder.",
-        commands=RUNS | DRILL,
+        commands=RUNS | DRILL | {"expire"},
         is_option=False,
         example="/run/kbackup",
     )

@@ -459,6 +459,7 @@ Command = Literal[
     "reindex",
     "accept",
     "copy",
+    "expire",
     "abort-uploads",
     "keys",
     "restore",

@@ -33,7 +33,7 @@ RESTORE: Final = frozenset({"restore"})
 READING: Final = frozenset(
     {
         "restore", "list", "cat", "query", "verify", "against", "thaw", "reindex", "accept",
-        "copy", "groups", "drill",
+        "copy", "expire", "groups", "drill",
     }
 )  # fmt: skip
 """The commands that read a backup."""
@@ -70,8 +70,8 @@ class Property(Option[Any]):
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "list", "verify", "cat", "query",
-            "against" (``verify --against``), "thaw", "reindex", "accept", "copy", "status",
-            "configs", "groups", "access", "drill", "abort-uploads", "keys", "doctor",
+            "against" (``verify --against``), "thaw", "reindex", "accept", "copy", "expire",
+            "status", "configs", "groups", "access", "drill", "abort-uploads", "keys", "doctor",
             "config".
         group: Its heading.
         declared: What its plugins declare; None if it is the tool's own.

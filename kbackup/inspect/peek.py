@@ -329,6 +329,8 @@ def peek(
     found = listing.list_backup(
         store, layout, options.formats, topics=[place.topic], only_format=narrow
     )
+    if place.key is None:
+        found = known.left(found)
     left, names, has_untimed = count, SchemaNames(store, layout, place.topic), False
     if place.offset is not None:
         window = window.narrowed("offset", ">=", place.offset)

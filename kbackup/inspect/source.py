@@ -240,6 +240,7 @@ class Found:
             store, layout, options.formats, topics=settings.topics,
             only_format=wiring.only_format(settings),
         )  # fmt: skip
+        found = said.left(found)
         there = {*found.topics(), *said.names}
         asked = settings.asked
         topics = list(chosen(listing.chosen(asked, there, found, layout.topics_dir)))

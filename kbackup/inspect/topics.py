@@ -350,6 +350,7 @@ def topics(
     found = listing.list_backup(
         store, layout, options.formats, topics=asked.names, only_format=only_format
     )
+    found = known.left(found)
     present = found.keys
     if as_of_ms is not None:
         found, known = as_of(found, known, as_of_ms, asked)

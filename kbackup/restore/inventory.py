@@ -116,6 +116,7 @@ class Inventory:
         known: BackupState,
         tails: Mapping[TopicPartition, Span] | None = None,
     ) -> None:
+        catalog = known.left(catalog)
         self._names = {*catalog.topics(), *known.names}
         if settings.as_of is not None:
             catalog, known = as_of(catalog, known, settings.as_of, settings.asked)

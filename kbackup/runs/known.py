@@ -141,6 +141,12 @@ class BackupState:
         sha256 = entry.facts.sha256 if entry.bytes == file.size else ""
         return replace(file, sha256=sha256, records=entry.facts.records)
 
+    def left(self, found: Catalog) -> Catalog:
+        """Return a listing without what is to be deleted: nobody reads that any more."""
+        ledgers = self.ledgers.values()
+        marked = {key for one in ledgers for at in one.partitions.values() for key in at.marked}
+        return found.without(marked) if marked else found
+
     def watches(self, topic: str, cluster_id: str) -> bool:
         """Whether a sink backs *topic* of that cluster up, by its name or by a pattern."""
         if (cluster_id, topic) in self._watched:

@@ -231,6 +231,22 @@ def _read(store: Store, key: str) -> Holder | None:
     return Holder(head.modified, body if isinstance(body, dict) else {}, key)
 
 
+def store_clock(store: Store, key: str) -> datetime:
+    """Return the store's time: that of a probe, which is written as *key* and deleted again.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    put_json(store, key, {})
+    try:
+        head = store.head(key)
+    finally:
+        store.delete(key)
+    if head is None:
+        raise StoreError(f"{key} is missing", "it was written just before", "run again")
+    return head.modified
+
+
 class LockObject:
     """The half of the lock that is in the store, as one of those who want it sees it.
 
@@ -272,16 +288,8 @@ class LockObject:
             _log.warning("run lock %s could not be removed: %s", self.key, error)
 
     def store_clock(self) -> datetime:
-        """Return the store's time: that of a probe, written and deleted again."""
-        key = f"{self.key}.{self._token}"
-        put_json(self._store, key, {})
-        try:
-            head = self._store.head(key)
-        finally:
-            self._store.delete(key)
-        if head is None:
-            raise StoreError(f"{key} is missing", "it was written just before", "run again")
-        return head.modified
+        """Return the store's time."""
+        return store_clock(self._store, f"{self.key}.{self._token}")
 
     def _beat(self) -> dict[str, Any]:
         return {**self.body, "beat": clock.rfc3339(self._now())}
@@ -440,6 +448,24 @@ class RunLock:
                 self._topics |= mine
                 return left
             self._pause(_POLL_S / 4)
+
+    def check_none(self, purpose: str) -> None:
+        """Check that no run of another kind is at work in this ``topics.dir``.
+
+        Raises:
+            LockedError: If one is.
+            StoreError: If the store does not answer.
+        """
+        found = [*holders(self._store, self._layout, purpose)]
+        if not found:
+            return
+        clock = self._object.store_clock()
+        if live := [one for one in found if not self._is_dead(one, clock)]:
+            raise LockedError(
+                f"a {purpose} is reading this backup",
+                f"{live[0]} has the lock {live[0].key}",
+                "wait until it ends; --no-lock goes on beside it",
+            )
 
     def _write(self, topics: Collection[str], *, claims: bool) -> None:
         with self._writing:

@@ -52,6 +52,8 @@ class Stored:
     objects: int = 0
     bytes: int = 0
     newest_ms: int | None = None
+    removed_objects: int = 0
+    removed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,9 @@ METRICS: Final = (
               lambda sums: sums.records),
     _of_topic("objects", "These objects.", lambda sums: sums.objects),
     _of_topic("bytes", "Their bytes.", lambda sums: sums.bytes),
+    _of_topic("removed_objects", "How many of them were removed on purpose.",
+              lambda sums: sums.removed_objects),
+    _of_topic("removed_bytes", "The bytes of those.", lambda sums: sums.removed_bytes),
     _of_topic(
         "newest_record_timestamp_seconds", "The highest timestamp of their records.",
         lambda sums: None if sums.newest_ms is None else sums.newest_ms / 1000,
@@ -325,11 +330,14 @@ class Watched:
 
 def _sums(ledger: TopicLedger) -> Stored:
     entries = [one for at in ledger.partitions.values() for one in at.objects.values()]
+    removed = [one for at in ledger.partitions.values() for one in at.removed(())]
     return Stored(
         sum(one.records or 0 for one in entries if is_main(one)),
         len(entries),
         sum(one.bytes or 0 for one in entries),
         max((one.max_timestamp for one in entries if one.max_timestamp is not None), default=None),
+        len(removed),
+        sum(one.bytes or 0 for one in removed),
     )
 
 

@@ -17,6 +17,7 @@ from kbackup.catalog.ledger.stream import FOLD_AT, Stream
 from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError
+from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.naming.renaming import UNROUTED, Asked, Routes
@@ -58,7 +59,12 @@ class RunLedger:
         self._topics_changed = False
 
     def begin(
-        self, plan: SinkPlan, cluster: Cluster, asked: TopicEntry, reading: ReadOptions
+        self,
+        plan: SinkPlan,
+        cluster: Cluster,
+        asked: TopicEntry,
+        reading: ReadOptions,
+        settings: Mapping[str, Event],
     ) -> None:
         """Enter the topics of a run before anything is stored of them.
 
@@ -71,6 +77,7 @@ class RunLedger:
             cluster: Where the topics are.
             asked: What the sink was asked for; the rest of its row is filled in here.
             reading: How objects are read that the ledger lacks.
+            settings: The topics' own and the cluster's: `accounting.topic_settings`.
 
         Raises:
             StoreError: If it cannot be written.
@@ -97,6 +104,7 @@ class RunLedger:
                 TOPIC, stored, ids, plan.topics[name].topic_id, plan.topics[name].partitions,
                 _config(configs.get(name), known.topics.get(stored)),
                 names=() if stored == name else (name,), run=self._run, time=now,
+                compacted=_is_compacted(settings.get(name), known.topics.get(stored)),
             )
             for name, stored in stored_as.items()
         ]  # fmt: skip
@@ -172,6 +180,15 @@ def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mappi
     return {name: text for name, text in found.items() if text is not None}
 
 
+def _is_compacted(found: Event | None, before: TopicEntry | None) -> bool | None:
+    """Whether Kafka compacts a topic, or ever did: then a key's last value may be its oldest."""
+    was = None if before is None else before.compacted
+    if before is not None and "compact" in before.config.get("cleanup.policy", ""):
+        was = True  # an earlier version has kept no more of it
+    policy = None if found is None else found["config"].get("cleanup.policy")
+    return was if was or policy is None else "compact" in policy
+
+
 def sought(group: str, asked: Asked) -> TopicEntry:
     """Return what a sink was asked for."""
     names = tuple(sorted(asked.names))
@@ -229,9 +246,12 @@ class Opening:
         Raises:
             StoreError: If it cannot be written.
         """
+        self._enter(plan, cluster, self._summary.facts["topic_settings"])
+
+    def _enter(self, plan: SinkPlan, cluster: Cluster, found: Mapping[str, Event]) -> None:
         settings = self._settings
         entry = sought(plan.group, settings.asked)
-        self._ledger.begin(plan, cluster, entry, wiring.reading(settings))
+        self._ledger.begin(plan, cluster, entry, wiring.reading(settings), found)
 
     def start(self, partitions: Iterable[SinkPartitionPlan], group: str, cluster: Cluster) -> None:
         """Enter what has expired, and set the group to where the run begins.
@@ -263,7 +283,7 @@ class Opening:
             StoreError: If the ledger cannot be written.
         """
         settings = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
-        self.enter(plan, cluster)
+        self._enter(plan, cluster, settings)
         self.start(plan.partitions, group, cluster)
         with self._account.lock:
             self._summary.facts["topic_settings"] |= settings

@@ -272,6 +272,7 @@ class _Search:
             known_to=ledger.reached(),
             kept=joined([*ledger.kept(keys), *(one.span for one in more if one.is_whole)]),
             lost=joined(one.span for one in ledger.missing(keys)),
+            given_up=joined(one.span for one in ledger.removed(keys)),
             unentered=tuple(
                 (at.start_offset, at.key)
                 for at in objects

@@ -251,6 +251,13 @@ class _Planner:
                 topic=name,
             )
         rows = _rows_at(ledger.objects.values(), place.offset)
+        if any(row.key in ledger.marked for row in rows):
+            raise RefusedError(
+                f"{where}: the object that begins at offset {place.offset} is not written again",
+                "kbackup sink expire has removed it on purpose",
+                "kbackup sink expire --undo takes that back, as long as the object is there",
+                **where.place,
+            )
         span = _span(rows) or self._span_by_names(found, ledger, stored, place.offset)
         if span is None:
             why = "nothing says where it ended" if rows else "no object is known to begin there"

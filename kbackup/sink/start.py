@@ -533,6 +533,7 @@ class Evidence:
             neither was read.
         lost: The offsets of objects that the ledger knows and the bucket lacks, and that nobody has
             accepted as removed.
+        given_up: Those of objects that were removed on purpose.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
         is_astray: The pointer of a dated layout names another object than the newest.
         inherited: What another tool, whose objects are the newest, has left; why that cannot be
@@ -555,6 +556,7 @@ class Evidence:
     known_to: int | None = None
     kept: tuple[Span, ...] = ()
     lost: tuple[Span, ...] = ()
+    given_up: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
     is_astray: bool = False
     inherited: Inherited | KbackupError | None = None
@@ -717,7 +719,7 @@ def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...
 def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:
     """Return the part of *span*, which the log no longer has, that is lost."""
     # if the group was set back, to back offsets up again, nothing in the bucket is lost
-    return without(span, seen.kept)
+    return without(span, joined([*seen.kept, *seen.given_up]))
 
 
 def _wanted(

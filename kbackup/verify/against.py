@@ -465,6 +465,7 @@ def against_source(
         store, wiring.layout(settings), wiring.format_options(settings), topics=settings.topics,
         only_format=wiring.only_format(settings),
     )  # fmt: skip
+    found = known.left(found)
     place = f"{settings.url}/{settings.topics_dir}"
     topics = listing.chosen(settings.asked, {*found.topics(), *known.names}, found, place)
     planned = _Planner(settings, cluster, store, known, found, is_strict=is_strict).plan(topics)
@@ -605,7 +606,8 @@ class _Planner:
         is_compacted: bool,
     ) -> Iterator[SourceUnit]:
         ledger = self._known.ledger(where)
-        out = [*ledger.skipped, *(entry.span for entry in ledger.accepted)]
+        gone = [*ledger.accepted, *ledger.marked.values()]
+        out = [*ledger.skipped, *(entry.span for entry in gone)]
         held: list[Stretch] = []
         first = stretches[0].span.start_offset
 

@@ -22,10 +22,13 @@ from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.groups import group_stream
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
+    KEPT,
     OBJECT,
     OBJECTS,
+    REMOVED,
     TOPIC,
     TOPICS,
     Entry,
@@ -140,6 +143,7 @@ def verify(
         store, layout, options.formats, topics=asked.names, only_format=named
     )
     known = notes.known
+    found = known.left(found)
     if only_format is not None:
         found = found.narrowed(only_format)
     there = {*found.topics(), *known.names}
@@ -381,6 +385,8 @@ def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
         summary.warn("more_errors", text)
 
 
+_ABOUT_OBJECTS: Final = frozenset({OBJECT, ACCEPTED, REMOVED, KEPT})
+
 _RANGE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})-(\d{1,19})", re.ASCII)
 
 
@@ -531,15 +537,16 @@ class Mending:
     def _rebuild(self, topic: str, found: Catalog, *, has_times: bool) -> Warned:
         def rows(before: Contents) -> pa.Table:
             said = [*entries(before.rows)]
+            ledger = TopicLedger.of(said).partitions.values()
+            # what is to be deleted stays as it was entered: it may be there in part alone
+            there = found.keys.difference(*(at.marked for at in ledger))
             kept = [
-                one
-                for one in said
-                if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
-            ]  # fmt: skip  (what is there again was not accepted as removed)
+                one for one in said if one.kind not in _ABOUT_OBJECTS or one.key not in there
+            ]  # (what is there again was not accepted as removed)
             had = {one.key: one for one in said if one.kind == OBJECT}
             again = (
                 one.instead_of(had[one.key]) if one.key in had else one
-                for one in known.listed(self.store, found, topic, has_times=has_times)
+                for one in known.listed(self.store, found, topic, there, has_times=has_times)
             )
             return table([*kept, *again], OBJECTS)
 

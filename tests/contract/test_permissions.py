@@ -172,6 +172,11 @@ class Bench:
             )  # fmt: skip
         self.typed("restore", "thaw")
 
+    def expire(self) -> None:
+        """Mark objects as removed, and delete them."""
+        for _ in range(2):
+            self.typed("sink", "expire", "--older-than", "0s", "--grace", "0s", "--yes")
+
     def accept(self) -> None:
         """Accept that an object was removed on purpose."""
         client = client_of(self.server)
@@ -236,6 +241,7 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         "doctor": lambda: bench.examine(writes=False),
         "doctor --write-probe": lambda: bench.examine(writes=True),
         "restore thaw": bench.thaw,
+        "sink expire": bench.expire,
         "sink accept": bench.accept,
     }
     made = {}

@@ -75,6 +75,7 @@ from kbackup.runs.wiring import reading as reading_of
 from kbackup.sink import accounting, evidence, keep, maintenance, start
 from kbackup.sink import plan as sink_plan
 from kbackup.sink import run as sink_run
+from kbackup.sink.expire import ExpireAsked, ExpireRun
 from kbackup.sink.maintenance import RepairRun
 from kbackup.sink.plan import make_plan
 from kbackup.sink.run import SinkRun
@@ -106,6 +107,8 @@ __all__ = [
     "Environment",
     "Event",
     "Evidence",
+    "ExpireAsked",
+    "ExpireRun",
     "FileSet",
     "FormatOptions",
     "Group",

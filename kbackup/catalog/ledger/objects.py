@@ -8,11 +8,14 @@ from typing import Final
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
     GAP,
+    KEPT,
     OBJECT,
     PASSED,
+    REMOVED,
     SKIPPED,
     Entry,
     names,
+    order,
 )
 from kbackup.errors import Issue
 from kbackup.records import Facts, Span, TopicPartition, joined, without
@@ -28,6 +31,8 @@ class PartitionLedger:
         accepted: What an operator declared to be removed on purpose.
         skipped: Offsets of records that were left out because they do not fit the layout.
         passed: Offsets without anything to store, such as markers of transactions.
+        marked: What says of an object that it is to be deleted, by key.  Such an object counts as
+            gone on purpose, though it may still be there.
     """
 
     objects: dict[str, Entry] = field(default_factory=dict)
@@ -35,6 +40,7 @@ class PartitionLedger:
     accepted: list[Entry] = field(default_factory=list)
     skipped: list[Span] = field(default_factory=list)
     passed: list[Span] = field(default_factory=list)
+    marked: dict[str, Entry] = field(default_factory=dict)
 
     def before(self, moment_ms: int) -> "PartitionLedger":
         """Return what it knows of the objects that had been stored before a time.
@@ -88,7 +94,7 @@ class PartitionLedger:
         Args:
             present: The keys of a listing that was made after the ledger was read.
         """
-        if not self.accepted:
+        if not self.accepted and not self.marked:
             return []
         is_accepted = self._acceptance()
         gone = (entry for key, entry in self.objects.items() if key not in present)
@@ -101,6 +107,8 @@ class PartitionLedger:
             agreed[one.key].append(one)
 
         def is_accepted(entry: Entry) -> bool:
+            if entry.key in self.marked:
+                return True
             ranges = agreed[None] if entry.key is not None else ()
             return any(_accepts(one, entry) for one in (*agreed[entry.key], *ranges))
 
@@ -166,6 +174,20 @@ NOTHING: Final = PartitionLedger()
 """What is known of a partition that is not in the ledger; never added to."""
 
 
+def _marked(said: Iterable[Entry], objects: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return what says of *objects* that they are to be deleted, by key."""
+    # once that is done, or taken back, a later row about the same object says so
+    newest = {(one.key, one.covers): one for one in sorted(said, key=order)}
+    return {
+        key: one
+        for (key, _), one in newest.items()
+        if one.kind == REMOVED
+        and key is not None
+        and (row := objects.get(key)) is not None
+        and names(one, row.run, row.counter)
+    }
+
+
 def _accepts(one: Entry, entry: Entry) -> bool:
     """Whether the row *one* says that what *entry* is about was removed on purpose."""
     # those of earlier versions name an object or a range, and accept what was entered by then
@@ -202,13 +224,16 @@ class TopicLedger:
     def of(cls, entries: Iterable[Entry], damage: Sequence[Issue] = ()) -> "TopicLedger":
         """Return the ledger that *entries*, one about each thing, make up."""
         found: defaultdict[int, PartitionLedger] = defaultdict(PartitionLedger)
+        said: defaultdict[int, list[Entry]] = defaultdict(list)
         unknown = 0
         for entry in entries:
             at = found[entry.partition]
             if entry.kind == GAP:
                 at.gaps.append(entry.span)
-            elif entry.kind == ACCEPTED:
-                at.accepted.append(entry)
+            elif entry.kind in (ACCEPTED, REMOVED, KEPT):
+                said[entry.partition].append(entry)
+                if entry.kind == ACCEPTED:
+                    at.accepted.append(entry)
             elif entry.kind == PASSED:
                 at.passed.append(entry.span)
             elif entry.kind == SKIPPED:
@@ -217,6 +242,8 @@ class TopicLedger:
                 at.objects[entry.key] = entry
             else:
                 unknown += 1
+        for number, about in said.items():
+            found[number].marked.update(_marked(about, found[number].objects))
         for one in found.values():
             one.gaps.sort()
             one.skipped[:] = joined(one.skipped)
@@ -278,7 +305,22 @@ def skipped(where: TopicPartition, span: Span, records: int, run: str, time_ms: 
 
 def accepted(entry: Entry, run: str, time_ms: int) -> Entry:
     """Return the row that says that *entry*'s object was removed on purpose."""
+    return _about(ACCEPTED, entry, run, time_ms)
+
+
+def removed(entry: Entry, run: str, time_ms: int) -> Entry:
+    """Return the row that says that *entry*'s object is to be deleted, by the store's clock."""
+    return _about(REMOVED, entry, run, time_ms)
+
+
+def kept(entry: Entry, run: str, time_ms: int) -> Entry:
+    """Return the row that takes back that *entry*'s object is to be deleted."""
+    return _about(KEPT, entry, run, time_ms)
+
+
+def _about(kind: str, entry: Entry, run: str, time_ms: int) -> Entry:
+    """Return a row about the object that *entry* names, and no later one under its key."""
     return Entry(
-        ACCEPTED, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,
+        kind, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,
         covers=entry.run or "",
     )  # fmt: skip

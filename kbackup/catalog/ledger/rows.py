@@ -14,6 +14,8 @@ from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 OBJECT: Final = "object"
 GAP: Final = "gap"
 ACCEPTED: Final = "accepted"
+REMOVED: Final = "removed"
+KEPT: Final = "kept"
 SKIPPED: Final = "skipped"
 PASSED: Final = "passed"
 TOPIC: Final = "topic"
@@ -48,9 +50,10 @@ class Entry:
     Attributes:
         kind: ``object``: an object was stored.  ``gap``: the cluster had deleted these offsets
             before they were backed up.  ``accepted``: someone said that what is missing here was
-            removed on purpose.  ``skipped``: records were left out here because they do not fit
-            the layout.  ``passed``: a run had come to the end of these offsets, and there was
-            nothing to store.
+            removed on purpose.  ``removed``: an object is to be deleted, and counts as gone from
+            now on.  ``kept``: that was taken back.  ``skipped``: records were left out here because
+            they do not fit the layout.  ``passed``: a run had come to the end of these offsets, and
+            there was nothing to store.
         partition: The partition.
         first: Offset of the first record, inclusive.
         last: Offset of the last record, inclusive; None where the object does not say.
@@ -65,11 +68,12 @@ class Entry:
         cut_start: The position before the cut that the object belongs to.
         next_offset: The position after it.
         run: The run that wrote the row.
-        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
+        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.  Of
+            ``removed`` by the store's clock: it is compared with that.
         counter: Above those of all rows that its writer could see; None where an earlier version
             wrote it.
-        covers: The run that wrote the row that is accepted; None where an earlier version wrote
-            it, and for any other kind.
+        covers: The run that wrote the row that is accepted, removed or kept; None where an earlier
+            version wrote it, and for any other kind.
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
             as Kafka stores them, ``h1:`` with a key.  None: not taken.
         version: The store's version of the object; None where it is not known.  So far always.
@@ -173,6 +177,8 @@ class TopicEntry:
         run: The run that wrote the row.
         time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
         counter: As of an `Entry`.
+        compacted: Whether Kafka compacts the topic, or did when any sink looked; None for a sink,
+            and where an earlier version wrote it.
     """
 
     kind: str
@@ -188,6 +194,7 @@ class TopicEntry:
     time: int = 0
     counter: int | None = None
     excluded: str | None = None
+    compacted: bool | None = None
 
     @property
     def identity(self) -> TopicIdentity:
@@ -348,7 +355,7 @@ def _with_records(about: pa.ChunkedArray, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def names(acceptance: Entry, run: str | None, counter: int | None) -> bool:
-    """Whether a row that accepts a removal names one of this run and counter about the same.
+    """Whether a row about a removal names one of this run and counter about the same.
 
     What a run stores again after that, under the same name, has not been accepted.
     """
@@ -357,16 +364,19 @@ def names(acceptance: Entry, run: str | None, counter: int | None) -> bool:
 
 def _merged_topics(rows: pa.Table) -> pa.Table:
     """The latest row about each topic, and about each sink's group, counts."""
-    # a topic's partitions never become fewer, whichever row counts
+    # a topic's partitions never become fewer, nor is what was compacted whole, whichever row counts
     names = ("kind", "topic", "cluster_id", "topic_id", "group")
     about = pc.binary_join_element_wise(*(pc.fill_null(rows[name], "") for name in names), " ")
     by_name = rows.append_column("_about", about)
     found = latest(by_name, about).sort_by("_about")
-    most = _best(by_name, about, ["partitions"]).sort_by("_about")["partitions"]
-    at = found.schema.get_field_index("partitions")
     has_id = pc.not_equal(found["topic_id"], "")
-    most = pc.if_else(has_id, most, found["partitions"])
-    return found.set_column(at, rows.schema.field("partitions"), most).drop_columns("_about")
+    for name in ("partitions", "compacted"):
+        ranked = by_name.append_column("_rank", by_name[name].cast(pa.int32()))
+        most = _best(ranked, about, ["_rank"]).sort_by("_about")[name]
+        most = pc.if_else(has_id, most, found[name]) if name == "partitions" else most
+        at = found.schema.get_field_index(name)
+        found = found.set_column(at, rows.schema.field(name), most)
+    return found.drop_columns("_about")
 
 
 _LATER: Final = ["counter", "_time", "run"]
@@ -441,6 +451,7 @@ TOPICS: Final = Form(
             pa.field("time", pa.int64(), nullable=False),
             pa.field("counter", pa.int64()),
             pa.field("excluded", pa.string()),
+            pa.field("compacted", pa.bool_()),
         ]
     ),
     _merged_topics,

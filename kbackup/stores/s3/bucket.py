@@ -254,6 +254,7 @@ NEEDS: Final = (
     Need("sink reindex", _READ | {("s3:PutObject", RECORDS)}),
     Need("sink accept", _LIST | {("s3:PutObject", RECORDS)}),
     Need("sink copy", _READ),
+    Need("sink expire", _LIST | _KEEP | {("s3:DeleteObject", OBJECTS)}),
     Need(
         "sink abort-uploads",
         frozenset(

@@ -489,7 +489,7 @@ def test_what_a_later_version_adds_is_left_alone() -> None:
     """Columns, kinds of rows and metadata that are not known say nothing, and the rest does."""
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
-    rows = [row(0, counter=NOW, digest="r9:0", data_key="k"), replace(row(20), kind="removed")]
+    rows = [row(0, counter=NOW, digest="r9:0", data_key="k"), replace(row(20), kind="later")]
     later = pa.field("later", pa.struct([pa.field("deep", pa.list_(pa.int64()))]))
     schema = OBJECTS.schema.append(later)
     value = pa.array([{"deep": [1]}, None], later.type)

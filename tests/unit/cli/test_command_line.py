@@ -168,7 +168,7 @@ def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
         ),
         pytest.param(
             ["sink", "orders"],
-            "knows: run, status, repair, reindex, accept, copy, abort-uploads, ddl",
+            "knows: run, status, repair, reindex, accept, expire, copy, abort-uploads, ddl",
             id="no word is taken for a topic",
         ),
         pytest.param(["sink", "--flush-sise", "1"], "did you mean --flush-size?", id="option"),

@@ -18,6 +18,7 @@ from kbackup.events import Event, to_json
 from kbackup.local.servers import free_ports
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
+from kbackup.records import Span
 from kbackup.runs import history
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.history import RunRecord
@@ -26,9 +27,10 @@ from kbackup.runs.status import RESTORE, SINK, Words
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
+from kbackup.verify.run import Acceptance
 from tests.support.ended import ended, row
 from tests.support.hand_clock import HandClock
-from tests.support.ledgers import backup_with_ledger
+from tests.support.ledgers import WHERE, backup_with_ledger, mending
 from tests.support.telling import telling
 
 LAYOUT = Layout()
@@ -135,7 +137,9 @@ def test_metrics_of_a_backup_that_never_ran(
 
 def test_what_is_stored_comes_from_the_ledger(clock: HandClock, tmp_path: Path) -> None:
     """Records, objects and bytes of each topic, summed once in ten minutes."""
-    backup, _ = backup_with_ledger(range(5), range(5, 12))
+    backup, stored = backup_with_ledger(range(5), range(5, 12))
+    backup.store.delete(stored[0])
+    [*mending(backup).accept(Acceptance([(WHERE, Span(0, 5))]))]
     metrics = exporter(backup.store, clock)
     metrics.look()
     metrics.write(tmp_path / "out.prom")
@@ -149,7 +153,9 @@ def test_what_is_stored_comes_from_the_ledger(clock: HandClock, tmp_path: Path) 
     name = "kbackup_stored_records orders"
     assert (12.0, 12.0) == (first[name], samples(tmp_path / "out.prom")[name])
     assert 2.0 == first["kbackup_stored_objects orders"]
-    assert 0 < first["kbackup_stored_bytes orders"]
+    assert 1.0 == first["kbackup_stored_removed_objects orders"]
+    removed = first["kbackup_stored_removed_bytes orders"]
+    assert 0 < removed < first["kbackup_stored_bytes orders"]
 
 
 def test_a_restore_says_how_far_it_is(store: MemoryStore, clock: HandClock, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import BackupState
 from kbackup.runs.position import SinkPosition
+from kbackup.sink.accounting import topic_settings
 from kbackup.sink.entering import RunLedger, sought
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import SinkPlan, make_plan
@@ -57,7 +58,13 @@ def begin(backup: Backup, there: Any, run: str = RUN, **options: object) -> None
     planned = plan(backup, there, **options)
     entry = sought(planned.group, Asked([*planned.topics]))
     ledger = RunLedger(backup.store, backup.layout, run, SystemClock())
-    ledger.begin(planned, there, entry, ReadOptions())
+    ledger.begin(
+        planned,
+        there,
+        entry,
+        ReadOptions(),
+        topic_settings(planned, there.topic_config(planned.topics)),
+    )
 
 
 def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECORD) -> None:

@@ -1,0 +1,382 @@
+"""``sink expire``: objects that have had their time, marked by one run and deleted by a later one.
+
+Between the two, what reads without a lock goes on reading: a restore, a copy, a query.  From the
+mark on all who plan leave the objects out, and no one calls them missing, at whatever request a
+run dies.  The mark's age is the store's to tell: it is compared with no host's clock.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+from kbackup.catalog import identity, listing
+from kbackup.catalog.expiry import (
+    NOTHING_MARKED,
+    Block,
+    Marked,
+    blocks,
+    keys_of,
+    marked,
+    of_unknown_age,
+    to_expire,
+)
+from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.rows import OBJECTS, Entry, table
+from kbackup.catalog.ledger.stream import topic_stream
+from kbackup.catalog.listing import FileSet, object_bytes, object_count
+from kbackup.clock import Clock, moment_of
+from kbackup.config import Settings
+from kbackup.errors import KbackupError, RefusedError, counted, form, some
+from kbackup.events import INLINE, Plain
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.runs import known, wiring
+from kbackup.runs.context import Stop
+from kbackup.runs.known import BackupState
+from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
+from kbackup.runs.locks import prefix as lock_prefix
+from kbackup.runs.report import Summary
+from kbackup.sink.plan import locked
+from kbackup.stores import Store
+
+_THREADS: Final = 16
+_USAGE: Final = (2, 8)
+"""Exit codes of errors that are raised: it was asked for wrongly, or may not begin."""
+_AT_ONCE: Final = 64
+"""Sets that are deleted side by side: what a run that dies leaves is a prefix but for so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireAsked:
+    """What is to go.
+
+    Attributes:
+        older_than: What is older than this; None: nothing by age.
+        max_bytes: The oldest, until no more is left; None: nothing by size.
+        grace: How long what was marked stays at least.
+        takes_compacted: Topics too that Kafka compacts, or did.
+        is_undo: Take the marks back instead.
+    """
+
+    older_than: timedelta | None = None
+    max_bytes: int | None = None
+    grace: timedelta = timedelta(hours=24)
+    takes_compacted: bool = False
+    is_undo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryPlanned:
+    """What goes of a partition, or would.
+
+    Attributes:
+        where: The partition.
+        marks: Objects that are marked as removed by this run.
+        mark_bytes: Their bytes.
+        gone: How many of those were deleted already, as by a rule of the bucket.
+        up_to: The offset before which nothing is left to restore then; null where nothing is
+            marked by this run.
+        deletes: Objects that are deleted by this run.
+        delete_bytes: Their bytes.
+        waits: Objects that were marked and stay for now.
+        due: When the last of those can be deleted; null where there are none.
+        undone: Objects whose mark is taken back.
+    """
+
+    HEAD: ClassVar = {"type": "expire"}
+
+    where: TopicPartition = field(metadata=INLINE)
+    marks: int = 0
+    mark_bytes: int = 0
+    gone: int = 0
+    up_to: int | None = None
+    deletes: int = 0
+    delete_bytes: int = 0
+    waits: int = 0
+    due: datetime | None = None
+    undone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """What is to be done with one."""
+
+    where: TopicPartition
+    marks: Sequence[Block] = ()
+    deletes: Marked = NOTHING_MARKED
+    waits: Marked = NOTHING_MARKED
+    undone: Sequence[Entry] = ()
+
+    @property
+    def is_work(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.marks or self.deletes.rows or self.undone)
+
+    @property
+    def mark_count(self) -> int:
+        """How many objects are to be marked."""
+        return sum(len(one.rows) for one in self.marks)
+
+    def shown(self, grace_ms: int) -> ExpiryPlanned:
+        rows = [row for one in self.marks for row in one.rows]
+        sets = [files for one in self.marks for files in one.sets]
+        due = max((mark.time + grace_ms for _, mark in self.waits.rows), default=None)
+        return ExpiryPlanned(
+            self.where,
+            len(rows),
+            object_bytes(sets),
+            len(rows) - object_count(sets),
+            self.marks[-1].span.end_offset if self.marks else None,
+            len(self.deletes.rows),
+            object_bytes(self.deletes.sets),
+            len(self.waits.rows),
+            None if due is None else moment_of(due),
+            len(self.undone),
+        )
+
+
+class ExpireRun:
+    """One run of ``sink expire``.
+
+    Args:
+        settings: The configuration.
+        asked: What is to go.
+        store: Where the backup is.
+        layout: How its objects are named.
+        clock: The time, for people; a dry run asks it, and writes no probe.
+        summary: Takes what happens.
+        stop: When set, the run ends before the next objects.
+        agree: Asks a person; None where there is none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        asked: ExpireAsked,
+        store: Store,
+        layout: Layout,
+        clock: Clock,
+        summary: Summary,
+        stop: Stop,
+        agree: Callable[[str], bool] | None,
+    ) -> None:
+        self._settings, self._asked, self._store = settings, asked, store
+        self._layout, self._clock, self._summary = layout, clock, summary
+        self._stop, self._agree = stop, agree
+        self._lock: RunLock | None = None
+
+    def __call__(self) -> Iterator[Plain]:
+        """Plan, yield the plan, and carry it out; what fails is in the summary.
+
+        Raises:
+            KbackupError: If it was asked for wrongly, or a sink or a restore is at work.
+        """
+        try:
+            yield from self._run()
+        except KbackupError as error:
+            if error.exit_code in _USAGE:
+                raise
+            self._summary.fail(error)
+
+    def _run(self) -> Iterator[Plain]:
+        settings = self._settings
+        if settings.dry_run:
+            found = self._plan(self._clock.ms())
+            yield from self._told(found)
+            return
+        backup = identity.read(self._store, self._layout, wiring.address(settings).address)
+        lock = RunLock.for_settings(
+            settings, backup, self._store, self._layout, "sink", locked(settings),
+            self._summary.run, self._stop.event.wait,
+        )  # fmt: skip
+        with lock as held:
+            self._lock = held
+            if held is not None:
+                held.check_none("restore")
+                names = known.read_topics(self._store, self._layout, self._clock).topics
+                if left := held.claim(settings.asked.topics(names)):
+                    raise all_locked(left)
+            found = self._plan(self._now_ms())
+            yield from self._told(found)
+            if not any(one.is_work for one in found):
+                return
+            self._confirm(found)
+            for topic, of_topic in itertools.groupby(found, key=lambda one: one.where.topic):
+                if self._may_go_on():
+                    self._carry_out(topic, [*of_topic])
+
+    def _now_ms(self) -> int:
+        """Return the time by the store's clock."""
+        key = f"{lock_prefix(self._layout)}{self._summary.run}.clock"
+        return int(store_clock(self._store, key).timestamp() * 1000)
+
+    def _plan(self, now_ms: int) -> list[_Partition]:
+        """Return what is to be done, by topic and partition."""
+        settings, asked = self._settings, self._asked
+        said = known.read(self._store, self._layout, self._clock, settings.asked)
+        listed = listing.list_backup(
+            self._store, self._layout, wiring.format_options(settings), topics=settings.topics
+        )
+        there = {*listed.topics(), *said.names}
+        place = f"{settings.url}/{settings.topics_dir}"
+        chosen = listing.chosen(settings.asked, there, listed, place)
+        wheres = sorted(
+            where
+            for where in {*listed.sets, *said.partitions()}
+            if where.topic in chosen and settings.asked.has(where.partition)
+        )
+        found = {where: marked(listed.sets.get(where, ()), said.ledger(where)) for where in wheres}
+        if asked.is_undo:
+            every = [
+                _Partition(where, waits=one, undone=one.whole()) for where, one in found.items()
+            ]
+        else:
+            sets = said.left(listed).sets
+            marks = self._to_mark(wheres, sets, said, now_ms)
+            grown = now_ms - _ms(asked.grace)
+            every = [
+                _Partition(where, marks.get(where, ()), one.older(grown), one.younger(grown))
+                for where, one in found.items()
+            ]
+            every = [self._with_one_left(one, sets.get(one.where, ())) for one in every]
+        return [one for one in every if one.is_work or one.waits.rows]
+
+    def _with_one_left(self, one: _Partition, sets: Sequence[FileSet]) -> _Partition:
+        """Return what is to be done where at least one set stays, whatever was lost meanwhile."""
+        if sets or not one.deletes.rows:
+            return one
+        text = f"{one.where}: nothing is deleted, as all that is left of it is marked as removed"
+        self._summary.warn("last_set", text, **one.where.place)
+        self._summary.skip("last_objects", object_count(one.deletes.sets))
+        return replace(one, deletes=NOTHING_MARKED)
+
+    def _to_mark(
+        self,
+        wheres: Iterable[TopicPartition],
+        sets: Mapping[TopicPartition, Sequence[FileSet]],
+        said: BackupState,
+        now_ms: int,
+    ) -> Mapping[TopicPartition, Sequence[Block]]:
+        """Return the blocks to mark; name the sets of which nobody knows how old they are."""
+        asked = self._asked
+        found = {where: blocks(sets.get(where, ()), said.ledger(where)) for where in wheres}
+        before_ms = None
+        if asked.older_than is not None:
+            before_ms = now_ms - int(asked.older_than.total_seconds() * 1000)
+        marks = to_expire(found, before_ms, asked.max_bytes)
+        for where, every in found.items():
+            if unknown := of_unknown_age(every, len(marks.get(where, ()))):
+                number = object_count(unknown)
+                text = f"{where}: {counted(number, 'object')} {form(number, 'stays', 'stay')}, and "
+                text += "what is behind: nothing says how old its records are, or where they end: "
+                text += some([files.id for files in unknown], 3)
+                self._summary.warn("unknown_age", text, **where.place)
+                self._summary.skip("objects_of_unknown_age", number)
+        self._check_compacted({where.topic for where in marks}, said)
+        return marks
+
+    def _check_compacted(self, topics: Iterable[str], said: BackupState) -> None:
+        """Refuse topics whose last values may be their oldest records.
+
+        What sinks have seen of a topic's settings decides: nobody asks Kafka.
+        """
+        names = []
+        for topic in sorted(topics):
+            row = said.topics.get(topic)
+            was = None if row is None else row.compacted
+            if row is not None and "compact" in row.config.get("cleanup.policy", ""):
+                was = True
+            if was:
+                names.append(topic)
+            elif was is None:
+                text = f"{topic}: no sink of this version has looked whether it is compacted; its "
+                text += "own settings, as they were last seen, say that it is not"
+                self._summary.warn("compaction_unknown", text, topic=topic)
+        if names and not self._asked.takes_compacted:
+            raise RefusedError(
+                f"{some(names)}: nothing is removed",
+                "Kafka compacts it, or did: the last value of a key may be its oldest record",
+                "choose other topics: -t; --compacted removes them all the same",
+                topic=names[0],
+            )
+
+    def _told(self, found: Sequence[_Partition]) -> Iterator[Plain]:
+        yield from self._summary.finish().warnings
+        rows = [one.shown(_ms(self._asked.grace)) for one in found]
+        yield from rows
+        self._summary.facts |= {
+            f"planned_{name}": sum(getattr(row, name) for row in rows)
+            for name in ("marks", "deletes", "waits", "undone")
+        }
+
+    def _confirm(self, found: Sequence[_Partition]) -> None:
+        if self._settings.yes:
+            return
+        marks = sum(one.mark_count for one in found)
+        deletes = sum(len(one.deletes.rows) for one in found)
+        undone = sum(len(one.undone) for one in found)
+        what = f"mark {counted(marks, 'object')} as removed, delete {counted(deletes, 'object')}"
+        if undone:
+            what = f"keep {counted(undone, 'object')}"
+        if self._agree is None or not self._agree(f"{what}?"):
+            raise RefusedError(
+                "nothing was done", "it was not confirmed", "--yes confirms in advance"
+            )
+
+    def _carry_out(self, topic: str, found: Sequence[_Partition]) -> None:
+        """Delete what was marked long ago, then mark what goes next, or take marks back."""
+        ledger = topic_stream(self._store, self._layout, topic, self._clock)
+        run, now_ms, facts = self._summary.run, self._clock.ms(), self._summary.facts
+        rows = [
+            objects.accepted(row, run, now_ms) for one in found for row in self._delete(one.deletes)
+        ]
+        rows += [objects.kept(row, run, now_ms) for one in found for row in one.undone]
+        marks = [row for one in found for each in one.marks for row in each.rows]
+        if marks:  # a plan may have waited long for its answer
+            marked_ms = self._now_ms()
+            rows += [objects.removed(row, run, marked_ms) for row in marks]
+        if rows:
+            ledger.append(table(rows, OBJECTS))
+            ledger.fold()
+        facts["marked"] = facts.get("marked", 0) + len(marks)
+        facts["undone"] = facts.get("undone", 0) + sum(len(one.undone) for one in found)
+        if self._asked.is_undo:
+            gone = sum(len(one.waits.rows) - len(one.undone) for one in found)
+            self._summary.skip("objects_gone", gone)
+
+    def _delete(self, found: Marked) -> list[Entry]:
+        """Delete the sets of a partition, the oldest first; return the rows of what is gone."""
+        facts, summary = self._summary.facts, self._summary
+        for files in found.changed:
+            text = f"{files.id}: it is not what was marked as removed, and stays"
+            summary.warn("changed_object", text, key=files.id)
+            summary.skip("changed_objects")
+        left = {file.key for files in found.all_sets for file in files.files}
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for first in range(0, len(found.sets), _AT_ONCE):
+                if not self._may_go_on():
+                    break
+                batch = found.sets[first : first + _AT_ONCE]
+                list(pool.map(self._delete_set, batch))
+                left.difference_update(file.key for files in batch for file in files.files)
+                facts["deleted"] = facts.get("deleted", 0) + object_count(batch)
+                facts["deleted_bytes"] = facts.get("deleted_bytes", 0) + object_bytes(batch)
+        return [row for row, _ in found.rows if row.key not in left]
+
+    def _delete_set(self, files: FileSet) -> None:
+        for key in keys_of(files):
+            self._store.delete(key)
+
+    def _may_go_on(self) -> bool:
+        """Whether the run is neither stopped nor taken for dead."""
+        if self._lock is not None and self._lock.is_lost:
+            self._summary.fail(lost_lock())
+            return False
+        return not self._stop.is_set()
+
+
+def _ms(span: timedelta) -> int:
+    return int(span.total_seconds() * 1000)

@@ -1,0 +1,432 @@
+"""Objects that have had their time: marked by one run, deleted by a later one."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, BinaryIO
+
+import pytest
+from backup_samples import BYTES, RECORD, SIBLINGS, TIME, Backup, batch
+
+from kbackup.catalog import listing
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, table
+from kbackup.cli.screens import expired, expiring
+from kbackup.errors import LockedError, TopicsLockedError
+from kbackup.events import Plain, to_json
+from kbackup.formats import FormatOptions
+from kbackup.inspect.topics import PartitionMap, coverage
+from kbackup.pipeline.views import ViewSpec
+from kbackup.records import Span
+from kbackup.restore.inventory import Inventory, listed
+from kbackup.runs import known
+from kbackup.runs.context import Stop
+from kbackup.runs.locks import RunLock
+from kbackup.runs.report import Summary
+from kbackup.sink.expire import ExpireAsked, ExpireRun, ExpiryPlanned
+from kbackup.stores import Store
+from kbackup.verify.run import Acceptance
+from tests.support.configurations import load
+from tests.support.hand_clock import HandClock
+from tests.support.ledgers import (
+    CLOCK,
+    ID,
+    WHERE,
+    backup_with_ledger,
+    enter,
+    mending,
+    verified,
+)
+from tests.support.verified import LINES
+
+OLD = ExpireAsked(older_than=timedelta(), grace=timedelta())
+"""All that is there, and at once."""
+
+CUTS = range(10), range(10, 20), range(20, 30)
+
+
+class Expired:
+    """What a run has said, and its exit code."""
+
+    def __init__(self, backup: Backup, asked: ExpireAsked, **options: Any) -> None:
+        store: Store = options.pop("store", backup.store)
+        agree = options.pop("agree", None)
+        stop = options.pop("stop", Stop())
+        summary = Summary("e1", "sink expire")
+        settings = load(
+            "expire", s3_bucket_name="b", **{"yes": True, "no_lock": True} | options
+        ).settings
+        # a run is behind what it expires: S3's times have seconds
+        now = HandClock(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)
+        run = ExpireRun(settings, asked, store, backup.layout, now, summary, stop, agree)
+        self.events: list[Plain] = [*run()]
+        self.summary = summary.finish()
+        for event in self.events:
+            LINES.validate(to_json(event))
+        LINES.validate(to_json(self.summary))
+
+    @property
+    def code(self) -> int:
+        return self.summary.exit_code
+
+    @property
+    def rows(self) -> list[ExpiryPlanned]:
+        return [one for one in self.events if isinstance(one, ExpiryPlanned)]
+
+    @property
+    def codes(self) -> set[str]:
+        return {one.code for one in self.summary.warnings}
+
+
+def keys(backup: Backup) -> list[str]:
+    """What is there of the topic."""
+    return [one.key for one in backup.store.list("topics/")]
+
+
+def read(backup: Backup) -> list[str]:
+    """What a restore reads."""
+    settings = load("restore", s3_bucket_name="b", bootstrap_servers="h:1").settings
+    said = known.read(backup.store, backup.layout, CLOCK)
+    found = Inventory(settings, backup.store, listed(settings, backup.store, ()), said)
+    return [files.id for files in found.covered(WHERE).sets]
+
+
+def judged(backup: Backup, *, deep: bool = False) -> tuple[int, list[str]]:
+    """Exit code of a verify, and what it says beside that something was removed on purpose."""
+    code, findings = verified(backup, deep=deep)
+    texts = [str(one["text"]) for one in findings]
+    return code, [text for text in texts if not text.startswith("removed on purpose: ")]
+
+
+def drawn(backup: Backup) -> PartitionMap:
+    """The map of the partition."""
+    said = known.read(backup.store, backup.layout, CLOCK)
+    found = said.left(listing.list_backup(backup.store, backup.layout, FormatOptions()))
+    return coverage(WHERE, found.sets[WHERE], said.ledger(WHERE), (), found.keys)
+
+
+@pytest.mark.parametrize("views", [RECORD, BYTES], ids=["full records", "values"])
+def test_a_run_marks_and_a_later_one_deletes(views: tuple[ViewSpec, ...]) -> None:
+    """From the mark on nobody reads them nor misses them; the last set stays."""
+    backup, stored = backup_with_ledger(*CUTS, views=views)
+
+    marked = Expired(backup, OLD)
+
+    assert (0, stored, stored[2:]) == (marked.code, keys(backup), read(backup))
+    assert [(2, 0, 20, 0)] == [(o.marks, o.gone, o.up_to, o.deletes) for o in marked.rows]
+    assert (0, []) == judged(backup)
+    assert ["removed", "stored"] == [one.state.value for one in drawn(backup).offsets]
+
+    deleted = Expired(backup, OLD)
+
+    assert (0, stored[2:], stored[2:]) == (deleted.code, keys(backup), read(backup))
+    assert (2, {"objects": 2}) == (
+        deleted.rows[0].deletes, {"objects": deleted.summary.facts["deleted"]},
+    )  # fmt: skip
+    assert (0, []) == judged(backup, deep=True)
+    assert ["removed", "stored"] == [one.state.value for one in drawn(backup).offsets]
+    assert [] == Expired(backup, OLD).rows
+
+
+def test_what_was_marked_stays_for_its_time() -> None:
+    """Restores that take no lock go on reading it."""
+    backup, stored = backup_with_ledger(*CUTS)
+    day = replace(OLD, grace=timedelta(hours=24))
+    Expired(backup, day)
+
+    again = Expired(backup, day)
+
+    assert (0, stored, 2) == (again.code, keys(backup), again.rows[0].waits)
+    due = again.rows[0].due
+    assert due is not None
+    assert timedelta(hours=23) < due - datetime.now(UTC) < timedelta(hours=25)
+    assert "2 marked, until" in expiring(again.rows[0])
+
+
+def test_a_mark_can_be_taken_back() -> None:
+    """And be set again; what a rebuilt ledger says stays as it was."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    [*mending(backup).rebuild()]
+    assert stored[2:] == read(backup)
+
+    undone = Expired(backup, ExpireAsked(is_undo=True))
+
+    assert (0, 2, stored) == (undone.code, undone.rows[0].undone, read(backup))
+    assert "2 objects kept" == expired(undone.summary)
+    [*mending(backup).rebuild()]
+    assert stored == read(backup)
+    Expired(backup, OLD)
+    assert stored[2:] == read(backup)
+    Expired(backup, OLD)
+    [*mending(backup).rebuild()]
+    assert (0, [], 3) == (*judged(backup), Expired(backup, ExpireAsked(is_undo=True)).code + 3)
+
+
+def test_a_lost_object_is_missing_again_once_the_mark_is_taken_back() -> None:
+    """A mark that was taken back excuses nothing."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    Expired(backup, ExpireAsked(is_undo=True))
+    backup.store.delete(stored[0])
+
+    assert 7 == judged(backup)[0]
+
+
+def test_what_is_gone_cannot_be_taken_back() -> None:
+    """The rest is, and the run says that it was not all."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    backup.store.delete(stored[0])
+
+    undone = Expired(backup, ExpireAsked(is_undo=True))
+
+    assert (3, {"objects_gone": 1}) == (undone.code, undone.summary.skipped)
+    assert (stored[1:], (0, [])) == (read(backup), judged(backup))
+
+
+class DiesError(Exception):
+    """A process dies."""
+
+
+class Dying:
+    """A store of a process that dies before its nth write."""
+
+    def __init__(self, store: Store, at: int) -> None:
+        self._store, self._left = store, at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise DiesError
+
+    def put(self, key: str, body: BinaryIO, **options: Any) -> bool:
+        self._count()
+        return self._store.put(key, body, **options)
+
+    def delete(self, key: str) -> None:
+        self._count()
+        self._store.delete(key)
+
+
+@pytest.mark.parametrize("views", [RECORD, SIBLINGS], ids=["full records", "siblings"])
+@pytest.mark.parametrize("at", range(14))
+def test_killed_anywhere_nothing_looks_lost(views: tuple[ViewSpec, ...], at: int) -> None:
+    """Neither to verify nor to a restore, and the next runs finish it."""
+    backup = Backup()
+    stored: list[str] = []
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    for cut in CUTS:
+        of_cut = backup.put("orders", 0, cut, views=views, identity=ID)
+        backup.entries.setdefault("orders", []).extend(map(backup.entry, of_cut))
+        stored += of_cut
+    rows = table(backup.entries["orders"], OBJECTS)
+    stream.topic_stream(backup.store, backup.layout, "orders", CLOCK).append(rows)
+    dying: Any = Dying(backup.store, at)
+    for _ in range(2):
+        try:
+            Expired(backup, OLD, store=dying)
+        except DiesError:
+            break
+
+    assert (0, []) == judged(backup)
+    assert set(read(backup)) <= {*keys(backup)}
+    reindexed = [*mending(backup).rebuild()]
+    assert reindexed
+    assert (0, []) == judged(backup, deep=True)
+    assert [0, 0] == [Expired(backup, OLD).code, Expired(backup, OLD).code]
+    left = stored[-len(views) :]
+    assert (sorted(left), (0, [])) == (keys(backup), judged(backup, deep=True))
+
+
+def test_a_rule_of_the_bucket_that_was_faster_is_no_loss() -> None:
+    """What is gone already counts as removed, as far as it would have been."""
+    backup, stored = backup_with_ledger(*CUTS)
+    backup.store.delete(stored[0])
+
+    marked = Expired(backup, OLD)
+
+    assert [(2, 1)] == [(one.marks, one.gone) for one in marked.rows]
+    assert "1 of them deleted already" in expiring(marked.rows[0])
+    assert (0, []) == judged(backup)
+
+
+def test_what_is_not_old_enough_stays() -> None:
+    """By its records, and by when it was stored; then by size, the oldest first."""
+    backup, stored = backup_with_ledger(*CUTS)
+
+    young = Expired(backup, ExpireAsked(older_than=timedelta(days=365)))
+
+    assert (0, [], stored) == (young.code, young.rows, read(backup))
+    size = sum(one.size for one in backup.store.list(stored[2]))
+    by_size = Expired(backup, ExpireAsked(max_bytes=size + 1))
+    assert ([2], stored[2:]) == ([one.marks for one in by_size.rows], read(backup))
+
+
+def test_young_records_stay_however_long_ago_they_were_stored() -> None:
+    """And whatever is behind them."""
+    backup = Backup()
+    backup, stored = backup_with_ledger(into=backup)
+    cuts = [range(10), range(10, 20), range(20, 30)]
+    times = [TIME, datetime(2200, 1, 1, tzinfo=UTC).timestamp() * 1000, TIME]
+    for cut, time in zip(cuts, times, strict=True):
+        rows = batch(cut, timestamp=int(time))
+        stored += backup.put("orders", 0, rows, identity=ID)
+        enter(backup, stored[-1], cut)
+
+    marked = Expired(backup, OLD)
+
+    assert [(1, 10)] == [(one.marks, one.up_to) for one in marked.rows]
+
+
+def test_objects_that_overlap_go_together() -> None:
+    """A prefix that ends inside another object would leave a hole."""
+    backup, stored = backup_with_ledger(range(10), range(5, 15), range(15, 20), range(20, 30))
+    first = ExpireAsked(max_bytes=sum(one.size for one in backup.store.list("topics/")) - 1)
+
+    assert [(2, 15)] == [(one.marks, one.up_to) for one in Expired(backup, first).rows]
+    assert stored[2:] == read(backup)
+
+
+def test_objects_of_unknown_age_stay_and_are_named() -> None:
+    """A connector's, or what the ledger does not know; and all that is behind."""
+    backup, _ = backup_with_ledger(range(10, 20), range(20, 30))
+    foreign = backup.put_in("partition=0", "orders", 0, range(10))
+
+    found = Expired(backup, OLD)
+
+    assert (3, [], {"unknown_age"}) == (
+        found.code,
+        found.rows,
+        found.codes,
+    )
+    assert foreign in str(found.summary.warnings)
+    assert {"objects_of_unknown_age": 1} == found.summary.skipped
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ({"compacted": True}, 4),
+        ({"compacted": False, "config": {"cleanup.policy": "compact,delete"}}, 4),
+        ({"compacted": False}, 0),
+        ({}, 0),
+    ],
+)
+def test_compacted_topics_are_refused(row: dict[str, Any], code: int) -> None:
+    """The last value of a key may be its oldest record; unless somebody says so."""
+    backup, stored = backup_with_ledger(*CUTS)
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, **row)]
+    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+
+    found = Expired(backup, OLD)
+
+    assert (code, stored if code else stored[2:]) == (found.code, read(backup))
+    assert ({"compaction_unknown"} if not row else set()) == found.codes
+    assert 0 == Expired(backup, replace(OLD, takes_compacted=True)).code
+
+
+def test_what_was_ever_compacted_stays_so() -> None:
+    """Whatever its newest row says: what it had is not whole."""
+    backup, _ = backup_with_ledger(*CUTS)
+    ledger = stream.topics_stream(backup.store, backup.layout, CLOCK)
+    for is_so in (True, False):
+        topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, compacted=is_so)]
+        ledger.append(table(topics, TOPICS))
+
+    assert 4 == Expired(backup, OLD).code
+
+
+def test_nothing_is_done_unless_somebody_agrees() -> None:
+    """A dry run writes nothing, and a refusal neither."""
+    backup, stored = backup_with_ledger(*CUTS)
+    before = [*backup.store.list("_kbackup/")]
+
+    asked: list[str] = []
+    answers: list[tuple[int, int]] = []
+    for options in ({"dry_run": True}, {}, {"agree": lambda text: asked.append(text) is not None}):
+        found = Expired(backup, OLD, **{"yes": False} | options)
+        answers.append((found.code, len(found.rows)))
+
+    assert [(0, 1), (4, 1), (4, 1)] == answers
+    assert ["mark 2 objects as removed, delete 0 objects?"] == asked
+    assert (before, stored) == ([*backup.store.list("_kbackup/")], read(backup))
+
+
+@pytest.mark.parametrize(
+    ("purpose", "error"), [("sink", TopicsLockedError), ("restore", LockedError)]
+)
+def test_another_run_at_work_is_not_disturbed(
+    purpose: str, error: type[Exception], tmp_path: Any
+) -> None:
+    """Exit code 8: the sink may write what goes, the restore may read it."""
+    backup, stored = backup_with_ledger(*CUTS)
+    lock = RunLock(
+        backup.store, backup.layout, purpose, ["another"], identity="x", folder=tmp_path,
+        timeout_s=0, run="r",
+    )  # fmt: skip
+    with lock as held:
+        held.claim(["orders"])
+        with pytest.raises(error):
+            Expired(backup, OLD, no_lock=False, lock_dir=str(tmp_path))
+    assert stored == read(backup)
+    assert 0 == Expired(backup, OLD, no_lock=False, lock_dir=str(tmp_path)).code
+
+
+def test_what_was_stored_again_is_not_what_was_marked() -> None:
+    """A mark is about what was there: another run's object under the same key stays."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    row = next(
+        one
+        for one in entries(_stream(backup).read().rows)
+        if one.kind == "object" and one.key == stored[1]
+    )
+    _stream(backup).append(table([replace(row, run="later")], OBJECTS))
+
+    assert stored[1:] == read(backup)
+    Expired(backup, ExpireAsked(max_bytes=10**9, grace=timedelta()))
+    assert stored[1:] == keys(backup)
+
+
+def test_an_object_that_has_changed_is_not_deleted() -> None:
+    """Whoever has put something else there may want to know."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    backup.replace(stored[0], b"something else")
+
+    found = Expired(backup, OLD)
+
+    assert (3, [stored[0], stored[2]]) == (found.code, keys(backup))
+    assert {"changed_objects": 1} == found.summary.skipped
+
+
+def test_the_last_set_stays_whatever_was_lost_meanwhile() -> None:
+    """Else nothing would say any more where the backup stood."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    backup.store.delete(stored[2])
+
+    found = Expired(backup, OLD)
+
+    assert (3, stored[:2]) == (found.code, keys(backup))
+    assert "last_set" in found.codes
+
+
+def test_what_was_removed_need_not_be_accepted() -> None:
+    """Neither before it is deleted nor after."""
+    backup, _ = backup_with_ledger(*CUTS)
+    for _ in range(2):
+        Expired(backup, OLD)
+        acceptance = Acceptance([(WHERE, Span(0, 30))])
+        told = [one.code for one in mending(backup).accept(acceptance)]
+        assert ["accepted_missing"] == told
+        texts = [one.text for one in mending(backup).accept(acceptance)]
+        assert ["none of the named objects is missing"] == texts
+
+
+def _stream(backup: Backup) -> stream.Stream:
+    return stream.topic_stream(backup.store, backup.layout, "orders", CLOCK)
