@@ -39,15 +39,10 @@ SAMPLE: Final = (
 )
 """What ``--sample`` means, likewise."""
 
-OLDER_THAN: Final = (
-    "Only what is older than this.  Uploads by when they began, since a run may still be writing "
-    "younger ones; objects by their newest record, and by when they were stored."
-)
+OLDER_THAN: Final = "Only what is older than this."
 """What ``--older-than`` means, likewise."""
 
-UNDO: Final = (
-    "Take back what an earlier run has done.  Groups that it has set, or objects that were marked."
-)
+UNDO: Final = "Take back what an earlier run has done."
 """What ``--undo`` means, likewise."""
 
 OUTPUT: Final = ("--json", "-q", "--summary-file")

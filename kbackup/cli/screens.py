@@ -551,13 +551,11 @@ class Screens(OutputPart):
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
                 for line in status_foot(summary.facts):
                     self._stdout.paragraph(line)
-            case "sink copy" | "sink abort-uploads":
-                foot = copies if self._command == "sink copy" else pruned
-                self._stdout.paragraph(foot(summary))
+            case "sink copy" | "sink expire" | "sink abort-uploads":
+                feet = {"sink copy": copies, "sink expire": expired}
+                self._stdout.paragraph(feet.get(self._command, pruned)(summary))
             case "keys list" | "keys add" | "keys remove" | "keys rotate":
                 self._stdout.paragraph(count(len(self._of("recipient")), "recipient"))
-            case "sink expire":
-                self._stdout.paragraph(expired(summary))
             case "config show":
                 settings = self._of("setting")
                 self._print(tables.settings_table(settings), count(len(settings), "setting"))

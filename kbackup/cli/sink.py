@@ -206,17 +206,16 @@ def accept_command(ranges: tuple[str, ...], before: str | None, **parameters: An
     examples=(
         "kbackup sink expire --older-than 90d --config s3.properties --dry-run",
         "kbackup sink expire --older-than 90d --max-bytes 2TiB -b my-bucket --yes",
-        "kbackup sink expire --undo --config s3.properties",
     ),
 )  # fmt: skip
 @option("--older-than", group="Safety", metavar="TIME", help=OLDER_THAN)
 @option(
     "--max-bytes", group="Safety", metavar="SIZE",
-    help="Then the oldest, until this much is left.  Of all topics together.",
+    help="Then the oldest, until this much is left.",
 )  # fmt: skip
 @option(
     "--grace", default="1d", group="Safety", metavar="TIME",
-    help="How long what is marked stays at least.",
+    help="How long marked objects stay.",
 )  # fmt: skip
 @option("--compacted", is_flag=True, group="Safety", help="Topics too that Kafka compacts, or did.")
 @option("--undo", is_flag=True, group="Safety", help=UNDO)
@@ -231,10 +230,9 @@ def expire_command(
 ) -> None:
     """Delete the oldest objects, in two steps.
 
-    A run marks objects as removed: from then on nothing restores them.  A later run of the same
-    command deletes those marked longer ago than --grace.  They are the beginning of each
-    partition; its last objects always stay, and so does what nobody knows the age of.  Kafka is
-    not asked.
+    A run marks objects as removed, so that nothing restores them.  A later run of the same command
+    deletes those marked longer ago than --grace.  The last objects of a partition stay, and those
+    of unknown age.
     """
 
     def work(at: OpenedBackup) -> None:

@@ -573,6 +573,11 @@ def _facts(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         yield Check("store", "versioning", "warn", text, "turn on versioning for the bucket")
     if facts.object_lock is None:
         yield untold("object lock", "object_lock")
+    elif facts.lock_days and not facts.object_lock:
+        text = f"objects are to be locked for {counted(facts.lock_days, 'day')}, and the bucket "
+        text += "has no Object Lock: it takes none of them"
+        do = "use a bucket that was made with Object Lock, or give no lock"
+        yield Check("store", "object lock", "fail", text, do)
     else:
         yield Check("store", "object lock", "ok", facts.object_lock or "off")
     if facts.rules is None:
@@ -599,6 +604,8 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         if rule.expire_days is not None and is_ours:
             text = f"rule {rule.name} deletes objects under {rule.prefix or 'any key'} "
             text += f"after {counted(rule.expire_days, 'day')}: a restore will find them missing"
+            if rule.expire_days < facts.lock_days:
+                text += f", though their lock lasts {counted(facts.lock_days, 'day')}"
             yield Check("store", "expiration", "warn", text, "leave the backup out of the rule")
 
 

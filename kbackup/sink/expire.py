@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from kbackup.catalog import identity, listing
 from kbackup.catalog.expiry import (
@@ -27,7 +27,7 @@ from kbackup.catalog.ledger import objects
 from kbackup.catalog.ledger.rows import OBJECTS, Entry, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
-from kbackup.clock import Clock, moment_of
+from kbackup.clock import Clock, moment_of, rfc3339
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.events import INLINE, Plain
@@ -40,7 +40,7 @@ from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
 from kbackup.runs.locks import prefix as lock_prefix
 from kbackup.runs.report import Summary
 from kbackup.sink.plan import locked
-from kbackup.stores import Store
+from kbackup.stores import Store, Versions
 
 _THREADS: Final = 16
 _USAGE: Final = (2, 8)
@@ -167,6 +167,7 @@ class ExpireRun:
         self._layout, self._clock, self._summary = layout, clock, summary
         self._stop, self._agree = stop, agree
         self._lock: RunLock | None = None
+        self._has_versions, self._begun_ms = False, 0
 
     def __call__(self) -> Iterator[Plain]:
         """Plan, yield the plan, and carry it out; what fails is in the summary.
@@ -199,8 +200,11 @@ class ExpireRun:
                 names = known.read_topics(self._store, self._layout, self._clock).topics
                 if left := held.claim(settings.asked.topics(names)):
                     raise all_locked(left)
-            found = self._plan(self._now_ms())
+            self._begun_ms = self._now_ms()
+            found = self._plan(self._begun_ms)
             yield from self._told(found)
+            if isinstance(self._store, Versions) and any(one.deletes.rows for one in found):
+                self._has_versions = self._store.is_locked()
             if not any(one.is_work for one in found):
                 return
             self._confirm(found)
@@ -249,8 +253,8 @@ class ExpireRun:
         if sets or not one.deletes.rows:
             return one
         text = f"{one.where}: nothing is deleted, as all that is left of it is marked as removed"
-        self._summary.warn("last_set", text, **one.where.place)
-        self._summary.skip("last_objects", object_count(one.deletes.sets))
+        self._summary.warn("not_removed", text, **one.where.place)
+        self._summary.skip("objects_not_removed", object_count(one.deletes.sets))
         return replace(one, deletes=NOTHING_MARKED)
 
     def _to_mark(
@@ -273,8 +277,8 @@ class ExpireRun:
                 text = f"{where}: {counted(number, 'object')} {form(number, 'stays', 'stay')}, and "
                 text += "what is behind: nothing says how old its records are, or where they end: "
                 text += some([files.id for files in unknown], 3)
-                self._summary.warn("unknown_age", text, **where.place)
-                self._summary.skip("objects_of_unknown_age", number)
+                self._summary.warn("not_removed", text, **where.place)
+                self._summary.skip("objects_not_removed", number)
         self._check_compacted({where.topic for where in marks}, said)
         return marks
 
@@ -352,23 +356,49 @@ class ExpireRun:
         facts, summary = self._summary.facts, self._summary
         for files in found.changed:
             text = f"{files.id}: it is not what was marked as removed, and stays"
-            summary.warn("changed_object", text, key=files.id)
-            summary.skip("changed_objects")
+            summary.warn("not_removed", text, key=files.id)
+            summary.skip("objects_not_removed", len(files.files))
         left = {file.key for files in found.all_sets for file in files.files}
+        locked: list[tuple[FileSet, datetime]] = []
         with ThreadPoolExecutor(_THREADS) as pool:
             for first in range(0, len(found.sets), _AT_ONCE):
                 if not self._may_go_on():
                     break
-                batch = found.sets[first : first + _AT_ONCE]
-                list(pool.map(self._delete_set, batch))
+                batch: Sequence[FileSet] = found.sets[first : first + _AT_ONCE]
+                kept = dict(zip(batch, pool.map(self._delete_set, batch), strict=True))
+                locked += [(files, end) for files, end in kept.items() if end is not None]
+                batch = [files for files, end in kept.items() if end is None]
                 left.difference_update(file.key for files in batch for file in files.files)
                 facts["deleted"] = facts.get("deleted", 0) + object_count(batch)
                 facts["deleted_bytes"] = facts.get("deleted_bytes", 0) + object_bytes(batch)
+        if locked:
+            number = object_count(files for files, _ in locked)
+            text = (
+                f"{counted(number, 'object')} {form(number, 'is', 'are')} locked, the last until "
+            )
+            text += f"{rfc3339(max(end for _, end in locked))}: "
+            text += some([files.id for files, _ in locked], 3)
+            summary.warn("not_removed", text)
+            summary.skip("objects_not_removed", number)
         return [row for row, _ in found.rows if row.key not in left]
 
-    def _delete_set(self, files: FileSet) -> None:
-        for key in keys_of(files):
-            self._store.delete(key)
+    def _delete_set(self, files: FileSet) -> datetime | None:
+        """Delete a set, of a bucket with Object Lock with all versions; return what is in the way.
+
+        That is the time until which one of its objects is locked: then all of it stays.
+        """
+        keys = [*keys_of(files)]
+        if not self._has_versions:
+            for key in keys:
+                self._store.delete(key)
+            return None
+        store = cast("Versions", self._store)
+        ends = [end for key in keys if (end := store.locked_until(key)) is not None]
+        if any(int(end.timestamp() * 1000) > self._begun_ms for end in ends):
+            return max(ends)
+        for key in keys:
+            store.delete_versions(key)
+        return None
 
     def _may_go_on(self) -> bool:
         """Whether the run is neither stopped nor taken for dead."""

@@ -307,6 +307,7 @@ class BucketFacts:
             empty where there is no lock.
         rules: The enabled lifecycle rules that abort uploads or delete objects.
         untold: Why, for each of these attributes that is None.
+        lock_days: For how many days the configuration has new objects locked; 0: it does not say.
     """
 
     clock_ahead_s: float | None
@@ -314,6 +315,7 @@ class BucketFacts:
     object_lock: str | None
     rules: tuple[LifecycleRule, ...] | None
     untold: Mapping[str, str]
+    lock_days: int = 0
 
 
 @runtime_checkable
@@ -378,6 +380,35 @@ class Uploads(Protocol):
 
     def abort(self, upload: UnfinishedUpload) -> None:
         """Throw its parts away; one that has ended meanwhile is no error.
+
+        Raises:
+            StoreError: If the store refuses.
+        """
+        ...
+
+
+@runtime_checkable
+class Versions(Protocol):
+    """A store that keeps what was deleted or overwritten, and may have it locked."""
+
+    def is_locked(self) -> bool:
+        """Whether it can lock objects at all: then a plain deletion only hides them.
+
+        Raises:
+            StoreError: If the store does not say.
+        """
+        ...
+
+    def locked_until(self, key: str) -> datetime | None:
+        """Return until when a version of an object cannot be deleted; None where all can be.
+
+        Raises:
+            StoreError: If the store does not say.
+        """
+        ...
+
+    def delete_versions(self, key: str) -> None:
+        """Remove an object with all its versions, none of which is locked.
 
         Raises:
             StoreError: If the store refuses.

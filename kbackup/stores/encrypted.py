@@ -37,6 +37,7 @@ from kbackup.stores import (
     Store,
     StoredObject,
     Uploads,
+    Versions,
 )
 
 MAGIC: Final = b"KBE1"
@@ -242,6 +243,7 @@ class EncryptedStore:
             Bucket: ("bucket_facts", "probe_upload", "probe_conditions"),
             Uploads: ("unfinished", "abort"),
             Names: ("check_name",),
+            Versions: ("is_locked", "locked_until", "delete_versions"),
         }
         for ability, methods in more.items():
             if isinstance(store, ability):

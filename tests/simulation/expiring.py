@@ -135,6 +135,8 @@ class ExpiringPlay(Play):
 
     def _meanwhile(self, rng: Random) -> None:
         """A restore reads on while what it has planned is marked, and older marks are deleted."""
+        if not self.bucket.data_keys():
+            return
         process, own = self._process(rng, Script()), Random(rng.random())
         at = rng.randint(4, 40)
         asked = ExpireAsked(AGE, None, GRACE)

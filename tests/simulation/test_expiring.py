@@ -6,7 +6,7 @@ from tests.simulation.expiring import ExpiringPlay, expiring_of
 from tests.simulation.showing import line
 
 CHUNK = 25
-GATE = 100
+GATE = 50
 NIGHT = 2_000
 
 
@@ -33,5 +33,5 @@ def test_what_has_had_its_time_goes_and_nothing_else(first: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
 def test_what_has_had_its_time_goes_for_longer(first: int) -> None:
-    """So it is for twenty times as many."""
+    """So it is for forty times as many."""
     play_all(range(first, first + CHUNK))

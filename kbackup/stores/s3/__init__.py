@@ -9,7 +9,9 @@ boto3 is imported when a store is made: to list what is installed, none is.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, Final
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import (
@@ -21,15 +23,19 @@ from kbackup.stores import (
     Tier,
     UnfinishedUpload,
 )
-from kbackup.stores.s3 import bucket, transfer
+from kbackup.stores.s3 import bucket, transfer, versions
 from kbackup.stores.s3.options import (
     PART_SIZE,
     ObjectSettings,
     addressing_style,
+    as_of,
     chosen_provider,
     proxies_of,
 )
 from kbackup.stores.s3.transfer import Features, Upload, fetch, fetch_range
+
+if TYPE_CHECKING:
+    from kbackup.stores.s3.requests import Requests
 
 _log: Final = logging.getLogger(__name__)
 
@@ -82,6 +88,7 @@ class S3Store:
 
         self._requests = Requests(settings, read_timeout, sleep)
         self._part_bytes = PART_SIZE.of(settings.options)
+        self._as_of = as_of(settings.options)
         self._features = Features()  # until the server says otherwise
 
     def put(
@@ -126,18 +133,33 @@ class S3Store:
 
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
+        requests = self._reading(key)
         try:
-            return fetch(self._requests, key, self._part_bytes)
+            return fetch(requests, key, self._part_bytes)
         except CorruptObjectError as error:
             _log.warning("%s; reading it once more", error)
-            return fetch(self._requests, key, self._part_bytes)
+            return fetch(requests, key, self._part_bytes)
+
+    def _reading(self, key: str) -> "Requests":
+        """Return the requests that read an object as it was, if that is asked for."""
+        if self._as_of is None or versions.is_now(key):
+            return self._requests
+        version = versions.at(self._requests, key, self._as_of)
+        if version is None:
+            raise ObjectNotFoundError(
+                self._requests.resource(key), f"it was not there at {self._as_of}", key=key
+            )
+        return cast("Requests", versions.OfVersion(self._requests, version))
 
     def open_range(self, key: str, start: int, length: int) -> BinaryIO:
         """Fetch a part into a spool: `Ranges.open_range`."""
-        return fetch_range(self._requests, key, start, length, self._part_bytes)
+        return fetch_range(self._reading(key), key, start, length, self._part_bytes)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List page by page: `Store.list`."""
+        if self._as_of is not None and not versions.is_now(prefix):
+            yield from versions.listed(self._requests, prefix, after, self._as_of)
+            return
         last, token = "", ""
         first = {"StartAfter": after} if after else {}
         while True:
@@ -168,11 +190,17 @@ class S3Store:
 
     def head(self, key: str) -> ObjectHead | None:
         """Ask for size, time and metadata: `Store.head`."""
-        return self._head(key)
-
-    def _head(self, key: str, *, is_tried_again: bool = True) -> ObjectHead | None:
         try:
-            answer = self._requests.send("head_object", key, Key=key, is_tried_again=is_tried_again)
+            return self._head(key, self._reading(key))
+        except ObjectNotFoundError:
+            return None
+
+    def _head(
+        self, key: str, requests: "Requests | None" = None, *, is_tried_again: bool = True
+    ) -> ObjectHead | None:
+        send = (requests or self._requests).send
+        try:
+            answer = send("head_object", key, Key=key, is_tried_again=is_tried_again)
         except ObjectNotFoundError:
             return None
         return ObjectHead(
@@ -185,6 +213,18 @@ class S3Store:
     def delete(self, key: str) -> None:
         """Delete; S3 does not say whether it was there: `Store.delete`."""
         self._requests.send("delete_object", key, Key=key)
+
+    def is_locked(self) -> bool:
+        """Ask for the bucket's lock: `Versions.is_locked`."""
+        return bucket.is_locked(self._requests)
+
+    def locked_until(self, key: str) -> datetime | None:
+        """Ask each version for its lock: `Versions.locked_until`."""
+        return versions.locked_until(self._requests, key)
+
+    def delete_versions(self, key: str) -> None:
+        """Delete version by version: `Versions.delete_versions`."""
+        versions.delete(self._requests, key)
 
     def thawed(self, key: str) -> Thaw:
         """Ask whether an archived object can be read: `Archive.thawed`."""
@@ -204,7 +244,8 @@ class S3Store:
 
     def bucket_facts(self) -> BucketFacts:
         """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""
-        return bucket.facts(self._requests)
+        lock = self._requests.settings.lock
+        return replace(bucket.facts(self._requests), lock_days=0 if lock is None else lock[1])
 
     def probe_conditions(self, key: str) -> tuple[str, ...]:
         """Try conditions that must fail: `Bucket.probe_conditions`."""
@@ -217,7 +258,7 @@ class S3Store:
     def _put(self, upload: Upload, features: Features) -> bool:
         is_large = upload.size > self._part_bytes  # worth a look before it is sent in vain
         if upload.is_conditional and (is_large or not features.conditional):
-            there = self.head(upload.key)
+            there = self._head(upload.key)
             if not upload.may_replace(there):
                 return _holds(there, upload)
         upload.send(self._requests, self._part_bytes, features)

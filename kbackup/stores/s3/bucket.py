@@ -66,6 +66,16 @@ def facts(requests: "Requests") -> BucketFacts:
     )
 
 
+def is_locked(requests: "Requests") -> bool:
+    """Whether the bucket has Object Lock: `Versions.is_locked`."""
+    try:
+        return bool(_lock(requests.send("get_object_lock_configuration", "")))
+    except StoreError as error:
+        if error.place.get("s3_code") in _NONE_SET or transfer.not_implemented(error):
+            return False
+        raise
+
+
 def probe_upload(requests: "Requests", key: str) -> None:
     """Upload in parts, and abort an upload: `Bucket.probe_upload`."""
     _put_parts(requests, key, {})
@@ -254,7 +264,12 @@ NEEDS: Final = (
     Need("sink reindex", _READ | {("s3:PutObject", RECORDS)}),
     Need("sink accept", _LIST | {("s3:PutObject", RECORDS)}),
     Need("sink copy", _READ),
-    Need("sink expire", _LIST | _KEEP | {("s3:DeleteObject", OBJECTS)}),
+    Need(
+        "sink expire",
+        _LIST
+        | _KEEP
+        | {("s3:DeleteObject", OBJECTS), ("s3:GetBucketObjectLockConfiguration", BUCKET)},
+    ),
     Need(
         "sink abort-uploads",
         frozenset(

@@ -7,8 +7,11 @@ here needs boto3.
 import base64
 import binascii
 import logging
+import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote, urlsplit
 
@@ -100,6 +103,23 @@ _storage_class: Final = _one_of(
     "STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING",
     "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE", "EXPRESS_ONEZONE",
 )  # fmt: skip
+
+
+def _moment(text: str) -> datetime:
+    """Return a time with its zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("expected a time, such as 2026-11-20T10:00:00Z") from error
+    if found.tzinfo is None:
+        raise ValueError("expected a time with its zone, such as 2026-11-20T10:00:00Z")
+    return found
+
+
+def as_of(options: Mapping[str, Any]) -> datetime | None:
+    """Return the time of which the bucket is read; None for now."""
+    text = AS_OF.of(options)
+    return None if text is None else _moment(text)
 
 
 def _customer_key(text: str) -> None:
@@ -265,6 +285,32 @@ STORAGE_CLASS: Final = optional_text(
     check=_storage_class,
     example="STANDARD_IA",
 )
+LOCK_MODE: Final = optional_text(
+    "s3.object.lock.mode",
+    "Object Lock of each object but locks and marks of success: GOVERNANCE or COMPLIANCE.",
+    commands="sink",
+    check=_one_of("GOVERNANCE", "COMPLIANCE"),
+    needs=("s3.object.lock.days",),
+    example="COMPLIANCE",
+)
+LOCK_DAYS: Final = integer(
+    "s3.object.lock.days",
+    "For how many days, from when it is stored.",
+    0,
+    ge=0,
+    le=36_500,
+    commands="sink",
+    needs=("s3.object.lock.mode",),
+)
+AS_OF: Final = optional_text(
+    "s3.versions.as.of",
+    "Read a versioned bucket as it was at this time.",
+    check=_moment,
+    commands=frozenset(
+        {"restore", "list", "cat", "query", "verify", "against", "status", "groups", "config"}
+    ),
+    example="2026-11-20T10:00:00Z",
+)
 TAGGING: Final = boolean(
     "s3.object.tagging",
     "Tag each object with startOffset, endOffset and recordCount, once it is stored.",
@@ -322,6 +368,9 @@ OPTIONS: Final = (
     CUSTOMER_KEY,
     CANNED_ACL,
     STORAGE_CLASS,
+    LOCK_MODE,
+    LOCK_DAYS,
+    AS_OF,
     TAGGING,
     TAGS,
     TAGGING_ERROR,
@@ -421,6 +470,9 @@ _CREATING: Final = frozenset({"put_object", "create_multipart_upload"})
 _KEYED: Final = _CREATING | {"upload_part", "get_object", "head_object"}
 """What needs a customer's key with each request."""
 
+_PASSING: Final = re.compile(r"(?:^|/)_kbackup/(?:locks/|success/|probe-)")
+"""Begins the keys of what is written again and again, or deleted at once."""
+
 _OFFSETS: Final = (
     ("startOffset", "first-offset"),
     ("endOffset", "last-offset"),
@@ -437,6 +489,7 @@ class ObjectSettings:
         creating: Parameters of the requests that create an object.
         keyed: Parameters of all requests that read or write a body or its headers.
         storage_class: Of the backup's objects; None for the bucket's usual one.
+        lock: The mode and the days of Object Lock; None for what the bucket says.
         tags: Further tags; None where objects are not tagged.
         must_tag: An object that cannot be tagged is an error.
     """
@@ -444,6 +497,7 @@ class ObjectSettings:
     creating: Mapping[str, Any]
     keyed: Mapping[str, Any]
     storage_class: str | None
+    lock: tuple[str, int] | None
     tags: tuple[tuple[str, str], ...] | None
     must_tag: bool
 
@@ -473,15 +527,19 @@ class ObjectSettings:
             creating,
             keyed,
             STORAGE_CLASS.of(options),
+            _lock(options),
             pairs if TAGGING.of(options) else None,
             TAGGING_ERROR.of(options) == "fail",
         )
 
-    def params(self, operation: str, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    def params(
+        self, operation: str, key: str, metadata: Mapping[str, str] | None
+    ) -> dict[str, Any]:
         """Return what a request carries.
 
         Args:
             operation: The client's method.
+            key: The object's, of a request that is about one.
             metadata: The object's facts, of a request that has them.
         """
         found = dict(self.keyed) if operation in _KEYED else {}
@@ -489,6 +547,12 @@ class ObjectSettings:
             found |= self.creating
             if self.storage_class is not None and "first-offset" in (metadata or {}):
                 found["StorageClass"] = self.storage_class
+            if self.lock is not None and _PASSING.search(key) is None:
+                mode, days = self.lock
+                until = datetime.fromtimestamp(time.time(), UTC) + timedelta(days=days)
+                found |= {"ObjectLockMode": mode, "ObjectLockRetainUntilDate": until}
+                if operation == "put_object":  # S3 locks nothing that comes without a checksum
+                    found["ChecksumAlgorithm"] = "SHA256"
         return found
 
     def tag(self, requests: "Requests", key: str, metadata: Mapping[str, str]) -> None:
@@ -507,6 +571,11 @@ class ObjectSettings:
             if self.must_tag:
                 raise
             _log.warning("%s; it is stored, without tags", error)
+
+
+def _lock(options: Mapping[str, Any]) -> tuple[str, int] | None:
+    mode, days = LOCK_MODE.of(options), LOCK_DAYS.of(options)
+    return None if mode is None or not days else (mode, days)
 
 
 def _combination(name: str, encryption: str) -> ConfigurationError:

@@ -277,7 +277,7 @@ class Requests:
             if body is not None:
                 body.seek(0)
                 params["Body"] = body
-            more = self.settings.params(operation, params.get("Metadata"))
+            more = self.settings.params(operation, params.get("Key", ""), params.get("Metadata"))
             return getattr(self._client, operation)(Bucket=self._bucket, **more, **params)
 
         client, where = self._client, self.resource(about)

@@ -298,13 +298,13 @@ def test_objects_of_unknown_age_stay_and_are_named() -> None:
 
     found = Expired(backup, OLD)
 
-    assert (3, [], {"unknown_age"}) == (
+    assert (3, [], {"not_removed"}) == (
         found.code,
         found.rows,
         found.codes,
     )
     assert foreign in str(found.summary.warnings)
-    assert {"objects_of_unknown_age": 1} == found.summary.skipped
+    assert {"objects_not_removed": 1} == found.summary.skipped
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_an_object_that_has_changed_is_not_deleted() -> None:
     found = Expired(backup, OLD)
 
     assert (3, [stored[0], stored[2]]) == (found.code, keys(backup))
-    assert {"changed_objects": 1} == found.summary.skipped
+    assert {"objects_not_removed": 1} == found.summary.skipped
 
 
 def test_the_last_set_stays_whatever_was_lost_meanwhile() -> None:
@@ -413,7 +413,7 @@ def test_the_last_set_stays_whatever_was_lost_meanwhile() -> None:
     found = Expired(backup, OLD)
 
     assert (3, stored[:2]) == (found.code, keys(backup))
-    assert "last_set" in found.codes
+    assert "not_removed" in found.codes
 
 
 def test_what_was_removed_need_not_be_accepted() -> None:

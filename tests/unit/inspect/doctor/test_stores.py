@@ -181,6 +181,9 @@ def test_a_clock_that_cannot_be_seen_is_not_called_good(store: MemoryStore) -> N
             {"lifecycle": "ok", "expiration": "warn"},
             id="a rule that deletes the backup",
         ),
+        pytest.param(
+            {"object_lock": "", "lock_days": 30}, {"object lock": "fail"}, id="no bucket for locks"
+        ),
     ],
 )
 def test_the_bucket_is_judged_by_what_becomes_of_a_backup(
@@ -190,6 +193,17 @@ def test_the_bucket_is_judged_by_what_becomes_of_a_backup(
     found = levels(store_checks(Bucket(**facts), settings(), writes=False))
 
     assert expected.items() <= found.items()
+
+
+@pytest.mark.parametrize(("days", "is_said"), [(29, False), (30, False), (31, True)])
+def test_a_rule_that_hides_what_is_locked_is_named(days: int, *, is_said: bool) -> None:
+    """It deletes nothing then, and a restore finds the objects missing all the same."""
+    rules = (ABORT, LifecycleRule("old", "topics/", None, 30))
+    bucket = Bucket(object_lock="on", lock_days=days, rules=rules)
+
+    found = one(store_checks(bucket, settings(), writes=False), "expiration")
+
+    assert is_said == (f"their lock lasts {days} days" in found.text)
 
 
 def test_what_is_denied_is_called_not_checkable() -> None:

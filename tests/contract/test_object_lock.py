@@ -1,0 +1,176 @@
+"""A bucket whose versions are locked survives whoever has the sink's credentials."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.contract.product import (
+    Environment,
+    LocalS3,
+    RestoreRun,
+    SinkRun,
+    Stop,
+    StoreSettings,
+    SystemClock,
+    open_store,
+    to_json,
+)
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.in_turn import InTurn
+from tests.support.invoked import invoke
+from tests.support.standby import Standby
+from tests.support.truth import client_of
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/ransomware.md"
+AS_OF = "s3.versions.as.of"
+
+
+class Locked:
+    """A bucket with Object Lock, and a topic that is backed up to it as the page says."""
+
+    def __init__(self, server: LocalS3) -> None:
+        self.server, self.client = server, client_of(server)
+        self.bucket = f"locked-{uuid4().hex[:8]}"
+        self.client.create_bucket(Bucket=self.bucket, ObjectLockEnabledForBucket=True)
+        self.kafka = FakeKafka()
+        (self.where,) = self.kafka.create("orders", 30)
+        lines = [line.strip() for line in PAGE.read_text().splitlines()]
+        self.said = dict(line.split("=") for line in lines if line.startswith("s3.object.lock."))
+
+    def store(self, **more: Any) -> StoreSettings:
+        """The way to the bucket."""
+        options = {
+            "aws.access.key.id": self.server.access_key_id,
+            "aws.secret.access.key": self.server.secret_access_key,
+            "s3.region": self.server.region, "s3.part.size": 5 * 2**20, "s3.retry.backoff.ms": 1,
+        }  # fmt: skip
+        return StoreSettings(f"s3://{self.bucket}", self.server.endpoint_url, {**options, **more})
+
+    def sink(self) -> int:
+        """Back up what is there."""
+        settings = load(
+            "sink", bootstrap_servers="h:1", s3_bucket_name=self.bucket, topics="orders"
+        ).settings  # fmt: skip
+        lock = {name: int(text) if text.isdigit() else text for name, text in self.said.items()}
+        world = Environment(self.kafka, self.store(**lock), InTurn(), SystemClock())  # type: ignore[arg-type]
+        done = to_json(SinkRun(settings, lambda _: None, Stop(), world)())
+        assert [] == done["errors"]
+        return int(done["exit_code"])
+
+    def restored(self, **more: Any) -> tuple[int, list[Any]]:
+        """How a restore ends, and what it has written."""
+        settings = load(
+            "restore", bootstrap_servers="h:1", s3_bucket_name=self.bucket, rename="copy_of_$0"
+        ).settings
+        to = Standby()
+        world = Environment(to.target, self.store(**more), to.tasks, SystemClock())  # type: ignore[arg-type]
+        done = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+        return int(done["exit_code"]), to.target.values("copy_of_orders")
+
+    def typed(self, *words: str) -> Any:
+        """Run a command."""
+        return invoke(
+            *words, "--bucket", self.bucket, "--store-url", self.server.endpoint_url,
+            AWS_ACCESS_KEY_ID=self.server.access_key_id,
+            AWS_SECRET_ACCESS_KEY=self.server.secret_access_key,
+            AWS_DEFAULT_REGION=self.server.region,
+        )  # fmt: skip
+
+    def there(self) -> list[str]:
+        """All that is there."""
+        return [one.key for one in open_store(self.store()).list("")]
+
+    def ruin(self) -> None:
+        """Overwrite and delete all there is, ledger included, and what can be of its versions."""
+        for key in self.there():
+            self.client.put_object(Bucket=self.bucket, Key=key, Body=b"pay")
+        for key in self.there()[::2]:
+            self.client.delete_object(Bucket=self.bucket, Key=key)
+        for page in self.client.get_paginator("list_object_versions").paginate(Bucket=self.bucket):
+            for one in page.get("Versions", ()):
+                try:
+                    self.client.delete_object(
+                        Bucket=self.bucket, Key=one["Key"], VersionId=one["VersionId"]
+                    )
+                except ClientError as error:
+                    if "AccessDenied" not in str(error):
+                        raise
+
+
+@pytest.fixture
+def locked(s3_server: LocalS3) -> Locked:
+    return Locked(s3_server)
+
+
+def test_all_but_locks_and_marks_of_success_is_locked(locked: Locked) -> None:
+    """Large objects too; and for as long as the page says."""
+    locked.kafka.values[locked.where, 3] = bytes(6 * 2**20)
+    assert 0 == locked.sink()
+    days = timedelta(days=int(locked.said["s3.object.lock.days"]))
+
+    for key in locked.there():
+        head = locked.client.head_object(Bucket=locked.bucket, Key=key)
+        if key.startswith(("_kbackup/locks/", "_kbackup/success/")):
+            assert "ObjectLockMode" not in head
+        else:
+            assert "COMPLIANCE" == head["ObjectLockMode"]
+            left = head["ObjectLockRetainUntilDate"] - datetime.now(UTC)
+            assert days - timedelta(hours=1) < left <= days
+
+
+def test_what_was_deleted_and_overwritten_is_restored_whole(locked: Locked) -> None:
+    """Ledger included, as the page says; what came to the bucket since is not believed."""
+    assert 0 == locked.sink()
+    locked.kafka.append(locked.where, 5)
+    assert 0 == locked.sink()
+    code, wanted = locked.restored()
+    time.sleep(1.1)  # S3's times have seconds
+    before = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    time.sleep(1.1)
+
+    locked.ruin()
+
+    assert 7 == locked.typed("restore", "verify").code
+    command = next(
+        line.split()
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("$ kbackup restore verify")
+    )
+    words = [word if AS_OF not in word else f"{AS_OF}={before}" for word in command[2:]]
+    words = [word for word in words if word not in ("-b", "my-bucket")]
+    told = locked.typed(*words)
+    assert (0, "") == (told.code, told.stderr)
+    assert (0, 35) == (code, len(wanted))
+    assert (0, wanted) == locked.restored(**{AS_OF: before})
+    listed = locked.typed("restore", "list", "-X", f"{AS_OF}={before}").stdout
+    assert "35" in listed
+
+
+def test_what_is_locked_is_not_expired(locked: Locked) -> None:
+    """Nothing of it is deleted, not even by a marker; later all its versions are."""
+    assert 0 == locked.sink()
+    locked.kafka.append(locked.where, 5)
+    assert 0 == locked.sink()
+    there = [key for key in locked.there() if key.startswith("topics/")]
+    expire = "sink", "expire", "--older-than", "0s", "--grace", "0s", "--yes"
+    time.sleep(1.1)
+
+    codes = [locked.typed(*expire).code for _ in range(2)]
+
+    assert ([0, 3], there) == (codes, [key for key in locked.there() if key.startswith("topics/")])
+    first = locked.client.list_object_versions(Bucket=locked.bucket, Prefix=there[0])["Versions"]
+    past: Any = {"Mode": "GOVERNANCE", "RetainUntilDate": datetime.now(UTC) - timedelta(days=1)}
+    for one in first:
+        locked.client.put_object_retention(
+            Bucket=locked.bucket, Key=one["Key"], VersionId=one["VersionId"], Retention=past
+        )
+    assert 0 == locked.typed(*expire).code
+    left = locked.client.list_object_versions(Bucket=locked.bucket, Prefix=there[0])
+    assert ([], []) == (left.get("Versions", []), left.get("DeleteMarkers", []))
+    assert 0 == locked.typed("restore", "verify").code
