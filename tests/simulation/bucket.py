@@ -169,6 +169,7 @@ class SimStoreSettings:
     bucket: Bucket
     process: Process
     url: str = "s3://lake"
+    wrapper: None = None
 
     def open(self) -> Store:
         """The store."""
