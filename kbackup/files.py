@@ -209,16 +209,20 @@ class Spool(io.BufferedIOBase, BinaryIO):
             ) from error
 
 
-class Section(io.RawIOBase):
-    """A stretch of a seekable file, read as a file of its own; moves the file's position.
+class DerivedFile(io.RawIOBase):
+    """A file whose bytes are read from somewhere else, by their places.
 
     Attributes:
         size: Its length in bytes.
     """
 
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        self._file, self._start, self.size = file, start, size
+    def __init__(self, size: int) -> None:
+        self.size = size
         self._at = 0
+
+    def bytes_at(self, at: int, most: int) -> bytes:
+        """Return at most so many bytes from a place within it on; none where there are no more."""
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
@@ -235,12 +239,28 @@ class Section(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        view = memoryview(buffer).cast("B")
-        self._file.seek(self._start + self._at)
-        data = self._file.read(min(len(view), max(0, self.size - self._at)))
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        view, done = memoryview(buffer).cast("B"), 0
+        while done < len(view) and self._at < self.size:
+            data = self.bytes_at(self._at, min(len(view) - done, self.size - self._at))
+            if not data:
+                break
+            view[done : done + len(data)] = data
+            done += len(data)
+            self._at += len(data)
+        return done
+
+
+class Section(DerivedFile):
+    """A stretch of a seekable file, read as a file of its own; moves the file's position."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        super().__init__(size)
+        self._file, self._start = file, start
+
+    def bytes_at(self, at: int, most: int) -> bytes:
+        """Return bytes of the stretch: `DerivedFile.bytes_at`."""
+        self._file.seek(self._start + at)
+        return self._file.read(most)
 
 
 _BLOCK: Final = 1 << 16
@@ -343,6 +363,15 @@ def _temporary_file(path: Path | None = None) -> BinaryIO:
 
 
 _CHUNK: Final = 1 << 20
+
+
+def file_sha256(file: BinaryIO | DerivedFile) -> bytes:
+    """Return the SHA-256 of all of a file; leaves it at its end."""
+    digest = hashlib.sha256(usedforsecurity=False)
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    return digest.digest()
 
 
 def write_synced(

@@ -5,7 +5,6 @@ under another name, another topic's object, or a name that was altered contradic
 is known before the first row is read.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final
@@ -14,6 +13,7 @@ from kbackup import formats
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError, Issue, counted, form
+from kbackup.files import file_sha256
 from kbackup.naming import Layout, ObjectKey, View
 from kbackup.pipeline.write import siblings_of
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
@@ -255,9 +255,6 @@ def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:
     )
 
 
-_CHUNK: Final = 1 << 20
-
-
 def claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
     """Return what an object says about itself; leaves *body* at its start.
 
@@ -281,11 +278,9 @@ def sha256_of(body: BinaryIO) -> str:
     if isinstance(body, Opened):
         with body.stored() as stored:
             return sha256_of(stored)
-    digest = hashlib.sha256(usedforsecurity=False)
-    while chunk := body.read(_CHUNK):
-        digest.update(chunk)
+    found = file_sha256(body).hex()
     body.seek(0)
-    return digest.hexdigest()
+    return found
 
 
 def check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity) -> None:

@@ -5,7 +5,6 @@ with the same keys.  Nothing is replaced but by what holds all of its records: a
 killed may have stored an object again, with more of them.
 """
 
-import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +15,10 @@ from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.ledger.stream import folder
 from kbackup.catalog.listing import FileSet
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, RefusedError
+from kbackup.files import file_sha256
 from kbackup.naming import Layout
 from kbackup.records import Facts, TopicIdentity
 from kbackup.stores import ObjectHead, Store, StoredObject
-
-_READ_BYTES: Final = 2**20
 
 
 class Outcome(StrEnum):
@@ -104,16 +102,7 @@ def _said_of(source: Store, key: str, body: BinaryIO) -> tuple[str, Mapping[str,
     if metadata is not None and "sha256" in metadata:
         return metadata["sha256"], metadata  # which the store has compared
     head = source.head(key) if metadata is None else None
-    return digest_of(body)[0], metadata or ({} if head is None else head.metadata)
-
-
-def digest_of(body: BinaryIO) -> tuple[str, int]:
-    """Return the sha256 of a file from where it stands, in hexadecimal, and its bytes."""
-    digest, size = hashlib.sha256(usedforsecurity=False), 0
-    while part := body.read(_READ_BYTES):
-        digest.update(part)
-        size += len(part)
-    return digest.hexdigest(), size
+    return file_sha256(body).hex(), metadata or ({} if head is None else head.metadata)
 
 
 def _is_same(source: Store, target: Store, key: str, said: ObjectHead, there: ObjectHead) -> bool:
@@ -127,7 +116,7 @@ def _sha256(store: Store, key: str, head: ObjectHead) -> str | None:
         return said
     try:
         with store.open(key) as body:
-            return digest_of(body)[0]
+            return file_sha256(body).hex()
     except (ObjectNotFoundError, CorruptObjectError):
         return None
 
@@ -257,6 +246,6 @@ def bring_record(source: Store, target: Store, key: str, *, is_there: bool) -> B
     if there is None:
         return found
     with source.open(key) as body:
-        sha256, size = digest_of(body)
+        sha256, size = file_sha256(body).hex(), body.tell()
         is_done = target.put(key, body, sha256=sha256, metadata={}, if_match=there.etag)
     return Brought(key, Outcome.SENT, size) if is_done else found

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO, Final, Protocol
 
 from kbackup.errors import CorruptObjectError, NoKeyError, ObjectNotFoundError
-from kbackup.files import Spool
+from kbackup.files import DerivedFile, Spool, file_sha256
 from kbackup.stores import (
     KEYED,
     Archive,
@@ -158,7 +158,7 @@ def _nonce(number: int, is_last: bool) -> bytes:
     return number.to_bytes(11) + (b"\1" if is_last else b"\0")
 
 
-class _Sealed(io.RawIOBase):
+class _Sealed(DerivedFile):
     """A file as it is stored: each part is encrypted when it is read, to the same bytes each time.
 
     So neither memory nor disk holds it beside the content.
@@ -166,46 +166,19 @@ class _Sealed(io.RawIOBase):
 
     def __init__(self, seal: _Seal, content: BinaryIO) -> None:
         self._seal, self._content = seal, content
-        self._size = content.seek(0, os.SEEK_END)
-        self._stored, self._at = stored_size(self._size), 0
+        self._content_size = content.seek(0, os.SEEK_END)
+        super().__init__(stored_size(self._content_size))
         self._held: tuple[int, bytes] = -1, b""
 
-    def readable(self) -> bool:
-        """It is read alone."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """Return the place."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a place."""
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._stored}[whence]
-        self._at = max(0, origin + offset)
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read what fits."""
-        view, done = memoryview(buffer).cast("B"), 0
-        while done < len(view) and self._at < self._stored:
-            part = self._rest(len(view) - done)
-            view[done : done + len(part)] = part
-            done += len(part)
-            self._at += len(part)
-        return done
-
-    def _rest(self, most: int) -> bytes:
-        if self._at < HEADER_BYTES:
-            return self._seal.header[self._at : self._at + most]
-        number, start = divmod(self._at - HEADER_BYTES, _FULL_BYTES)
+    def bytes_at(self, at: int, most: int) -> bytes:
+        """Return bytes of the header, or of the chunk at hand: `DerivedFile.bytes_at`."""
+        if at < HEADER_BYTES:
+            return self._seal.header[at : at + most]
+        number, start = divmod(at - HEADER_BYTES, _FULL_BYTES)
         if self._held[0] != number:
             self._content.seek(number * CHUNK_BYTES)
             content = self._content.read(CHUNK_BYTES)
-            is_last = number == _chunks(self._size) - 1
+            is_last = number == _chunks(self._content_size) - 1
             self._held = number, self._seal.chunk(number, content, is_last=is_last)
         return self._held[1][start : start + most]
 
@@ -276,7 +249,7 @@ class EncryptedStore:
         if DIGEST in facts:
             facts[DIGEST] = self.keyed(facts[DIGEST])
         done = self._below.put(
-            key, io.BufferedReader(sealed, 2 * _FULL_BYTES), sha256=_sha256(sealed),
+            key, io.BufferedReader(sealed, 2 * _FULL_BYTES), sha256=file_sha256(sealed).hex(),
             metadata=facts, if_absent=if_absent, if_match=if_match,
         )  # fmt: skip
         if done:
@@ -453,12 +426,3 @@ def _altered(key: str) -> CorruptObjectError:
         "restore another copy of it",
         key=key,
     )
-
-
-def _sha256(body: _Sealed) -> str:
-    """Return the sha256 of what is stored, in hexadecimal."""
-    digest = hashlib.sha256(usedforsecurity=False)
-    body.seek(0)
-    while part := body.read(_FULL_BYTES):
-        digest.update(part)
-    return digest.hexdigest()

@@ -6,14 +6,13 @@ comes: see `errors` for that.
 """
 
 import base64
-import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict
 
 from kbackup.errors import CorruptObjectError, StoreError, counted
-from kbackup.files import Section, Spool
+from kbackup.files import Section, Spool, file_sha256
 from kbackup.stores import ObjectHead
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ class _Begun:
 
     def send(self, number: int, section: Section) -> _StoredPart:
         """Store one part."""
-        checksum: Checksum = _checksum(_sha256(section)) if self.features.checksums else {}
+        checksum: Checksum = _checksum(file_sha256(section)) if self.features.checksums else {}
         answer = self.requests.send(
             "upload_part",
             f"{self.key} part {number}",
@@ -267,14 +266,6 @@ class _Begun:
 
 def _checksum(digest: bytes) -> Checksum:
     return {"ChecksumSHA256": base64.b64encode(digest).decode()}
-
-
-def _sha256(section: Section) -> bytes:
-    digest = hashlib.sha256(usedforsecurity=False)
-    section.seek(0)
-    while chunk := section.read(_CHUNK):
-        digest.update(chunk)
-    return digest.digest()
 
 
 def fetch(requests: "Requests", key: str, memory_bytes: int) -> Spool:
