@@ -46,7 +46,7 @@ from kbackup.records import (
     rest_of,
     woven,
 )
-from kbackup.stores import ObjectHead, Seals, Store, StoredObject
+from kbackup.stores import ObjectHead, Seals, Store, StoredObject, with_keyed
 
 
 def united(
@@ -221,7 +221,7 @@ def _check_unread(store: Seals, file: ClosedFile, there: Facts | None) -> None:
             mine is not None
             and (mine.records, mine.last_offset) == (there.records, there.last_offset)
             and mine.digest is not None
-            and there.digest in (mine.digest, store.keyed(mine.digest))
+            and there.digest in with_keyed(store, [mine.digest])
         ):
             return
     raise RefusedError(

@@ -6,7 +6,7 @@ a key is never taken for a local path outside the store's root.
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -458,6 +458,17 @@ class Seals(Protocol):
     def can_read(self, metadata: Mapping[str, str]) -> bool:
         """Whether an object can be decrypted here, judging by its metadata."""
         ...
+
+
+def with_keyed(store: "Store | Seals", digests: Iterable[str]) -> set[str]:
+    """Return *digests* as they may be kept in a store: as they are, and keyed where it seals."""
+    found = {*digests}
+    return found | {store.keyed(one) for one in found} if isinstance(store, Seals) else found
+
+
+def has_method(digest: str | None, methods: str | tuple[str, ...]) -> bool:
+    """Whether a digest, keyed or not, is by one of *methods*."""
+    return (digest or "").removeprefix(KEYED).startswith(methods)
 
 
 @runtime_checkable

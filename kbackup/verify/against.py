@@ -51,7 +51,14 @@ from kbackup.runs.context import Environment
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
-from kbackup.stores import KEYED, RememberedHeads, Seals, Store, StoreSettings, open_store
+from kbackup.stores import (
+    RememberedHeads,
+    Store,
+    StoreSettings,
+    has_method,
+    open_store,
+    with_keyed,
+)
 
 if TYPE_CHECKING:
     from kbackup.kafka import Reader
@@ -406,10 +413,8 @@ class _Digests:
     @property
     def prove(self) -> bool:
         """Whether the records are those of the backup."""
-        texts = {each.text for each in (self._all, self._valued) if each}
-        if isinstance(self._store, Seals):
-            texts |= {self._store.keyed(text) for text in texts}
-        return self._stretch.digest in texts
+        texts = (each.text for each in (self._all, self._valued) if each)
+        return self._stretch.digest in with_keyed(self._store, texts)
 
 
 def _without(batch: pa.RecordBatch, spans: Iterable[Span]) -> pa.RecordBatch:
@@ -641,8 +646,7 @@ def _stretches(said: Sequence[tuple[FileSet, Facts]]) -> list[Stretch]:
     found: list[Stretch] = []
     for files, known in sorted(said, key=lambda one: (one[1].first_offset, one[0].id)):
         span = Span(known.first_offset, known.last_offset + 1)
-        method = (known.digest or "").removeprefix(KEYED)
-        is_known = files.only is None and method.startswith(METHOD)
+        is_known = files.only is None and has_method(known.digest, METHOD)
         one = Stretch((files,), span, known.records, known.digest if is_known else None)
         if found and span.start_offset < found[-1].span.end_offset:
             before = found.pop()

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -45,7 +45,7 @@ from kbackup.records import (
     woven,
 )
 from kbackup.spark.channel import Line
-from kbackup.stores import KEYED, ObjectHead, Seals, Store, StoreSettings, open_store
+from kbackup.stores import ObjectHead, Store, StoreSettings, has_method, open_store, with_keyed
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError)
 
@@ -233,8 +233,8 @@ class _Check:
         head = None if files.main is None else heads[files.main.key]
         known = None if head is None else Facts.from_metadata(head.metadata)
         told = self._with_digest(known)
-        digest = RecordsDigest() if any(_is_of(METHOD, one) for one in told) else None
-        if any(_is_of(OF_BATCHES, one) for one in told):
+        digest = RecordsDigest() if any(has_method(one.digest, METHOD) for one in told) else None
+        if any(has_method(one.digest, OF_BATCHES) for one in told):
             watched.digests(self.reading)
         self._read(watched, digest)
         said = None if head is None else head.metadata.get("sha256")
@@ -242,10 +242,8 @@ class _Check:
         is_unread = any(one.code == UnsupportedObjectError.code for one in self.problems)
         if is_unread or not self.problems:
             self._check_ledger(sha256)
-        taken = [None if digest is None else digest.text, watched.of_batches]
-        texts = [text for text in taken if text is not None]
-        if isinstance(self.store, Seals):
-            texts += [self.store.keyed(text) for text in texts]
+        taken = None if digest is None else digest.text, watched.of_batches
+        texts = with_keyed(self.store, (text for text in taken if text is not None))
         is_compared = self._compare(told, texts)
         end = self._end(known)
         known_of = {watched.hashed}
@@ -334,9 +332,9 @@ class _Check:
         """
         told = (self.unit.stored, known) if self.unit.files.is_whole else ()
         methods = METHOD, OF_BATCHES
-        return [one for one in told if one is not None and _is_of(methods, one)]
+        return [one for one in told if one is not None and has_method(one.digest, methods)]
 
-    def _compare(self, told: Sequence[Facts], digests: Sequence[str]) -> bool:
+    def _compare(self, told: Sequence[Facts], digests: Collection[str]) -> bool:
         """Compare what was read with what was stored; return whether that is known.
 
         Of an object that has grown, the ledger may know less than it says itself.
@@ -386,10 +384,6 @@ class _Check:
     def _rows(self, files: FileSet, shared: Window) -> pa.Table:
         batches = (shared.rows(batch) for batch in read(self.store, files, self.reading))
         return pa.Table.from_batches(batches, SCHEMA)
-
-
-def _is_of(methods: str | tuple[str, ...], known: Facts) -> bool:
-    return (known.digest or "").removeprefix(KEYED).startswith(methods)
 
 
 def _agree(*tables: pa.Table) -> bool:
