@@ -99,7 +99,8 @@ def not_utf8(where: TopicPartition, offset: int) -> BadRecordError:
     return BadRecordError(
         f"{where} offset {offset}",
         "the name of a header is not UTF-8",
-        "delete the record, or repair the producer that wrote it",
+        "repair what writes such records, or have a sink of columns leave them out: "
+        "errors.tolerance=all",
         **where.place,
         offset=offset,
     )

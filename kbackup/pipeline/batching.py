@@ -174,7 +174,8 @@ def unreadable(where: TopicPartition, error: BatchError) -> BadRecordError:
     """Return the error of a batch that its producer has written in another way than it says."""
     return BadRecordError(
         f"{where}: {error}", "its producer has written it so",
-        "delete its records, or repair the producer",
+        "repair the producer, or leave out the format: full records are stored as Parquet then"
+        + (", and errors.tolerance=all leaves such records out" if error.is_name else ""),
         **where.place, offset=error.offset,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kbackup.catalog.ledger import objects
 from kbackup.catalog.ledger.rows import Entry
+from kbackup.errors import BadRecordError
 from kbackup.events import Warned
 from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.records import Span, TopicPartition, joined
@@ -228,8 +229,26 @@ class Rejects:
         if not self.policy.tolerates:
             raise rows.bad[0].error(self.where)
         self._send(batch, rows.bad)
-        self._report(batch, rows.bad)
+        self._report(rows.bad, batch)
         self._bad += (bad.offset for bad in rows.bad)
+
+    def leave_out(self, bad: BadRecord) -> None:
+        """Leave out a record that could not even be read.
+
+        Raises:
+            BadRecordError: If it is not to be left out, or was to become a dead letter.
+        """
+        error = bad.error(self.where)
+        if not self.policy.tolerates:
+            raise error
+        if self.letters is not None:
+            raise BadRecordError(
+                error.what, "it cannot be sent to the dead letter topic either",
+                "repair what writes such records, or run once without a dead letter topic",
+                **error.place,
+            )  # fmt: skip
+        self._report([bad])
+        self._bad.append(bad.offset)
 
     def settle(self) -> None:
         """Wait until all dead letters are acknowledged.
@@ -256,16 +275,18 @@ class Rejects:
             found = with_context(found, bad, self.where, self.policy.connector, self.policy.classes)
         self.letters.send(found)
 
-    def _report(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
+    def _report(self, bad: Sequence[BadRecord], batch: pa.RecordBatch | None = None) -> None:
         """Report which records are left out, and why: all, or the first."""
         if self.is_reported and not self.policy.reports_all:
             return
         self.is_reported = True
         named = bad if self.policy.reports_all else bad[:1]
-        times = of_offsets(batch, [one.offset for one in named])["timestamp"].to_pylist()
+        times: list[int | None] = [None] * len(named)
+        if batch is not None:
+            times = of_offsets(batch, [one.offset for one in named])["timestamp"].to_pylist()
         for one, time in zip(named, times, strict=True):
             text = f"{one.error(self.where)}; left out"
-            if self.policy.reports_time:
+            if self.policy.reports_time and time is not None:
                 text += f" (timestamp {time})"
             warned = Warned.about(self.where, "bad_record", text, self.run, offset=one.offset)
             self.line.tell(warned)

@@ -23,14 +23,14 @@ from kbackup.batches import BatchError, Batches
 from kbackup.batches.decoding import decoded
 from kbackup.catalog.ledger.rows import SKIPPED, entries
 from kbackup.catalog.ledger.stream import topic_stream
-from kbackup.errors import KbackupError, RegistryError, StoppedError
+from kbackup.errors import BadRecordError, KbackupError, RegistryError, StoppedError
 from kbackup.kafka import Outage, Position, ReadsBatches
 from kbackup.naming import View
 from kbackup.partitioners import extractors
 from kbackup.pipeline.batching import OpenLog, cut_batches, unreadable
 from kbackup.pipeline.convert import Conversion, convert, route
 from kbackup.pipeline.rotate import Append, Cut, Rule, cut
-from kbackup.pipeline.rows import Rows
+from kbackup.pipeline.rows import BadRecord, Rows
 from kbackup.pipeline.write import ClosedFile, OpenFiles
 from kbackup.records import Prefetch, Span, joined
 from kbackup.runs.position import SinkPosition
@@ -284,6 +284,21 @@ class SinkPartitionTask:
                         raise unreadable(where, error) from None
                 yield batches
 
+    def _readable(self, span: Span) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Read the records of *span*; one that cannot be read comes without what it holds."""
+        where, reader = self.unit.where, self.clients.reader
+        while True:
+            try:
+                yield from reader.read(where, span)
+            except BadRecordError as error:
+                offset: int = error.place["offset"]
+                yield BadRecord(offset, error.why, do=error.do)
+                span = Span(offset + 1, span.end_offset)
+                if not span:
+                    return
+            else:
+                return
+
     def _rows(self, span: Span, rejects: Rejects) -> Generator[Rows, None, None]:
         """Read, convert and route the records of *span*; bad ones are left out, or end it."""
         job, where, schemas = self.job, self.unit.where, self.clients.schemas
@@ -293,10 +308,13 @@ class SinkPartitionTask:
         transforms = Chain(job.transforms) if job.transforms else None
         store = self.clients.store
         names = store if isinstance(store, Names) else None
-        with Prefetch(self.clients.reader.read(where, span), depth=1) as batches:
+        with Prefetch(self._readable(span), depth=1) as batches:
             for batch in batches:
                 if self.line.is_stopped():
                     raise StoppedError(f"{where} stopped")
+                if isinstance(batch, BadRecord):
+                    rejects.leave_out(batch)
+                    continue
                 converted = self._converted(batch, views, transforms)
                 if schemas is not None:  # converters have asked for them: no question twice
                     schemas.meet(job.routes(where), batch)

@@ -9,6 +9,7 @@ from backup_samples import batch
 
 from kbackup.errors import KbackupError
 from kbackup.kafka import LogStartMovedError, Position
+from kbackup.kafka.reader import not_utf8
 from kbackup.records import Span, TopicPartition
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fakes import FakePositions
@@ -30,6 +31,8 @@ class FakeKafka(FakeCluster):
     keys: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     # offsets whose records compaction has removed
     compacted: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    # offsets of records with a header whose name is not UTF-8
+    misnamed: set[tuple[TopicPartition, int]] = field(default_factory=set)
     # what was written to topics, and acknowledged: topic, and the record's columns
     letters: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     # errors of the next writes, one each; None for a write that goes well
@@ -107,7 +110,10 @@ class _Reader:
         rows = [
             row for row in made.to_pylist() if (where, row["offset"]) not in self.kafka.compacted
         ]
-        for row in rows:
+        for at, row in enumerate(rows):
+            if (where, row["offset"]) in self.kafka.misnamed:
+                yield pa.RecordBatch.from_pylist(rows[:at], made.schema)
+                raise not_utf8(where, row["offset"])
             row["value"] = self.kafka.values.get((where, row["offset"]), row["value"])
             row["key"] = self.kafka.keys.get((where, row["offset"]), row["key"])
         yield pa.RecordBatch.from_pylist(rows, made.schema)

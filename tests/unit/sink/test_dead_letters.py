@@ -85,6 +85,42 @@ def test_a_bad_record_is_left_out_counted_and_named(kafka: FakeKafka, store: Sto
     assert [] == kafka.letters
 
 
+def test_a_record_that_cannot_be_read_is_left_out_too(store: StoreSettings) -> None:
+    """A header's name that is not UTF-8: first, two in a row, and last; full records too."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    kafka.misnamed = {(ORDERS, at) for at in (0, 4, 5, 9)}
+
+    stopped = Sink(kafka, store, topics="orders").wait()
+    tolerant = Sink(
+        kafka, store, topics="orders", errors_tolerance="all", errors_log_include_messages=True
+    )
+    summary = tolerant.wait()
+
+    assert (1, 0) == (stopped["exit_code"], stopped["records"])
+    row = summary["partitions"][0]
+    assert (3, {"bad_records": 4}, 6) == (
+        summary["exit_code"], summary["skipped"], summary["records"],
+    )  # fmt: skip
+    assert (10, [[0, 0], [4, 5], [9, 9]]) == (row["committed"], row["skipped_offsets"])
+    assert [Span(0, 1), Span(4, 6), Span(9, 10)] == ledger(store)
+    [first, *_] = [event for event in tolerant.told if event.get("code") == "bad_record"]
+    assert "orders-0 offset 0: the name of a header is not UTF-8" in first["text"]
+
+
+def test_a_record_that_cannot_be_read_cannot_become_a_dead_letter(store: StoreSettings) -> None:
+    """What was asked for cannot be done: its partition stops before it, and says so."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    kafka.misnamed = {(ORDERS, 4)}
+
+    summary = Sink(kafka, store, **KEPT).wait()
+
+    row = summary["partitions"][0]
+    assert (4, 4) == (summary["records"], row["committed"])
+    assert "dead letter topic either" in str(summary)
+
+
 def test_a_dead_letter_is_the_record_and_says_what_is_wrong_with_it(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
