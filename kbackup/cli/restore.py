@@ -785,7 +785,7 @@ def groups_command(
         )
 
         def steps(world: "Environment", store: "Store", summary: "Summary") -> "Iterator[Plain]":
-            settings = session.settings
+            settings, wanted = session.settings, [*map(_offset_of, places)]
             groups = GroupsRun(
                 settings, world.kafka, store, world.clock, summary, agree(), by_time=by_time
             )
@@ -793,7 +793,7 @@ def groups_command(
                 groups.undo(undo)
                 return iter(())
             asked = GroupsAsked(names, settings.groups, rename_groups)
-            return groups.where(map(_offset_of, places)) if places else groups.set(asked)
+            return groups.where(wanted) if wanted else groups.set(asked)
 
         ended = _reported(session, "restore groups", steps)
         if undo is None and ended.facts.get("groups"):
