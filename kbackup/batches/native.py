@@ -65,6 +65,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "crc32c_joined": (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, _I64),
     "batches_walk": (_I64, _P, _I64, _I64, _P, ctypes.POINTER(_I64), ctypes.POINTER(_I32)),
     "batches_pieces": (None, _P, ctypes.POINTER(Headers), _I64, _P),
+    "records_split": (_I64, _P, _I64, _P, _I64, _P),
     "records_measure": (_I32, _P, _I64, _I64, _I64, _I64, ctypes.POINTER(Measured)),
     "records_copy": (None, _P, _I64, _I64, _I64, ctypes.POINTER(Columns)),
     "records_pack": (None, _P, _I64, _I64, _I64, _I32, _P, ctypes.POINTER(Packed)),

@@ -365,6 +365,22 @@ KB_API int32_t kb_records_measure(struct piece *pieces, int64_t count, int64_t s
     return FINE;
 }
 
+/* Says where the records of each batch end that lie one behind the other; returns how many batches
+   have all of theirs, and all of them only if nothing is left over. */
+KB_API int64_t kb_records_split(const uint8_t *data, int64_t size, const int64_t *counts,
+                                int64_t batches, int64_t *ends) {
+    const uint8_t *at = data, *stop = data + size;
+    for (int64_t batch = 0; batch < batches; batch++) {
+        for (int64_t left = counts[batch]; left > 0; left--) {
+            int64_t length;
+            if (!(at = sized(at, stop, 1, &length)))
+                return batch;
+        }
+        ends[batch] = at - data;
+    }
+    return at == stop ? batches : 0;
+}
+
 struct columns {
     int64_t *offset, *timestamp;
     int8_t *timestamp_type;

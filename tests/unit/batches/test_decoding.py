@@ -82,6 +82,39 @@ def test_batches_of_several_codecs_follow_each_other() -> None:
     assert [r for c in range(5) for r in expected(100 * c, AWKWARD)] == rows(*parts)
 
 
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_small_batches_are_decompressed_together(codec: int) -> None:
+    """Of one record or of a few, more of them than one stream takes, with larger ones between."""
+    sizes = [1, 3, 1, 2, 200, 1, *[1] * 300]
+    parts, read = [], []
+    for at, size in enumerate(sizes):
+        records = [Sent(b"%d-%d" % (at, each), b"k") for each in range(size)]
+        parts.append(batch(1000 * at, records, codec))
+        read += expected(1000 * at, records)
+
+    assert read == rows(*parts)
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+@pytest.mark.parametrize(
+    "wrong", ["cut short", "altered", "one record more", "one record less", "much larger"]
+)
+def test_one_of_many_small_batches_is_named(codec: int, wrong: str) -> None:
+    """Where they do not fit together, each is read alone, and what comes before it is returned."""
+    count = {"one record more": 4, "one record less": 2}.get(wrong, 3)
+    data = compressed(b"".join(record(Sent(b"v"), delta, 0) for delta in range(3)), codec)
+    packed = {
+        "cut short": data[:-3],
+        "altered": data[:-12] + b"\xff\xff\xff" + data[-9:],
+        "much larger": compressed(varint(2**30) + bytes(2**14), codec),
+    }.get(wrong, data)
+    good = [batch(100 * at, [Sent(b"v")], codec) for at in range(20)]
+    bad = sealed(1050, packed, count, 5, attributes=codec)
+
+    with pytest.raises(BatchError, match="the batch at offset 1050: "):
+        rows(*good[:10], bad, *good[11:])
+
+
 def test_a_compacted_batch_keeps_its_offsets() -> None:
     """Neither the first nor the last offset of a batch needs a record, and some hold none."""
     kept = batch(50, AWKWARD[:3], deltas=[2, 3, 8], last_delta=10)
