@@ -77,7 +77,7 @@ def check_command(**parameters: Any) -> None:
         summary = _summary("config check")
         checks = [doubt(found) for found in loading.check(paths(parameters), os.environ)]
         if all(check.level != "fail" for check in checks):
-            checks += _missing_extras(parameters)
+            checks += _unusable_here(parameters)
         for check in checks or [_no_doubt(parameters)]:
             session.tell(check)
             if check.level == "fail":
@@ -115,21 +115,29 @@ def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCom
     return runs
 
 
-def _missing_extras(parameters: dict[str, Any]) -> "list[Check]":
-    """Return a failure if schemas are to be backed up and the registry's client is not installed.
+def _unusable_here(parameters: dict[str, Any]) -> "list[Check]":
+    """Return failures where a run would miss the registry's client, or a way to read batches.
 
     What converters and Kafka's clients need, they have said themselves.
     """
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
     from kbackup.inspect.check import failed  # noqa: PLC0415
+    from kbackup.runs import wiring  # noqa: PLC0415
 
-    loaded = loading.load("config", options={}, files=paths(parameters), environ=os.environ)
+    settings = loading.load(
+        "config", options={}, files=paths(parameters), environ=os.environ
+    ).settings
+    found = []
     try:
-        if loaded.settings.schema_registry_url:
+        if settings.schema_registry_url:
             registry.check_installed()
     except ConfigurationError as error:
-        return [failed("configuration", "Schema Registry", error)]
-    return []
+        found.append(failed("configuration", "Schema Registry", error))
+    try:
+        wiring.check_batches(settings)
+    except ConfigurationError as error:
+        found.append(failed("configuration", "format.class", error))
+    return found
 
 
 def _no_doubt(parameters: dict[str, Any]) -> "Check":

@@ -68,6 +68,7 @@ class RepairRun:
 
     def __call__(self) -> Ended:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
+        wiring.check_batches(self._frame.settings)
         if self._frame.settings.follow:
             raise ConfigurationError(
                 "sink repair cannot be used with --follow",
@@ -120,7 +121,6 @@ class RepairRun:
     def _plan(self, cluster: Cluster, store: Store) -> list[Repair]:
         """Return what is to be written; a place that cannot be is an error of its own."""
         settings = self._frame.settings
-        wiring.check_batches(settings)
         plan = _Planner(settings, self._frame.world, cluster, store)
         found = []
         for place in dict.fromkeys(_places(settings, cluster.topic_names())):

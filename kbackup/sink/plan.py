@@ -367,7 +367,6 @@ def make_plan(
         KafkaError: If a topic does not exist, or the cluster does not answer.
         StoreError: If the bucket cannot be asked.
     """
-    wiring.check_batches(settings)
     available = _available(settings, cluster)
     if settings.dry_run or not settings.follow:
         settings.asked.check_exclusion(available)

@@ -66,6 +66,7 @@ class SinkRun:
     def __call__(self) -> Ended:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         settings = self._frame.settings
+        wiring.check_batches(settings)
         if not settings.dry_run:
             self._summary.facts |= {"names": self.locks, "topics_regex": settings.topics_regex}
         return self._frame(self)

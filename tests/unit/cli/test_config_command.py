@@ -332,3 +332,22 @@ def test_a_registry_whose_client_is_not_installed_is_found(
     assert (0, 2) == (before.code, checked.code)
     assert "no_such_library" in checked.stdout
     assert "[registry]" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("config", "check"), ("sink",), ("sink", "repair", "orders:0:0")]
+)
+def test_a_way_that_gives_out_no_batches_is_found_before_anyone_is_asked(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """`log` stores batches, and librdkafka alone speaks OAUTHBEARER: 2, with no connection made."""
+    path = tmp_path / "s3.properties"
+    path.write_text(
+        "topics=orders\ns3.bucket.name=backups\nbootstrap.servers=127.0.0.1:9\nformat.class=log\n"
+        "kafka.security.protocol=SASL_PLAINTEXT\nkafka.sasl.mechanism=OAUTHBEARER\n"
+    )
+
+    ran = invoke(*words, "--config", str(path), COLUMNS="400")
+
+    assert 2 == ran.code
+    assert "sasl.mechanism=OAUTHBEARER goes through librdkafka" in ran.stdout + ran.stderr
