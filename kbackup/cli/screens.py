@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.findings import Finding, PartitionVerdict
     from kbackup.catalog.rekeying import RecipientStands
     from kbackup.inspect.topics import StoredPartition, Thawed
+    from kbackup.runs.estimate import Estimate
     from kbackup.sink.copy import TopicCopied
     from kbackup.sink.expire import ExpiryPlanned
 
@@ -486,6 +487,10 @@ class Screens(OutputPart):
         if planned := self._of("plan_schemas"):
             self._stdout.paragraph(tables.schemas_count(planned))
 
+    def _print_estimate(self, summary: Ended) -> None:
+        if text := estimated(summary):
+            self._stdout.paragraph(text)
+
     def _print_groups(self, summary: Ended) -> None:
         rows = self._of("group_offset")
         if rows:
@@ -537,9 +542,11 @@ class Screens(OutputPart):
         match self._command:
             case "restore plan":
                 self._print_plan()
+                self._print_estimate(summary)
             case "sink plan" | "sink repair plan":
                 rows = [row for plan in self._of("plan") for row in plan.partitions]
                 self._print(tables.sink_plan_table(rows), tables.sink_plan_count(rows))
+                self._print_estimate(summary)
                 for line in sink_plan_foot(self._start):
                     self._stdout.paragraph(line)
             case "restore list":
@@ -680,6 +687,18 @@ def unnamed(start: Started) -> list[str]:
         "from the environment": start.from_environment,
     }
     return [f"{what}: {some(names)}" for what, names in said.items() if names]
+
+
+def estimated(summary: Ended) -> str:
+    """Return what a run is likely to take; empty where there is nothing to do."""
+    found: Estimate | None = summary.facts.get("estimate")
+    if found is None:
+        return ""
+    if found.bytes is None:
+        return "likely to take: unknown before a first run"
+    took = "unknown time" if found.seconds is None else duration(found.seconds)
+    asks = [] if found.requests is None else [f"{count(found.requests, 'request')} to the store"]
+    return f"likely to take: {', '.join([size(found.bytes), *asks, took])}"
 
 
 def groups_set(summary: Ended, planned: Collection[str]) -> str:

@@ -27,6 +27,7 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
+from kbackup.runs.estimate import of_restore, past_rates
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
@@ -116,6 +117,12 @@ class RestoreRun:
         self._show(plan, cluster)
         if plan.refusals:
             return
+        if objects := sum(topic.objects for topic in plan.topics):
+            past = history.runs(store, self._frame.layout, "restore", now=self._frame.started)
+            self._summary.facts["estimate"] = of_restore(
+                sum(topic.stored_bytes for topic in plan.topics), objects, past_rates(past),
+                has_requests=wiring.part_bytes(settings) is not None,
+            )  # fmt: skip
         if self._agree is None:
             confirm(plan, None, is_agreed=settings.yes)  # exits as the run would
         target.create_error_topic(

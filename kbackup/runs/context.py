@@ -305,6 +305,8 @@ class RunContext:
         run = history.new_run_id(started)
         summary = Summary(run, command)
         summary.facts["only_partitions"] = settings.partitions
+        if settings.follow:
+            summary.facts["follow"] = True
         backup = wiring.address(settings)
         layout = wiring.layout(settings)
         timings = Timings()

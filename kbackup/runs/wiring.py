@@ -28,6 +28,7 @@ from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
 from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
 from kbackup.spark.java import EngineSettings, Jvm
 from kbackup.stores import StoreSettings
+from kbackup.stores.s3.options import PART_SIZE
 
 
 def kafka_settings(settings: Settings) -> KafkaSettings:
@@ -104,6 +105,12 @@ def _encryption(settings: Settings) -> Encryption | None:
         settings.encryption_mixed,
     )
     return Encryption(options, layout(settings), clock.SystemClock()) if options.is_given else None
+
+
+def part_bytes(settings: Settings) -> int | None:
+    """Return how large the parts of a large object are; None where no S3 server stores it."""
+    is_s3 = settings.url.startswith("s3://")
+    return PART_SIZE.of(settings.options_of("stores")) if is_s3 else None
 
 
 def layout(settings: Settings) -> Layout:

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from kbackup.inspect.topics import StoredPartition
 from kbackup.records import TopicPartition
+from kbackup.runs.estimate import Estimate
 from kbackup.runs.report import Summary
 from tests.support.ended import row
 
@@ -159,6 +160,26 @@ def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count:
     shown = show(each.command, each.events, each.ended())
 
     assert [count] == [line[: len(count)] for line in shown.stdout.splitlines() if count in line]
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(5_000_000, 40, 52.5), "likely to take: 4.8 MiB, 40 requests to the store, 0:52"),
+        (Estimate(5_000_000, None, 52.5), "likely to take: 4.8 MiB, 0:52"),
+        (Estimate(5_000_000, 7, None), "likely to take: 4.8 MiB, 7 requests to the store, unknown"),
+        (Estimate(None, None, None), "likely to take: unknown before a first run"),
+    ],
+)
+def test_a_plan_says_what_it_is_likely_to_take(
+    told: Any, show: Any, estimate: Estimate, text: str
+) -> None:
+    """As past runs went; unknown is unknown."""
+    each = told("sink-plan")
+
+    shown = show(each.command, each.events, each.ended().saying(estimate=estimate))
+
+    assert text in shown.stdout
 
 
 def test_the_table_of_a_run_is_the_documented_one(told: Any, show: Any) -> None:

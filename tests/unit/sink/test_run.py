@@ -17,7 +17,7 @@ from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.local.servers import free_ports
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.runs import context, history, report, status
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.following import Pauses
@@ -424,3 +424,19 @@ def test_a_sink_leaves_topics_to_another_live_sink(store: StoreSettings, tmp_pat
     )  # fmt: skip
     assert second.warned("locked_topics")
     assert summary["last_success"] is None
+
+
+def test_a_plan_is_judged_by_past_runs(store: StoreSettings) -> None:
+    """Nothing is known before the first one; where there is nothing to do, nothing is said."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    before = Sink(kafka, store, topics="orders", dry_run=True).wait()
+    done = Sink(kafka, store, topics="orders").wait()
+    idle = Sink(kafka, store, topics="orders", dry_run=True).wait()
+    kafka.logs[TopicPartition("orders", 0)] = Span(0, 20)
+
+    after = Sink(kafka, store, topics="orders", dry_run=True).wait()
+
+    assert {"bytes": None, "requests": None, "seconds": None} == before["estimate"]
+    assert "estimate" not in idle
+    assert done["bytes_stored"] == after["estimate"]["bytes"]

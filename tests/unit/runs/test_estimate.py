@@ -1,0 +1,69 @@
+"""What a run is likely to take, judged by past ones."""
+
+from typing import Any
+
+import pytest
+
+from kbackup.runs.estimate import Estimate, of_restore, of_sink, past_rates
+from kbackup.runs.history import RunRecord
+
+
+def run(**said: Any) -> RunRecord:
+    """A run that copied 1,000 records into 4 objects of 1,000,000 bytes in 10 of 12 seconds."""
+    usual = {
+        "exit_code": 0, "seconds": 12.0, "records": 1000, "objects": 4, "bytes_read": 2_000_000,
+        "bytes_stored": 1_000_000, "timings": {"work_s": 10.0},
+    }  # fmt: skip
+    return RunRecord({**usual, **said})
+
+
+def test_past_runs_tell_what_the_next_one_takes() -> None:
+    """By records: bytes, objects with their rows in the ledger, and the time beside the start."""
+    rates = past_rates([run(), run(seconds=13.0)])
+
+    assert Estimate(5_000_000, 40, 52.5) == of_sink(5000, rates, 25_000_000)
+    assert Estimate(5_000_000, None, 52.5) == of_sink(5000, rates, None)
+
+
+def test_large_objects_are_stored_in_parts() -> None:
+    """Each part is a request, and so are their begin and end."""
+    rates = past_rates([run(objects=1, bytes_stored=100_000_000)])
+
+    found = of_sink(1000, rates, 25_000_000)
+
+    assert (100_000_000, 4 + 2 + 1) == (found.bytes, found.requests)
+
+
+def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
+    """Its objects are known; only the time is not."""
+    rates = past_rates([run()])
+
+    assert Estimate(20_000_000, 7, 102.0) == of_restore(20_000_000, 7, rates, has_requests=True)
+    assert Estimate(20_000_000, None, None) == of_restore(
+        20_000_000, 7, past_rates([]), has_requests=False
+    )
+
+
+@pytest.mark.parametrize(
+    "other", [{"exit_code": 5}, {"records": 0}, {"records": None}, {"follow": True}], ids=str
+)
+def test_what_tells_nothing_is_left_out(other: dict[str, Any]) -> None:
+    """Runs that failed, copied nothing, or waited for records."""
+    assert past_rates([run()]) == past_rates([run(**other), run()])
+    assert Estimate(None, None, None) == of_sink(10, past_rates([run(**other)]), None)
+
+
+@pytest.mark.parametrize("other", [{"timings": None}, {"timings": {}}, {"seconds": None}], ids=str)
+def test_a_run_without_spark_tells_no_time(other: dict[str, Any]) -> None:
+    """It says how large records are, and how long only where another run does."""
+    small = run(**other)
+
+    assert Estimate(1_000_000, 8, None) == of_sink(1000, past_rates([small]), 25_000_000)
+    assert Estimate(1_000_000, 8, 12.0) == of_sink(1000, past_rates([small, run()]), 25_000_000)
+
+
+def test_the_newest_runs_count() -> None:
+    """Five of them: what was so long ago may have been on another machine."""
+    slow = [run(seconds=120.0, timings={"work_s": 100.0})] * 50
+
+    assert past_rates([run()] * 5) == past_rates([*[run()] * 5, *slow])
