@@ -291,7 +291,9 @@ class SinkPartitionTask:
             try:
                 yield from reader.read(where, span)
             except BadRecordError as error:
-                offset: int = error.place["offset"]
+                offset = error.place.get("offset")
+                if offset is None:  # it says of no record that it can be left out
+                    raise
                 yield BadRecord(offset, error.why, do=error.do)
                 span = Span(offset + 1, span.end_offset)
                 if not span:
