@@ -1,12 +1,15 @@
 """A key of AWS KMS as a recipient: it never leaves KMS, which is asked to wrap and to unwrap."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kbackup.errors import NoKeyError, StoreError
+from kbackup.errors import ConfigurationError, NoKeyError, StoreError
 
 PREFIXES: Final = ("arn:", "alias/")
 """What the name of a key of KMS begins with."""
+
+_NAME: Final = re.compile(r"arn:[^:]+:kms:[a-z0-9-]+:\d+:(key|alias)/.+|alias/.+", re.ASCII)
 
 _CONTEXT: Final = "kbackup"
 """The name in the encryption context under which stands what a wrapped key is about."""
@@ -27,6 +30,17 @@ class KmsKey:
 
     name: str
     _clients: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the name.
+
+        Raises:
+            ConfigurationError: If it is none.
+        """
+        if not _NAME.fullmatch(self.name):
+            raise ConfigurationError(
+                f"{self.name[:80]!r} is no key of KMS", "expected an ARN, or alias/NAME"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KmsKey, (self.name,)

@@ -1,7 +1,7 @@
 """Who can decrypt a backup: recipients for whom keys are wrapped, and the files they come from."""
 
 import base64
-import binascii
+import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +20,12 @@ PASSPHRASE: Final = "passphrase:"  # noqa: S105  (a prefix)
 _SCRYPT_N: Final = 2**17
 _SCRYPT_R: Final = 8
 _NONCE_BYTES: Final = 12
+
+_PUBLIC: Final = "PUBLIC KEY"
+_SHOW_PUBLIC: Final = "openssl pkey -in KEY -pubout shows it"
+
+_SHOWN: Final = 16
+"""Characters that are shown of another key: in private ones of X25519 they are always the same."""
 
 
 class Recipient(Protocol):
@@ -70,19 +76,22 @@ class PublicKey:
         Raises:
             ConfigurationError: If it is none.
         """
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_der_public_key  # noqa: PLC0415
 
+        shown = text[:80]
         try:
-            found = load_der_public_key(base64.b64decode(text, validate=True))
-        except (ValueError, binascii.Error):
-            found = None
-        if not isinstance(found, x25519.X25519PublicKey):
+            der = base64.b64decode(text, validate=True)
+            shown = f"{text[:_SHOWN]}..."  # it may be a private key
+            found: Any = load_der_public_key(der)
+            x25519.X25519PrivateKey.generate().exchange(found)  # with some points nobody can
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             raise ConfigurationError(
-                f"{text[:80]!r} is no recipient",
+                f"{shown!r} is no recipient",
                 "it is not the line between BEGIN and END of an X25519 public key",
-                "openssl pkey -in KEY -pubout shows it",
-            )
+                _SHOW_PUBLIC,
+            ) from None
         return cls(text)
 
     def wrap(self, key: bytes, about: bytes) -> bytes:
@@ -108,13 +117,14 @@ class PrivateKey(PublicKey):
             ConfigurationError: If it holds no such key.
             RefusedError: If others may read it.
         """
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
 
         do = f"openssl genpkey -algorithm x25519 -out {path} makes one"
         try:
             found = forms.load_pem_private_key(files.read_private(path, "this key"), password=None)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             why = (
                 getattr(error, "strerror", None) or "it is no PEM file of a key without passphrase"
             )
@@ -266,12 +276,11 @@ def by_name(name: str) -> Recipient:
     return KmsKey(name) if name.startswith(kms.PREFIXES) else PublicKey.parse(name)
 
 
-def named(text: str, path: Path) -> Iterator[Recipient]:
+def named(text: str) -> Iterator[Recipient]:
     """Yield who *text* names: a public key, a PEM file of some, a passphrase, a key of KMS.
 
     Args:
         text: As it was typed; ``passphrase:FILE`` for a passphrase.
-        path: The same as a path.
 
     Raises:
         ConfigurationError: If it is none of these.
@@ -281,7 +290,7 @@ def named(text: str, path: Path) -> Iterator[Recipient]:
         words = KeyOptions(passphrase_file=text.removeprefix(PASSPHRASE)).passphrase()
         if words is not None:
             yield Passphrase.of(words)
-    elif path.is_file():
+    elif os.path.isfile(text):  # noqa: PTH113  (of a text that is no path: False)
         yield from KeyOptions(recipients_file=text).public_keys()
     else:
         yield by_name(text)
@@ -303,6 +312,9 @@ def _pem_bodies(path: Path) -> list[str]:
     bodies, lines, is_in = list[str](), list[str](), False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("-----BEGIN"):
+            if (label := line.strip("-").removeprefix("BEGIN ")) != _PUBLIC:
+                why = "recipients are public keys"
+                raise ConfigurationError(f"{path} holds a {label}", why, _SHOW_PUBLIC)
             lines, is_in = [], True
         elif line.startswith("-----END"):
             bodies.append("".join(lines))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Final, Self
 
 import pyarrow as pa
@@ -259,4 +258,4 @@ def recipients_of(texts: Sequence[str]) -> list[Recipient]:
         ConfigurationError: If one is none.
         RefusedError: If others may read a passphrase.
     """
-    return [one for text in texts for one in named(text, Path(text))]
+    return [one for text in texts for one in named(text)]

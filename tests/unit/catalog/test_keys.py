@@ -26,6 +26,12 @@ from kbackup.testing.stores import open_bytes, put_bytes
 LAYOUT, CLOCK = Layout(), SystemClock()
 KEY = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
 
+SECP224K1 = (
+    "ME4wEAYHKoZIzj0CAQYFK4EEACADOgAErgnq9GMvYcljxo5tjoFPQX6zLYpfV3lK"
+    "c5LisWH6hTrtZzyk6LO6EjdYP/++R3YCx0Pkmbt7IWo="
+)
+LOW_ORDER = "MCowBQYDK2VuAyEA" + "A" * 43 + "="
+
 
 @pytest.fixture
 def store() -> Store:
@@ -156,6 +162,9 @@ def test_of_two_first_runs_one_gives_the_backup_its_key(store: Store, tmp_path: 
     ("given", "why"),
     [
         pytest.param({"recipients": ("MCowBQ",)}, "is no recipient", id="no public key"),
+        pytest.param({"recipients": (SECP224K1,)}, "is no recipient", id="an unknown curve"),
+        pytest.param({"recipients": (LOW_ORDER,)}, "is no recipient", id="a point of low order"),
+        pytest.param({"kms_key": "arn:aws:kms"}, "is no key of KMS", id="no ARN"),
         pytest.param({"identity_file": "/nowhere"}, "holds no key", id="no private key"),
         pytest.param({"passphrase_file": "/nowhere"}, "cannot be read", id="no passphrase"),
         pytest.param({"recipients_file": "/nowhere"}, "cannot be read", id="no file"),
@@ -168,10 +177,21 @@ def test_what_is_no_key_is_said(given: dict[str, str], why: str) -> None:
     def read() -> None:
         options.passphrase()
         options.private_key()
-        list(options.public_keys())
+        list(options.others())
 
     with pytest.raises(ConfigurationError, match=why):
         read()
+
+
+def test_a_private_key_is_not_shown_where_a_public_one_is_wanted(tmp_path: Path) -> None:
+    """Neither its file's text, nor what was typed."""
+    path = private_key(tmp_path / "one")
+    secret = path.read_text().splitlines()[1]
+
+    for given in ({"recipients_file": str(path)}, {"recipients": (secret,)}):
+        with pytest.raises(ConfigurationError) as refused:
+            list(KeyOptions(**given).public_keys())
+        assert secret[20:] not in str(refused.value)
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -170,6 +170,6 @@ def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: 
     with pytest.raises(ConfigurationError, match="several"):
         recipient_of(str(several))
     with pytest.raises(ConfigurationError, match="is no recipient"):
-        recipient_of("nobody")
+        recipient_of("nobody" * 99)
     with pytest.raises(ConfigurationError, match="is no recipient"):
         list(KeyKeeper(backed_up, host(tmp_path)).remove(["nobody"]))
