@@ -358,15 +358,19 @@ class Encryption:
 
         Raises:
             ConfigurationError: If there is nobody to wrap it for, or no place for it.
+            NoKeyError: If it had one, which is lost.
             RefusedError: If objects are there that are not encrypted, or a recipient was removed.
             StoreError: If the store does not answer.
         """
         found = identity.read(store, self.layout, "")
+        stream = recipients_stream(store, self.layout, self.clock)
+        there = own_rows(stream)
         if self.ring is None:
-            self.ring = self._founded(store, found.id)
-        stream, ring = recipients_stream(store, self.layout, self.clock), self.ring
-        rows = {row.recipient: row for row in own_rows(stream)}
-        self._check_own(rows.values())
+            is_lost = found.is_encrypted and not there
+            self.ring = self.require() if is_lost else self._founded(store, found.id)
+        ring = self.ring
+        self._check_own(there)
+        rows = {row.recipient: row for row in there if is_authentic(ring.own, row)}
         missing = []
         words = self.options.passphrase()
         if words is not None and not any(name.startswith(PASSPHRASE) for name in rows):
@@ -387,12 +391,12 @@ class Encryption:
                 "nobody could decrypt the backup", "no recipient is given",
                 "set encryption.recipients to the public keys of two",
             )  # fmt: skip
-        if not found.is_encrypted:
-            identity.mark_encrypted(store, self.layout)
         if missing:
             now = self.clock.ms()
             stream.append(table([replace(row, run=run, time=now) for row in missing], KEYS))
             self._check_own(own_rows(stream))
+        if not found.is_encrypted:  # now that it has a key, which from now on would be missed
+            identity.mark_encrypted(store, self.layout)
         if self.options.own_file is not None and read_own(Path(self.options.own_file)) is None:
             write_own(Path(self.options.own_file), ring.own)  # this host has another way to it
 
@@ -515,13 +519,14 @@ class Encryption:
             yield KmsKey(self.options.kms_key)
         if words is None:
             return
-        known = [row for row in rows if row.wrapped and row.recipient.startswith(PASSPHRASE)]
-        fitting = [one for row in known if (one := _fitting(words, row, backup)) is not None]
+        known = [row for row in rows if row.recipient.startswith(PASSPHRASE)]
+        current = (row for row in known if row.wrapped)
+        fitting = [one for row in current if (one := _fitting(words, row, backup)) is not None]
         if known and not fitting:
             raise NoKeyError(
                 f"{self.options.passphrase_file} does not open this backup",
-                "it holds another passphrase",
-                "give the right one",
+                "it holds another passphrase, or one that was removed",
+                "give the right one; or kbackup keys add this one",
             )
         yield from fitting
 

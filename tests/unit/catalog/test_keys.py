@@ -140,6 +140,22 @@ def test_rows_that_others_wrote_count_for_nothing(store: Store, tmp_path: Path) 
         readers(one).wrap(store).open(KEY)
 
 
+def test_no_row_that_others_wrote_keeps_a_recipient_from_its_keys(
+    store: Store, tmp_path: Path
+) -> None:
+    """Who is configured gets each new data key, whatever the bucket says of it."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    encryption = sinks(tmp_path, one, two)
+    run(encryption, store)
+    ring = encryption.require()
+    forged = replace(ring, own=secrets.token_bytes(32))
+    row = keys.wrapped_for(forged, PrivateKey.read(two), keys.own_id(ring.own), ring.own)
+    keys.recipients_stream(store, LAYOUT, CLOCK).append(table([row], KEYS))
+
+    put_bytes(run(sinks(tmp_path, one, two), store), KEY, b"orders")
+    assert b"orders" == open_bytes(readers(two).wrap(store), KEY)
+
+
 def _recipients(store: Store) -> set[str]:
     rows = keys.data_stream(store, LAYOUT, CLOCK).read().rows
     return set(rows["recipient"].to_pylist())
@@ -224,6 +240,9 @@ def test_keys_that_are_lost_are_missed(store: Store, tmp_path: Path) -> None:
 
     with pytest.raises(NoKeyError, match="the backup has no keys"):
         readers(one).wrap(store).open(KEY)
+    mixed = replace(sinks(tmp_path, one).options, takes_plain=True)
+    with pytest.raises(NoKeyError, match="the backup has no keys"):
+        run(Encryption(mixed, LAYOUT, CLOCK), store)
 
 
 def test_data_keys_of_a_year_are_folded(store: Store, tmp_path: Path) -> None:
