@@ -177,6 +177,8 @@ class KeyKeeper:
         Raises:
             As `add` and `remove`.
         """
+        if name == new.name:
+            raise ConfigurationError(f"{name[:80]!r} cannot be put in its own place")
         ring = self._unlocked()
         self._known([name])
         yield from self.add([new])
@@ -202,7 +204,7 @@ class KeyKeeper:
     def _known(self, names: Sequence[str]) -> Mapping[str, WrappedKey]:
         rows = {row.recipient: row for row in own_rows(self._own)}
         for name in names:
-            if name not in rows or rows[name].wrapped is None:
+            if name not in rows:  # a removal that was killed is done again
                 raise ConfigurationError(
                     f"{name[:80]!r} is no recipient", "", "kbackup keys list shows them"
                 )

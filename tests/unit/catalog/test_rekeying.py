@@ -1,10 +1,13 @@
 """Who can decrypt what after keys were added, removed and rotated."""
 
 from pathlib import Path
+from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from kbackup.catalog.keys import Encryption
+from kbackup.catalog.ledger.stream import Stream
 from kbackup.catalog.recipients import KeyOptions, PublicKey
 from kbackup.catalog.rekeying import KeyKeeper, recipient_of, recipients_of
 from kbackup.errors import ConfigurationError, NoKeyError, RefusedError
@@ -104,6 +107,26 @@ def test_who_is_removed_reads_nothing_and_finds_no_key(
     assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
 
 
+def test_a_removal_that_was_killed_is_done_again(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """Whoever counts as removed may still have keys there."""
+    list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+    append, calls = Stream.append, iter((True, False))
+
+    def once(stream: Stream, rows: pa.Table) -> None:
+        if not next(calls):
+            raise TimeoutError
+        append(stream, rows)
+
+    with patch.object(Stream, "append", once), pytest.raises(TimeoutError):
+        list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
+    assert ("removed", 1, 1) == stands(backed_up)[public_key(one)]
+
+    list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
+    assert ("removed", 0, 1) == stands(backed_up)[public_key(one)]
+
+
 def test_the_last_who_can_read_is_not_removed(
     backed_up: Store, tmp_path: Path, one: Path, two: Path
 ) -> None:
@@ -140,6 +163,13 @@ def test_a_key_is_rotated_for_what_comes_without_one(
         run(sinks(tmp_path, one), backed_up)
 
 
+def test_nobody_takes_the_own_place(backed_up: Store, one: Path, two: Path) -> None:
+    """That would remove who is named."""
+    list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+    with pytest.raises(ConfigurationError, match="in its own place"):
+        list(KeyKeeper(backed_up, readers(one)).rotate(public_key(two), recipient(two)))
+
+
 def test_a_passphrase_takes_the_place_of_another(store: Store, tmp_path: Path, one: Path) -> None:
     """Of two passphrases the one that fits is used, and the new one alone is left."""
     for name in ("old", "new"):
@@ -157,6 +187,12 @@ def test_a_passphrase_takes_the_place_of_another(store: Store, tmp_path: Path, o
     assert b"first" == open_bytes(knowing("new").wrap(store), KEY)
     with pytest.raises(NoKeyError, match="another passphrase"):
         knowing("old").wrap(store)
+    both = KeyKeeper(store, knowing("new"))
+    list(both.add([recipient(one)]))
+    list(both.remove([name for name in stands(store) if name.startswith("passphrase:")]))
+    configured = KeyOptions((public_key(one),), passphrase_file=str(tmp_path / "new"))
+    with pytest.raises(NoKeyError, match="one that was removed"):
+        run(Encryption(configured, LAYOUT, CLOCK), store)
 
 
 def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: Path) -> None:
