@@ -116,6 +116,7 @@ KEYS: Final = Form(
         ]
     ),
     _merged,
+    is_purged=True,
 )
 """Both streams: rows of `WrappedKey`, in the order of its attributes."""
 

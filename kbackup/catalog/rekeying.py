@@ -5,8 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
-import pyarrow as pa
-
 from kbackup.catalog.keys import (
     KEYS,
     Encryption,
@@ -22,7 +20,7 @@ from kbackup.catalog.keys import (
     wrapped_for,
 )
 from kbackup.catalog.ledger.rows import table
-from kbackup.catalog.ledger.stream import Contents, Stream
+from kbackup.catalog.ledger.stream import Stream
 from kbackup.catalog.recipients import KeyOptions, Recipient, named
 from kbackup.clock import Clock, moment_of, rfc3339
 from kbackup.errors import ConfigurationError, NoKeyError, RefusedError, counted
@@ -160,7 +158,7 @@ class KeyKeeper:
         if of_data:
             self._data.append(table(of_data, KEYS))
         for stream in (self._own, self._data):
-            stream.rewrite(_kept, drops=True)
+            stream.purge()
         yield Warned(
             OLD_KEYS,
             "keys that it has unwrapped, and copies and older versions of _kbackup/keys/, still "
@@ -218,10 +216,6 @@ class KeyKeeper:
             if row.wrapped is not None:
                 held.add(row.recipient)
         return found
-
-
-def _kept(contents: Contents) -> pa.Table:
-    return contents.rows
 
 
 def _opened(ring: Keyring, key_id: bytes) -> bytes | None:

@@ -37,10 +37,12 @@ class Form:
         schema: Their columns; a reader leaves out columns it does not know.
         merged: Returns the rows that count, one for each thing they are about.  It depends on the
             set of rows alone: not on their order, nor on how often one of them is there.
+        is_purged: Whether files are deleted once a snapshot holds their rows.
     """
 
     schema: pa.Schema
     merged: Callable[[pa.Table], pa.Table]
+    is_purged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

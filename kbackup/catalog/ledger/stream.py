@@ -4,10 +4,10 @@ A snapshot holds every row of the parts whose time is at most its *watermark*, w
 carries, and of those newer ones that it names.  So a reader lists until it has passed the
 watermark of the newest snapshot, and opens that and the parts that it does not hold.
 
-Nothing is ever replaced or deleted, and no writer waits for another.  A file's time is that of its
-writer's clock or, where files are there that are named later, just after theirs: so it is also a
-counter, which each row carries, and what was written by a host whose clock is behind still comes
-after what its writer could see.
+Nothing is ever replaced, nor deleted but by `Stream.purge`, and no writer waits for another.  A
+file's time is that of its writer's clock or, where files are there that are named later, just after
+theirs: so it is also a counter, which each row carries, and what was written by a host whose clock
+is behind still comes after what its writer could see.
 
 What keeps a part from being overlooked is this: a snapshot's watermark is `GRACE_MS` before the
 listing it was made from and before the newest part in it, and an append is good only if its file
@@ -293,7 +293,10 @@ class Stream:
         Raises:
             StoreError: If the store does not answer.
         """
-        return self._look(self._names()).contents
+        found = self._look(self._names()).contents
+        if found.damage and self.form.is_purged:  # what is purged is held by a newer snapshot
+            found = self._look(self._names()).contents
+        return found
 
     def read_if_new(self, seen: Collection[str]) -> tuple[Collection[str], Contents] | None:
         """Return what the stream holds, unless nothing was written since it was read last.
@@ -327,34 +330,45 @@ class Stream:
         if self._is_folded(at_least):
             return False
         look = self._look(self._names())
-        if look.contents.loose < at_least:
+        if look.contents.loose < at_least or (self.form.is_purged and look.contents.damage):
             return False
         self._write_snapshot(look.contents.rows, look.contents.damage, look, wall)
         return True
 
-    def rewrite(self, make: Callable[[Contents], pa.Table], *, drops: bool = False) -> None:
+    def rewrite(self, make: Callable[[Contents], pa.Table]) -> None:
         """Write a snapshot of other rows: what was there before counts no more.
 
         What is appended meanwhile still counts.
 
         Args:
             make: Takes what was there, and returns the rows to write.
-            drops: Delete the files that were there; a reader may miss them just then.
 
         Raises:
             StoreError: If the store does not answer.
         """
+        wall = self.clock.ms()
+        look = self._look(self._names())
+        self._write_snapshot(make(look.contents), (), look, wall)
+
+    def purge(self) -> None:
+        """Write a snapshot of all there is, and delete the files that were there.
+
+        Raises:
+            CorruptObjectError: If one of them cannot be read, as while another one purges.
+            StoreError: If the store does not answer.
+        """
         wall, names = self.clock.ms(), [*self._names()]
         look = self._look(iter(names))
-        self._write_snapshot(make(look.contents), (), look, wall)
-        if drops:
-            with ThreadPoolExecutor(_THREADS) as pool:
-                list(pool.map(lambda name: self.store.delete(self.prefix + name.text), names))
+        for issue in look.contents.damage:
+            raise CorruptObjectError(issue.what, issue.why, "run it again", key=issue.what)
+        self._write_snapshot(look.contents.rows, (), look, wall)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda name: self.store.delete(self.prefix + name.text), names))
 
     def _write_snapshot(
         self, rows: pa.Table, damage: Sequence[Issue], look: _Look, wall: int
     ) -> None:
-        newest = max((name.time_ms for name in look.newer), default=0)
+        newest = max((name.time_ms for name in look.newer if name.watermark is None), default=0)
         watermark = max(_watermark(wall, newest), look.watermark, 0)
         holds = [name.text for name in look.newer if name.time_ms > watermark]
         metadata = {
@@ -409,9 +423,11 @@ class Stream:
         for name in names:
             if base is not None and name.time_ms <= base.watermark:
                 break
-            if name.watermark is None:
-                newer.append(name)
-            elif base is None and self._is_believed(name.watermark):
+            if name.watermark is not None and not self._is_believed(name.watermark):
+                continue
+            if name.watermark is None or self.form.is_purged:
+                newer.append(name)  # of several snapshots each may hold what was purged since
+            if name.watermark is not None and base is None:
                 try:
                     base = self._snapshot(name, name.watermark)
                 except CorruptObjectError as error:
@@ -449,7 +465,7 @@ class Stream:
             holds = json.loads(metadata[_HOLDS_KEY])
             told = json.loads(metadata[_DAMAGED_KEY])
             damage = tuple(unreadable(str(key), str(why)) for key, why in told)
-            return _Snapshot(rows, watermark, frozenset(holds), damage)
+            return _Snapshot(rows, watermark, frozenset((name.text, *holds)), damage)
         except (KeyError, ValueError, TypeError) as error:
             raise damaged(self.prefix + name.text, error) from error
 

@@ -1,16 +1,20 @@
 """Who can decrypt what after keys were added, removed and rotated."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
-from kbackup.catalog.keys import Encryption
+from kbackup.catalog.keys import KEYS, Encryption, WrappedKey, data_stream, key_rows
+from kbackup.catalog.ledger.rows import table
 from kbackup.catalog.ledger.stream import Stream
 from kbackup.catalog.recipients import KeyOptions, PublicKey
 from kbackup.catalog.rekeying import KeyKeeper, recipient_of, recipients_of
-from kbackup.errors import ConfigurationError, NoKeyError, RefusedError
+from kbackup.errors import ConfigurationError, CorruptObjectError, NoKeyError, RefusedError
 from kbackup.stores import Store
 from kbackup.testing.stores import open_bytes, put_bytes
 from tests.unit.catalog.test_keys import (
@@ -125,6 +129,69 @@ def test_a_removal_that_was_killed_is_done_again(
 
     list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
     assert ("removed", 0, 1) == stands(backed_up)[public_key(one)]
+
+
+class Meanwhile:
+    """A store in which something happens just before its first object is opened, or after."""
+
+    def __init__(self, store: Store, happens: Callable[[], object], *, before: bool) -> None:
+        self._store, self._happens, self._before = store, [happens], before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def open(self, key: str) -> BinaryIO:
+        """Open, and have it happen."""
+        happens = self._happens.pop() if self._happens else int
+        if self._before:
+            happens()
+        body = self._store.open(key)
+        if not self._before:
+            happens()
+        return body
+
+
+def _kept(store: Store) -> list[str]:
+    return sorted(row.id for row in key_rows(data_stream(store, LAYOUT, CLOCK)))
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("purges", [False, True], ids=["fold", "removal"])
+def test_no_key_is_lost_while_others_fold_and_remove(
+    store: Store, before: bool, purges: bool
+) -> None:
+    """A removal deletes what its own snapshot holds, and another snapshot may not."""
+    stream = data_stream(store, LAYOUT, CLOCK)
+
+    def enter(key_id: str) -> None:
+        stream.append(table([WrappedKey(key_id, "one", b"key", b"")], KEYS))
+
+    def remove() -> None:
+        enter("b")
+        stream.purge()
+
+    enter("a")
+    slow: Any = Meanwhile(store, remove, before=before)
+    with suppress(CorruptObjectError):
+        late = data_stream(slow, LAYOUT, CLOCK)
+        if purges:
+            late.purge()
+        else:
+            late.fold(1)
+
+    assert ["a", "b"] == _kept(store)
+    enter("c")
+    data_stream(store, LAYOUT, CLOCK).purge()
+    assert ["a", "b", "c"] == _kept(store)
+
+
+def test_a_removal_meanwhile_is_no_damage(store: Store) -> None:
+    """Who reads just then reads again."""
+    stream = data_stream(store, LAYOUT, CLOCK)
+    stream.append(table([WrappedKey("a", "one", b"key", b"")], KEYS))
+
+    slow: Any = Meanwhile(store, stream.purge, before=True)
+    assert ["a"] == _kept(slow)
 
 
 def test_the_last_who_can_read_is_not_removed(
