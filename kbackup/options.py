@@ -103,6 +103,19 @@ def read_duration(text: str) -> float:
     return seconds
 
 
+def read_days(value: object) -> int:
+    """Return whole days, of a number of them or of a duration with its unit.
+
+    Raises:
+        ValueError: If it is neither, or a part of a day is left.
+    """
+    text = str(value).strip()
+    days = read_duration(f"{text}d" if text.isdecimal() else text) / 86_400
+    if days % 1:
+        raise ValueError("expected whole days, such as 7 or 7d")
+    return int(days)
+
+
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?i?)B?", re.ASCII | re.IGNORECASE)
 
 
@@ -518,7 +531,8 @@ def duration(
     def read(value: object) -> float:
         seconds = read_duration(str(value))
         if not ge <= seconds <= le:
-            raise ValueError(f"expected {ge:g} to {le:g} seconds")
+            most = "" if le == _DURATION_MOST_S else f" and at most {le:g}s"
+            raise ValueError(f"expected at least {ge:g}s{most}")
         return seconds
 
     return Option(name=name, help=help, type="duration", default=default, read=read, **more)

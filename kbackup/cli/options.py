@@ -14,7 +14,7 @@ from click.core import ParameterSource
 import kbackup
 from kbackup import native_build
 from kbackup.errors import ConfigurationError
-from kbackup.options import read_duration, read_size
+from kbackup.options import read_days, read_duration, read_size
 
 if TYPE_CHECKING:
     from kbackup.config import Property
@@ -344,6 +344,7 @@ def _metavar(found: "Property") -> str:
         "integer": "N",
         "duration": "TIME",
         "milliseconds": "TIME",
+        "days": "TIME",
         "moment": "TIME",
         "file": "FILE",
         "HOST:PORT": "LIST",
@@ -441,6 +442,18 @@ def size(option: str, text: str) -> int:
     return _read(option, text, read_size, "size")
 
 
+def whole_days(option: str, text: str) -> int:
+    """Return the whole days that a command line gives, at least one.
+
+    Raises:
+        ConfigurationError: If it gives none, naming *option*.
+    """
+    found = _read(option, text, read_days, "number of days")
+    if not found:
+        raise ConfigurationError(f"{option} {text} is too short", "expected at least 1d")
+    return found
+
+
 def _read(option: str, text: str, read: Callable[[str], T], noun: str) -> T:
     try:
         return read(text)
@@ -516,7 +529,8 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
         case click.BadParameter():
             named = "a value" if error.param is None else "/".join(error.param.opts)
             do = f"correct it; see {path} --help"
-            why = _LEAST.sub(r"is less than \1", _sentence(error.message))
+            why = _sentence(error.message).replace("a valid integer range", "a whole number")
+            why = _LEAST.sub(r"is less than \1", why)
             why = _BETWEEN.sub(r"is not between \1 and \2", why)
             return ConfigurationError(f"{path} cannot take {named}", why, do)
         case _:

@@ -65,7 +65,7 @@ def config_command() -> None:
 )
 @output_options(has_files=True)
 def check_command(**parameters: Any) -> None:
-    """Read a configuration and report every problem.
+    """Read a configuration and report what is wrong with it.
 
     It is read from files and variables.  Exits 0 with or without warnings, 2 with errors.  No
     connection is made.
@@ -116,9 +116,9 @@ def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCom
 
 
 def _unusable_here(parameters: dict[str, Any]) -> "list[Check]":
-    """Return failures where a run would miss the registry's client, or a way to read batches.
+    """Return failures where a run would miss the registry's client, or Kafka's refuses its part.
 
-    What converters and Kafka's clients need, they have said themselves.
+    What converters need, they have said themselves.
     """
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
     from kbackup.inspect.check import failed  # noqa: PLC0415
@@ -127,16 +127,19 @@ def _unusable_here(parameters: dict[str, Any]) -> "list[Check]":
     settings = loading.load(
         "config", options={}, files=paths(parameters), environ=os.environ
     ).settings
+
+    asked: dict[str, Callable[[], None]] = {
+        "format.class": lambda: wiring.check_batches(settings),
+        "Kafka": lambda: wiring.check_client(settings),
+    }
+    if settings.schema_registry_url:
+        asked["Schema Registry"] = registry.check_installed
     found = []
-    try:
-        if settings.schema_registry_url:
-            registry.check_installed()
-    except ConfigurationError as error:
-        found.append(failed("configuration", "Schema Registry", error))
-    try:
-        wiring.check_batches(settings)
-    except ConfigurationError as error:
-        found.append(failed("configuration", "format.class", error))
+    for name, ask in asked.items():
+        try:
+            ask()
+        except ConfigurationError as error:
+            found.append(failed("configuration", name, error))
     return found
 
 
@@ -149,7 +152,7 @@ def _no_doubt(parameters: dict[str, Any]) -> "Check":
 
 _AS_TYPED: Final = (
     "--config", "-t", "-b", "-k", "--topics-regex", "--topics-exclude", "--region", "--store-url",
-    "-f", "--flush-size", "--group", "--schema-registry-url", "--master", "--json", "-q", "-X",
+    "-f", "--flush-size", "--group", "--master", "--json", "-q", "-X",
 )  # fmt: skip
 """The options of sink and restore that one tries most."""
 

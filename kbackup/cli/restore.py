@@ -29,6 +29,7 @@ from kbackup.cli.options import (
     seconds,
     size,
     typed,
+    whole_days,
 )
 from kbackup.cli.running import OpenedBackup, Session, find_jvm, look, refuse, report_status, run
 from kbackup.config.loading import Loaded
@@ -602,7 +603,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
     ),
 )
 @option(
-    "--days", type=click.IntRange(min=1), default=7, metavar="N",
+    "--days", default="7d", metavar="TIME",
     group="Restore", help="How many days the objects stay readable.",
 )  # fmt: skip
 @option(
@@ -612,7 +613,7 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
         "within minutes.",
 )  # fmt: skip
 @config_options("thaw")
-def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
+def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
     """Ask S3 for archived objects, to be readable for some days.
 
     Archived are those in GLACIER and DEEP_ARCHIVE.  This costs money and takes minutes to days.
@@ -628,7 +629,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
                 at.store,
                 at.layout,
                 at.reading().formats,
-                days=days,
+                days=whole_days("--days", days),
                 tier=tier,
                 only_format=at.only_format,
                 is_dry=at.session.settings.dry_run,

@@ -53,7 +53,7 @@ _COMMON: Final = (
         "--config", "-t", "-b", "-k", "--follow", "--dry-run", "--topics-regex",
         "--topics-exclude", "--partitions", "--region", "--store-url", "--lock-timeout", "-f",
         "--flush-size", "--rotate-bytes", "--rotate-interval-ms", "--rotate-idle-ms",
-        "--partitioner", "--group", "--schema-registry-url", "--errors-tolerance", "--master",
+        "--partitioner", "--group", "--errors-tolerance", "--master",
         *OUTPUT,
     )  # fmt: skip
 
@@ -120,7 +120,6 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         "--region",
         "--store-url",
         "-f",
-        "--schema-registry-url",
         "--lock-timeout",
         "--master",
         *OUTPUT,

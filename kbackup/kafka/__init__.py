@@ -895,6 +895,19 @@ class KafkaSettings:
 
         return cluster.KafkaCluster(self)
 
+    def check_properties(self) -> None:
+        """Check that the client knows the operators' properties, whatever host they are for.
+
+        Nothing is connected to, and no file that they name is read.
+
+        Raises:
+            ConfigurationError: If it does not.
+        """
+        if self.admin or self.consumer or self.producer:
+            from kbackup.kafka import cluster  # noqa: PLC0415
+
+            cluster.check_properties(replace(self, bootstrap_servers=""), is_here=False)
+
     @property
     def _writes_batches(self) -> bool:
         """Whether batches can be written; who asks for compression wants records packed anew."""

@@ -621,8 +621,12 @@ _NUMBERS: Final = (*NUMBERS, *REQUEST_TIMEOUTS, "transaction.timeout.ms")
 """Properties of producers that kbackup reads itself.  librdkafka reads "1e6" as 1."""
 
 
-def check_properties(settings: KafkaSettings) -> None:
+def check_properties(settings: KafkaSettings, *, is_here: bool = True) -> None:
     """Refuse client properties that librdkafka does not take, before anything depends on them.
+
+    Args:
+        settings: Of all clients.
+        is_here: The clients are for this host: the files that they name are read.
 
     Raises:
         ConfigurationError: Naming the property, in librdkafka's words.
@@ -632,9 +636,11 @@ def check_properties(settings: KafkaSettings) -> None:
         ("consumer.override", Consumer, {"group.id": "-", **settings.consumer}),
         ("producer.override", Producer, settings.producer),
     )
+    there = {} if is_here else {"security.protocol": "PLAINTEXT"}
     for prefix, client, operators in kinds:
         try:
-            made = client(settings.properties({"log_level": 0}, operators, connects=False))
+            own = {**operators, **there}
+            made = client(settings.properties({"log_level": 0}, own, connects=False))
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0] if error.args else error
             given = ", ".join(sorted(operators)) or "bootstrap.servers alone"

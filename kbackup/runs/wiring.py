@@ -84,6 +84,16 @@ def check_batches(settings: Settings) -> None:
         )  # fmt: skip
 
 
+def check_client(settings: Settings) -> None:
+    """Check that Kafka's client knows its properties, even if the cluster is not named yet.
+
+    Raises:
+        ConfigurationError: If it does not.
+    """
+    own = (settings.kafka_admin, settings.kafka_consumer, settings.kafka_producer)
+    KafkaSettings("", *own).check_properties()
+
+
 def store_settings(settings: Settings) -> StoreSettings:
     """Return where the backup is, and how it is encrypted."""
     return StoreSettings(

@@ -423,7 +423,9 @@ class Acceptance:
             before_ms = None if before is None else moment(before)
         except ValueError as error:
             raise ConfigurationError(
-                f"{before} is not a date", str(error), "write it as 2026-11-21"
+                f"{before} is not a time",
+                str(error),
+                "write it as 2026-11-21, or with its time and zone",
             ) from error
         return cls(found, before_ms)
 

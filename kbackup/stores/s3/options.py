@@ -24,6 +24,8 @@ from kbackup.options import (
     milliseconds,
     names,
     optional_text,
+    parsed,
+    read_days,
     words,
 )
 
@@ -293,12 +295,12 @@ LOCK_MODE: Final = optional_text(
     needs=("s3.object.lock.days",),
     example="COMPLIANCE",
 )
-LOCK_DAYS: Final = integer(
+LOCK_DAYS: Final = parsed(
     "s3.object.lock.days",
     "For how many days, from when it is stored.",
+    "days",
     0,
-    ge=0,
-    le=36_500,
+    read_days,
     commands="sink",
     needs=("s3.object.lock.mode",),
 )

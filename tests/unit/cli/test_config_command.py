@@ -351,3 +351,16 @@ def test_a_way_that_gives_out_no_batches_is_found_before_anyone_is_asked(
 
     assert 2 == ran.code
     assert "sasl.mechanism=OAUTHBEARER goes through librdkafka" in ran.stdout + ran.stderr
+
+
+def test_a_misspelt_property_of_kafkas_client_is_found(tmp_path: Path) -> None:
+    """Which names the client knows it says itself; what they name may be on another host."""
+    path = tmp_path / "s3.properties"
+    files = "security.protocol=SSL\nssl.ca.location=/nowhere.pem\n"
+    found = []
+    for name in ("kafka.timeout", "kafka.timeoutt"):
+        path.write_text(f"s3.bucket.name=b\n{files}{name}=5\n")
+        checked = invoke("config", "check", "--config", str(path), COLUMNS="400")
+        found.append((checked.code, '"timeoutt"' in checked.stdout))
+
+    assert [(0, False), (2, True)] == found

@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbackup.cli.options import whole_days
 from kbackup.cli.terminal import count, digits, duration, rate, size
+from kbackup.errors import ConfigurationError
 
 
 @given(st.integers())
@@ -51,3 +53,16 @@ def test_larger_is_not_shown_as_smaller(one: int, other: int) -> None:
 def test_as_people_read_it(shown: str, expected: str) -> None:
     """Numbers are as short as they can be and no shorter."""
     assert expected == shown
+
+
+@pytest.mark.parametrize(("text", "days"), [("14", 14), ("14d", 14), ("48h", 2)])
+def test_days_are_a_duration_too(text: str, days: int) -> None:
+    """Who writes 14d in one option may write it in all."""
+    assert days == whole_days("--days", text)
+
+
+@pytest.mark.parametrize("text", ["0", "36h", "a week"])
+def test_a_day_is_the_least(text: str) -> None:
+    """S3 counts in days, so parts of one are refused."""
+    with pytest.raises(ConfigurationError, match=f"--days {text} is"):
+        whole_days("--days", text)

@@ -264,8 +264,8 @@ def test_what_is_no_range_is_a_usage_error(text: str) -> None:
         Acceptance.parse([text], None)
 
 
-def test_what_is_no_date_is_a_usage_error() -> None:
-    """ISO dates and times are read, in UTC where they do not say."""
+def test_what_is_no_time_is_a_usage_error() -> None:
+    """Dates, and times with their zone, are read."""
     assert Acceptance.parse([], "1970-01-02").before_ms == 86_400_000
-    with pytest.raises(ConfigurationError, match="is not a date"):
+    with pytest.raises(ConfigurationError, match="is not a time"):
         Acceptance.parse([], "yesterday")
