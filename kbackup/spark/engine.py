@@ -155,7 +155,7 @@ def run(
 def archive_classes(settings: EngineSettings, task: Task[Report], stop: threading.Event) -> Path:
     """Make the class archive of the settings' Java, from what one small job loads.
 
-    It holds the classes as the JVM wants them in memory, 70 MB, and saves every later run the
+    It holds the classes as the JVM wants them in memory, 68 to 84 MB, and saves every later run the
     time to load and check them.
 
     Args:

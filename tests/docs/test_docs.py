@@ -432,6 +432,13 @@ def test_each_decision_is_short() -> None:
     assert [] == [decision for decision in told if len(decision.split()) > 70]
 
 
+def test_the_table_of_contents_holds() -> None:
+    """Every page of the documentation is in its table of contents."""
+    linked = set(re.findall(r"\]\(([^)]+)\)", text(DOCS / "index.md")))
+
+    assert {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"} == linked
+
+
 @pytest.mark.parametrize("page", [name(path) for path in PAGES[:4]])
 def test_links_outside_of_the_site_lead_somewhere(page: str) -> None:
     """A link in the README works in the checkout."""
