@@ -123,7 +123,11 @@ class Entry:
         return None if self.first_stored < moment_ms else False
 
     def instead_of(self, before: "Entry") -> "Entry":
-        """Return the row of an object with what an earlier row about it knows: times and digest."""
+        """Return the row of an object with what an earlier row about it knows: times and digest.
+
+        Of an object that is still the same, the run that stored it too: what names that row, such
+        as a removal, goes on naming it, also where a host does not see the later row yet.
+        """
         said, now = (before.records, before.bytes), (self.records, self.bytes)
         is_as_long = said[0] == now[0] if None not in (said[0], now[0]) else said[1] == now[1]
         held = before.held_since if is_as_long else None
@@ -131,7 +135,7 @@ class Entry:
         return replace(
             self, digest=before.digest if is_same and self.digest is None else self.digest,
             first_stored=before.first_stored or self.first_stored,
-            held_since=held or self.held_since,
+            held_since=held or self.held_since, run=before.run if is_same else self.run,
         )  # fmt: skip
 
     @property

@@ -187,16 +187,16 @@ def test_a_ledger_that_is_rebuilt_has_the_digests() -> None:
     assert (0, []) == verified(backup, deep=True)
 
 
-def test_a_row_of_other_bytes_keeps_no_digest_of_those_before() -> None:
-    """A digest goes with the bytes that it was taken for."""
+def test_a_row_of_other_bytes_keeps_neither_digest_nor_run_of_those_before() -> None:
+    """They go with the bytes: what names the row of a run is about those that it stored."""
     where, span = TopicPartition("orders", 0), Span(0, 5)
     before = stored(where, "k", View.RECORD, Facts(0, 4, 5, 1, 2, "aa", "r1:00"), 9, span, "r", 1)
-    same = stored(where, "k", View.RECORD, Facts(0, 4, 5, 1, 2, "aa"), 9, span, "r", 1)
-    other = stored(where, "k", View.RECORD, Facts(0, 4, 5, 1, 2, "bb"), 9, span, "r", 1)
+    same = stored(where, "k", View.RECORD, Facts(0, 4, 5, 1, 2, "aa"), 9, span, "", 1)
+    other = stored(where, "k", View.RECORD, Facts(0, 4, 5, 1, 2, "bb"), 9, span, "", 1)
 
-    found = [now.instead_of(before).digest for now in (same, other)]
+    found = [now.instead_of(before) for now in (same, other)]
 
-    assert ["r1:00", None] == found
+    assert [("r1:00", "r"), (None, "")] == [(one.digest, one.run) for one in found]
 
 
 @pytest.mark.parametrize("code", [0, 7])
