@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nox
@@ -196,11 +197,12 @@ def bare_machine() -> Iterator[dict[str, str | None]]:
 def nightly(session: nox.Session) -> None:
     """All tests on a bare machine, then what the gate has no time for.
 
-    That is what is marked ``nightly``, such as 9,500 more numbers of the simulation, and the C
-    libraries under sanitizers.  Each runs even if another one failed: a night is long, and the
-    next one far.
+    That is what is marked ``nightly``, such as 9,500 more numbers of the simulation, of which each
+    night plays a quarter, and the C libraries under sanitizers.  Each runs even if another one
+    failed: a night is long, and the next one far.
     """
     failed = []
+    night = str(datetime.now(UTC).toordinal())
     try:
         sanitized(session)
     except LeftOutError as why:
@@ -212,7 +214,7 @@ def nightly(session: nox.Session) -> None:
             try:
                 session.run(
                     PYTHON, "-m", "pytest", *SIDE_BY_SIDE, "-m", marked, *session.posargs,
-                    env={**variables, "CRASH_KILLS": "8"}, external=True,
+                    env={**variables, "CRASH_KILLS": "8", "SIMULATED_NIGHT": night}, external=True,
                 )  # fmt: skip
             except CommandFailed:
                 failed.append(marked)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.simulation.expiring import ExpiringPlay, expiring_of
+from tests.simulation.nights import tonight
 from tests.simulation.showing import line
 
 CHUNK = 25
@@ -31,7 +32,7 @@ def test_what_has_had_its_time_goes_and_nothing_else(first: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
+@pytest.mark.parametrize("first", tonight(range(GATE, NIGHT, CHUNK)))
 def test_what_has_had_its_time_goes_for_longer(first: int) -> None:
     """So it is for forty times as many."""
     play_all(range(first, first + CHUNK))

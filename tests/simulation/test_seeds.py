@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.nights import tonight
 from tests.simulation.play import Play
 from tests.simulation.product import KafkaSettings, batches_as_stored
 from tests.simulation.script import Shape, Step, script_of
@@ -47,7 +48,13 @@ def test_the_promises_hold_where_they_once_broke(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    [0, *(pytest.param(at, marks=pytest.mark.nightly) for at in range(CHUNK, 2 * GATE, CHUNK))],
+    [
+        0,
+        *(
+            pytest.param(at, marks=pytest.mark.nightly)
+            for at in tonight(range(CHUNK, 2 * GATE, CHUNK))
+        ),
+    ],
 )
 def test_the_promises_hold_of_batches(first: int) -> None:
     """So they do where every other run, or each, stores batches, and restores send them as stored.
@@ -68,7 +75,7 @@ def test_the_promises_hold_of_batches(first: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
+@pytest.mark.parametrize("first", tonight(range(GATE, NIGHT, CHUNK)))
 def test_the_promises_hold_for_longer(first: int) -> None:
     """The promises hold for twenty times as many seeds."""
     play_all(range(first, first + CHUNK))
