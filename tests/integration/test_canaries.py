@@ -22,6 +22,7 @@ def _record(number: int) -> Record:
     return Record(b"k-" + text, b"v-" + text * 4, (("h", b"h-" + text),))
 
 
+@pytest.mark.nightly
 def test_no_canary_lies_in_bucket_tmpdir_or_log(
     kbackup: Kbackup, cluster: TestCluster, topic: str, backup: Backup, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from tests.simulation.nights import tonight
 from tests.simulation.showing import line
 
 CHUNK = 25
-GATE = 50
+GATE = 25
 NIGHT = 2_000
 
 
@@ -34,5 +34,5 @@ def test_what_has_had_its_time_goes_and_nothing_else(first: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", tonight(range(GATE, NIGHT, CHUNK)))
 def test_what_has_had_its_time_goes_for_longer(first: int) -> None:
-    """So it is for forty times as many."""
+    """So it is for eighty times as many."""
     play_all(range(first, first + CHUNK))
