@@ -18,8 +18,9 @@ Row = dict[str, Any]
 
 MASTER: Final = f"local[{PROCESSES},4]"
 
-CLIENTS: Final = ("native", "python")
-"""The ways of records between Kafka's client and kbackup: ``kafka.client``."""
+CLIENTS: Final = ("auto", "native", "python")
+"""The ways of records between Kafka and kbackup, as ``kafka.client``: in batches, in columns, as
+objects."""
 
 BARE: Final = {"read": "consume loop", "write": "produce loop"}
 """Direction to the loop that its other cases are compared with."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import BARE, CLIENTS
+from benchmarks.cases import BARE
 
 Row = dict[str, Any]
 
@@ -83,9 +83,9 @@ def compared(rows: Iterable[Row]) -> list[Row]:
             found[row["case"], row["load"], row["store"]][row["client"]] = row
     result = []
     for (case, load, store), ways in found.items():
-        if ways.keys() < set(CLIENTS):
+        if not {"native", "python"} <= ways.keys():
             continue
-        native, python = (ways[name] for name in CLIENTS)
+        native, python = ways["native"], ways["python"]
         size = native["bytes"] // native["records"]
         objects = python["task_cpu_us"]
         result.append(
