@@ -206,14 +206,14 @@ def _about(found: Property, usual: frozenset[str]) -> str:
 
 def refused() -> Iterator[str]:
     """Yield what is refused by name."""
-    said = set()
-    yield "|property|refused by|because|instead|\n|---|---|---|---|"
+    rows: dict[tuple[str, ...], dict[str, None]] = {}
     for row in [row for row in REFUSALS if row.is_built_in]:
         sides = ", ".join(sorted({"sink", "restore"} & row.commands))
-        cells = (f"`{BOTH.sub('*', row.name)}`", sides, row.why, row.do)
-        if cells not in said:
-            said.add(cells)
-            yield f"|{'|'.join(cells)}|"
+        names = rows.setdefault((sides, row.why, row.do), {})
+        names[f"`{BOTH.sub('*', row.name)}`"] = None
+    yield "|property|refused by|because|instead|\n|---|---|---|---|"
+    for cells, names in rows.items():
+        yield f"|{'|'.join((', '.join(names), *cells))}|"
     yield ""
 
 

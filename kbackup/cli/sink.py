@@ -279,7 +279,7 @@ def _span(option: str, text: str) -> timedelta:
 )
 @option(
     "--to", required=True, group="S3", metavar="URL",
-    help="Where the copy is: s3://BUCKET, file:///FOLDER.",
+    help="Where the copy is: s3://BUCKET, file:///FOLDER, az:// or gs:// as in store.url.",
 )  # fmt: skip
 @option(
     "--to-config", group="S3", metavar="FILE",
@@ -328,7 +328,8 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
     name = "" if place is None else to.removeprefix(place.url(""))
     if "://" not in to or (place is not None and (not name or "/" in name)):
         raise ConfigurationError(
-            f"--to {to!r} is no place for a copy", "expected s3://BUCKET or file:///FOLDER",
+            f"--to {to!r} is no place for a copy",
+            "expected s3://BUCKET, file:///FOLDER, az://ACCOUNT/CONTAINER or gs://BUCKET",
             "the keys in the copy are those of the backup, so a folder of a bucket is none",
         )  # fmt: skip
     given = {"store_url": to} if place is None else {place.attribute: name}

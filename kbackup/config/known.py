@@ -110,10 +110,10 @@ def _is_chosen(
 ) -> bool:
     """Whether the property has its effect: no other plugin is named."""
     named = given.get(chooses) or BY_NAME[chooses].default
+    if found.seam == "stores":
+        return str(named).partition("://")[0] in found.plugins
     if not named or (found.seam == "formats" and found.option.commands == "restore"):
         return True  # a worker's converter; and the objects themselves say what reads them
-    if found.seam == "stores":
-        return named.partition("://")[0] in found.plugins
     try:
         return plugins.by_class_name(found.seam, named) in found.plugins
     except ConfigurationError:

@@ -207,7 +207,9 @@ def of_side(both: frozenset[str], side: Commands) -> frozenset[str]:
 def of_plugins(declared: Declared[Option[Any]]) -> Iterator[Property]:
     """Yield the properties of an option that plugins declare, one for each prefix of their seam."""
     option, seam = declared.option, declared.seam
-    headings = {"converters": "Converters", "stores": declared.plugins[0].upper()}
+    # of several stores, it is listed with the one that its name begins with
+    store = max(declared.plugins, key=lambda name: option.name.startswith(f"{name}."))
+    headings = {"converters": "Converters", "stores": store.upper()}
     for prefix in PREFIXES.get(seam, ("",)):
         yield _placed(
             option,

@@ -192,7 +192,8 @@ class Store(Group, title="S3", commands=ALL):
     """Where the backup is."""
 
     store_url = parsed(
-        "URL of another S3 server.  file:///FOLDER is a local folder in place of a bucket.",
+        "URL of another S3 server; or in place of a bucket file:///FOLDER, "
+        "az://ACCOUNT/CONTAINER/PATH or gs://BUCKET/PATH.",
         "URL",
         None,
         read_store_url,

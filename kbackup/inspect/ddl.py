@@ -151,8 +151,9 @@ def _location(url: str) -> str:
 
 
 def _s3a(url: str) -> str:
-    """Return the URL as Hadoop's own client has it."""
-    return url.replace("s3://", "s3a://", 1)
+    """Return the URL as Hadoop's own clients have it."""
+    azure = re.sub(r"^az://([^/]+)/([^/]+)", r"abfss://\2@\1.dfs.core.windows.net", url)
+    return azure.replace("s3://", "s3a://", 1)
 
 
 def _repair(table: Table) -> str:

@@ -484,7 +484,7 @@ def thaw(
     """
     if not isinstance(store, Archive):
         raise ConfigurationError(
-            "this store has no archived objects", do="only objects in S3 can be archived"
+            "this store thaws no objects", do="only S3 does; use the cloud's own tools"
         )
     found = listing.list_backup(store, layout, options, topics=asked.names, only_format=only_format)
     chosen = listing.chosen(asked, found.topics(), found, layout.topics_dir)

@@ -426,8 +426,8 @@ def prune(
     """
     if not isinstance(store, Uploads):
         raise ConfigurationError(
-            "this store has no uploads in parts",
-            do="only S3 has any; others clean up by themselves",
+            "this store lists no unfinished uploads",
+            do="only S3 does; in Google's, let a lifecycle rule abort them; others clean up",
         )
     limit = now - timedelta(seconds=older_than_s)
     found = {
