@@ -14,6 +14,7 @@ from kbackup.local.kafka import LocalKafka
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
+from tests.support.emulators import Azurite, Emulator, FakeGcs, started
 from tests.support.in_process import WITHOUT_SPARK, InProcess
 from tests.support.mock_kafka import MockKafka
 from tests.support.registry import FakeRegistry
@@ -40,6 +41,20 @@ def s3() -> Iterator[LocalS3]:
     """An S3 server over HTTP, shared by all tests of the run."""
     with LocalS3() as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Emulator]:
+    """An emulator of Azure Blob Storage, for the night alone."""
+    with started(Azurite) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def fake_gcs() -> Iterator[Emulator]:
+    """An emulator of Google Cloud Storage, for the night alone."""
+    with started(FakeGcs) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -114,7 +114,8 @@ class S3Faults:
         server = http.client.HTTPConnection(urlsplit(self.upstream).netloc, timeout=60)
         hop = ("transfer-encoding", "expect", "connection", "content-length")
         kept = {k: v for k, v in headers.items() if k.lower() not in hop}
-        server.request(method, path, data, {**kept, "Content-Length": str(len(data))})
+        own = {"Content-Length": str(len(data)), "Connection": "close"}
+        server.request(method, path, data, kept | own)
         return server.getresponse()
 
     def __enter__(self) -> Self:

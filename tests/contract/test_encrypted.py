@@ -25,10 +25,9 @@ from tests.contract.product import (
     Uploads,
     open_bytes,
     open_store,
-    plugins,
     put_bytes,
 )
-from tests.contract.test_stores import settings_for
+from tests.contract.test_stores import STORES, refuse_backslash, settings_for
 
 
 @dataclass
@@ -58,10 +57,12 @@ class Everything:
         return hashlib.sha256(self.key[1] + text.encode()).hexdigest()
 
 
-@pytest.fixture(params=[plugin.name for plugin in plugins.installed("stores")])
+@pytest.fixture(params=STORES)
 def below(request: pytest.FixtureRequest, tmp_path: Path, s3_server: LocalS3) -> Store:
     """The store in which the encrypted objects are."""
-    return open_store(settings_for(request.param, tmp_path, s3_server))
+    settings = settings_for(request, tmp_path, s3_server)
+    refuse_backslash(request, settings.url)
+    return open_store(settings)
 
 
 @pytest.fixture

@@ -16,15 +16,18 @@ from tests.contract.product import (
     StoreSettings,
     open_store,
 )
+from tests.contract.test_stores import BY_NIGHT, CLOUDS
 
 BODY = bytes(range(256)) * 40
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", "s3", *BY_NIGHT])
 def store(request: pytest.FixtureRequest, s3_server: LocalS3) -> Store:
     """A store with one object."""
     settings = StoreSettings(f"memory://{uuid4()}")
-    if request.param == "s3":
+    if request.param in CLOUDS:
+        settings = StoreSettings(request.getfixturevalue(CLOUDS[request.param]).place())
+    elif request.param == "s3":
         s3_server.create_bucket("ranges")
         options = {
             "aws.access.key.id": s3_server.access_key_id,

@@ -12,6 +12,7 @@ import pytest
 from tests.contract.product import (
     PART_BYTES,
     LocalS3,
+    ObjectKeyError,
     Store,
     StoreContract,
     StoreSettings,
@@ -22,9 +23,20 @@ from tests.contract.product import (
 
 _BUCKETS = count()
 
+CLOUDS = {"az": "azurite", "gs": "fake_gcs"}
+"""The fixtures of the emulators, by scheme."""
 
-def settings_for(scheme: str, tmp_path: Path, server: LocalS3) -> StoreSettings:
-    """Return where an empty store of this kind lies."""
+BY_NIGHT = [pytest.param(scheme, marks=pytest.mark.nightly) for scheme in CLOUDS]
+INSTALLED = [found.name for found in plugins.installed("stores") if found.name not in CLOUDS]
+STORES = [*INSTALLED, *BY_NIGHT]
+
+
+def settings_for(request: pytest.FixtureRequest, tmp_path: Path, server: LocalS3) -> StoreSettings:
+    """Return where an empty store of the kind that a fixture is asked for lies."""
+    scheme = request.param
+    if scheme in CLOUDS:
+        options = {"s3.part.size": PART_BYTES, "s3.retry.backoff.ms": 1}
+        return StoreSettings(request.getfixturevalue(CLOUDS[scheme]).place(), options=options)
     if scheme == "s3":
         bucket = f"lake-{uuid4().hex[:8]}-{next(_BUCKETS)}"  # the server may not be ours
         server.create_bucket(bucket)
@@ -43,14 +55,21 @@ def settings_for(scheme: str, tmp_path: Path, server: LocalS3) -> StoreSettings:
     return StoreSettings(f"{scheme}://{place}")
 
 
-@pytest.fixture(params=[plugin.name for plugin in plugins.installed("stores")])
+@pytest.fixture(params=STORES)
 def settings(request: pytest.FixtureRequest, tmp_path: Path, s3_server: LocalS3) -> StoreSettings:
-    return settings_for(request.param, tmp_path, s3_server)
+    return settings_for(request, tmp_path, s3_server)
 
 
 @pytest.fixture
-def store(settings: StoreSettings) -> Store:
+def store(settings: StoreSettings, request: pytest.FixtureRequest) -> Store:
+    refuse_backslash(request, settings.url)
     return open_store(settings)
+
+
+def refuse_backslash(request: pytest.FixtureRequest, url: str) -> None:
+    r"""Expect a test with a key that Azure takes for another one to end in its refusal."""
+    if url.startswith("az:") and "\\" in request.node.callspec.params.get("key", ""):
+        request.applymarker(pytest.mark.xfail(raises=ObjectKeyError, strict=True))
 
 
 class TestStores(StoreContract):
