@@ -609,10 +609,7 @@ class Screens(OutputPart):
     def _print_next(self, summary: Ended) -> None:
         remaining: Sequence[NextCommand] = summary.facts.get("remaining", ())
         if summary.next and not remaining:
-            purpose = "to continue:"
-            if self._command == "restore verify":
-                purpose = "to write them again while the cluster still has the records:"
-            remaining = [NextCommand(purpose, summary.next)]
+            remaining = [NextCommand("to continue:", summary.next)]
         said = ""
         for each in remaining:
             if each.purpose != said:

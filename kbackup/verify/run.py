@@ -43,7 +43,7 @@ from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
 from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, counted, form, some
-from kbackup.events import Event, Warned
+from kbackup.events import Event, NextCommand, Warned
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
@@ -326,9 +326,10 @@ def _is_a_lock_left_behind(backup: _Backup) -> Iterator[Warned]:
 def _can_it_be_repaired(backup: _Backup) -> Iterator[Warned]:
     offsets = again(backup.findings)
     if offsets is not None:
-        places = offsets.partition(" ")[0]
-        how = f"move damaged objects away, then run kbackup sink repair {places} with the sink's"
-        yield backup.summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
+        line = f"kbackup sink repair {offsets.partition(' ')[0]} --config FILE"
+        purpose = "move damaged objects away; then, with the sink's configuration as FILE:"
+        backup.summary.facts["remaining"] = [NextCommand(purpose, line)]
+        yield backup.summary.warn("repair", f"{AGAIN}: {offsets}")
 
 
 _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (

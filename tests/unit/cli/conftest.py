@@ -16,6 +16,7 @@ from kbackup.cli.prepare import PluginShown, SettingShown
 from kbackup.config import Settings
 from kbackup.events import (
     Ended,
+    NextCommand,
     ObjectStored,
     PartitionCounts,
     Plain,
@@ -73,6 +74,7 @@ class Told:
         said = self.summary | more
         said["runs"] = [_made(PastRun, each, started=None) for each in said.get("runs", ())]
         said["running"] = [_made(RunningNow, each) for each in said.get("running", ())]
+        said["remaining"] = [NextCommand(**each) for each in said.get("remaining", ())]
         return ended(**said)
 
 

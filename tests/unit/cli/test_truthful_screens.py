@@ -27,7 +27,7 @@ def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
 
     shown = show(each.command, each.events, each.ended(), width=40).stdout
 
-    assert each.summary["next"] == " ".join(
+    assert each.summary["remaining"][0]["command"] == " ".join(
         re.search(r"  kbackup sink(?:.*\\\n)+.*", shown)[0].replace("\\\n", "").split()  # type: ignore[index]
     )
 

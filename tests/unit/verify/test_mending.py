@@ -158,7 +158,9 @@ def test_the_command_that_backs_offsets_up_again_is_named() -> None:
     events = [*verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes)]
 
     (text,) = (one.text for one in events if isinstance(one, Warned) and one.code == "repair")
-    assert "kbackup sink repair orders:0:10,orders:0:20 with the sink's" in text
+    assert "orders:0:10,orders:0:20" in text
+    (remaining,) = summary.facts["remaining"]
+    assert remaining.command == "kbackup sink repair orders:0:10,orders:0:20 --config FILE"
 
 
 @pytest.mark.parametrize("folder", ["objects/", "topics/", ""])
