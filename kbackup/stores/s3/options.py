@@ -303,6 +303,7 @@ LOCK_DAYS: Final = parsed(
     read_days,
     commands="sink",
     needs=("s3.object.lock.mode",),
+    example="30",
 )
 AS_OF: Final = optional_text(
     "s3.versions.as.of",
