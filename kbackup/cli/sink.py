@@ -273,7 +273,7 @@ def _span(option: str, text: str) -> timedelta:
     common=looking("--to", "--to-config", "--follow", "--dry-run", "--topics-regex"),
     examples=(
         "kbackup sink copy --to s3://second-bucket --config s3.properties",
-        "kbackup sink copy --to s3://dr --to-config dr.properties -b my-bucket --follow",
+        "kbackup sink copy --to s3://dr-copy --to-config dr.properties -b lake --follow",
         "kbackup sink copy --to file:///mnt/backup -b my-bucket -t orders",
     ),
 )
