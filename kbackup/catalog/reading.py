@@ -6,7 +6,7 @@ the file is not used.
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Final
 
@@ -28,7 +28,7 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.files import Spool
-from kbackup.formats import SaysExtent, StoresBatches
+from kbackup.formats import COLUMNS, SaysExtent, StoresBatches
 from kbackup.formats.block_index import BlockIndex, IndexedBlock
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions, assemble
@@ -414,7 +414,7 @@ def _values(
     try:
         if options.wants_siblings:
             _check_siblings(files, main, value.claim.siblings)
-        for file in (files.keys, files.headers):
+        for file in _siblings(files, options.formats.columns):
             column = None if file is None else FileColumn(store, file, options)
             siblings.append(column)  # one by one: what is open is closed, whatever the next does
         columns = [value, *(each for each in siblings if each is not None)]
@@ -462,6 +462,14 @@ def _paired(
         rows, keys, headers = (None if part is None else part.values.slice(*run) for part in parts)
         pair = (pa.nulls(run[1], pa.binary()), rows) if is_tombstones else (rows, keys)
         yield assemble(start + run[0], *pair, headers)
+
+
+def _siblings(files: FileSet, wanted: Collection[str] | None) -> list[BackupFile | None]:
+    """Return the keys and the headers object, None for one that is not there or not wanted."""
+    return [
+        file if file is not None and (wanted is None or COLUMNS[file.view] in wanted) else None
+        for file in (files.keys, files.headers)
+    ]
 
 
 def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View]) -> None:

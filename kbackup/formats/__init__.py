@@ -36,11 +36,14 @@ class FormatOptions:
         max_record_bytes: A file with a longer record than this is refused when it is read.
         is_ended: A file of rows that does not end with a separator has been cut short.  Tools that
             write no backups often leave the last one out.
+        columns: Those of ``records.SCHEMA`` that are wanted, the offset among them; what holds
+            others need not be read.  None for all.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     max_record_bytes: int = 2**28
     is_ended: bool = True
+    columns: frozenset[str] | None = None
 
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
@@ -121,11 +124,11 @@ class Writer(Protocol):
 class Format(Protocol):
     """How batches become one file.
 
-    The columns depend on the view: `View.RECORD` has ``records.SCHEMA``; `View.VALUE`,
-    `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``, with the type
-    that the converter gives it (``binary``, ``string``, ``pa.json_()``) or a schema; headers
-    are `HEADERS`.  Columns that are read may have a schema too,
-    in the metadata of the column's field, see `kbackup.records.schema_of`.
+    The columns depend on the view: `View.RECORD` has ``records.SCHEMA``, or what is wanted of it;
+    `View.VALUE`, `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``,
+    with the type that the converter gives it (``binary``, ``string``, ``pa.json_()``) or a schema;
+    headers are `HEADERS`.  Columns that are read may have a schema too, in the metadata of the
+    column's field, see `kbackup.records.schema_of`.
     """
 
     traits: ClassVar[Traits]

@@ -211,7 +211,7 @@ class ParquetFormat:
         """
         if view is not View.RECORD:
             return read_values(file, view)
-        return read_records(file, options.max_record_bytes)
+        return read_records(file, options.max_record_bytes, options.columns)
 
     def table(
         self,

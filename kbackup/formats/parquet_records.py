@@ -17,7 +17,7 @@ Source: Apache Parquet 2.12, ``parquet.thrift``, ``PageHeader``; Thrift's compac
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -103,12 +103,16 @@ READ_BYTES: Final = 8 * 2**20
 _ROW_BYTES: Final = 32  # Arrow's own bytes per row: numbers, and where each value begins
 
 
-def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
+def read_records(
+    file: BinaryIO, max_record_bytes: int, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a full-record file, in order.
 
     Args:
         file: Seekable; not closed here.
         max_record_bytes: The most bytes of a record, see `SLACK_BYTES`.
+        columns: Those to read, the offset among them; None for all.  With dictionaries it is all
+            that is read, for records are judged by their size then.
 
     Raises:
         CorruptObjectError: If the file is not as it was written, or of a later version.
@@ -124,7 +128,10 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
             )
     unfolding = Unfolding(file.seek(0, 2), max_record_bytes, READ_BYTES)
     records, first, last = 0, None, None
-    for batch in _batches(parquet, file, unfolding if coded else None):
+    schema = SCHEMA
+    if columns is not None and not coded:
+        schema = pa.schema([field for field in SCHEMA if field.name in columns])
+    for batch in _batches(parquet, file, schema, unfolding if coded else None):
         with _translated():
             _check_rows(batch, last)
         first = batch["offset"][0].as_py() if first is None else first
@@ -138,7 +145,7 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
 
 
 def _batches(
-    parquet: pq.ParquetFile, file: BinaryIO, unfolding: "Unfolding | None"
+    parquet: pq.ParquetFile, file: BinaryIO, schema: pa.Schema, unfolding: "Unfolding | None"
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each row group, as many as its footer entry says."""
     for number in range(parquet.num_row_groups):
@@ -152,7 +159,7 @@ def _batches(
             batches = parquet.iter_batches(
                 batch_size=max(1, min(group.num_rows, int(READ_BYTES / row_bytes))),
                 row_groups=[number],
-                columns=SCHEMA.names,
+                columns=schema.names,
                 use_threads=False,
             )
         while True:
@@ -164,9 +171,9 @@ def _batches(
                 found += len(batch)
                 if unfolding is None:
                     with _translated():
-                        columns = [batch[name] for name in SCHEMA.names]
-                        whole = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-                    yield whole
+                        columns = [batch[name] for name in schema.names]
+                        plain = pa.RecordBatch.from_arrays(columns, schema=schema)
+                    yield plain
                 else:
                     yield from unfolding.plain(batch)
         if found != group.num_rows:
@@ -245,11 +252,12 @@ def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
     offsets = batch["offset"]
     if offsets.null_count:
         raise _corrupt("a record has no offset")
-    for field in SCHEMA:
+    for field in batch.schema:
         if not field.nullable and batch[field.name].null_count:
             offset = offsets[pc.index(batch[field.name].is_null(), True).as_py()].as_py()
             raise _corrupt(f"the record at offset {offset} has no {field.name}")
-    batch["headers"].flatten().validate(full=True)  # header names must be UTF-8
+    if "headers" in batch.schema.names:
+        batch["headers"].flatten().validate(full=True)  # header names must be UTF-8
     if last is not None and len(offsets) and offsets[0].as_py() <= last:
         raise _corrupt(f"offset {offsets[0].as_py()} follows offset {last}")
     row = pc.index(pc.greater(offsets[1:], offsets[:-1]), False).as_py()

@@ -53,7 +53,7 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
             if len({name.lower() for name in names}) < len(names):
                 spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
             for name in names:
-                source = BackupSource.over(found.of_topic(name))
+                source = BackupSource.over(found.of_topic(name), "kbackup")
                 spark.dataSource.register(source)
                 spark.read.format(BackupSource.name()).load().createOrReplaceTempView(f"`{name}`")
             answer: pa.Table = spark.sql(sql).toArrow()

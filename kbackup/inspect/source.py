@@ -13,10 +13,12 @@ from kbackup.inspect.source import BackupSource
 Its options are kbackup's properties; ``config`` names a configuration file, and environment
 variables apply as they do for the commands.  With
 ``spark.sql.python.filterPushdown.enabled=true``, objects that a condition on ``partition``,
-``offset`` or ``timestamp`` excludes are not opened.
+``offset`` or ``timestamp`` excludes are not opened.  With a ``schema`` of fewer columns, such as
+``.schema("offset bigint, key binary")``, others are not read.
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +40,7 @@ from kbackup.catalog.merging import records
 from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.config import loading
-from kbackup.errors import KbackupError
+from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import (
@@ -63,11 +65,13 @@ class Chunk:
     Attributes:
         where: The partition.
         sets: The objects.
+        is_apart: Nor with each other.
         identity: Which topic they are of, as far as that is known.
     """
 
     where: TopicPartition
     sets: tuple[FileSet, ...]
+    is_apart: bool = False
     identity: TopicIdentity = UNKNOWN
 
 
@@ -94,29 +98,62 @@ def chunks_of(
 
 
 def _divided(
-    where: TopicPartition, sets: Iterable[FileSet], facts: FactsOf, size: int
+    where: TopicPartition, sets: Sequence[FileSet], facts: FactsOf, size: int
 ) -> Iterator[Chunk]:
     held: list[FileSet] = []
     end: int | None = -1  # the last offset of what is held; None if unknown
-    held_bytes = 0
-    for files in sets:
+    held_bytes, is_apart = 0, True
+    for files, is_alone in apart(sets, facts):
         if held_bytes >= size and end is not None and end < files.start_offset:
-            yield Chunk(where, tuple(held))
-            held, end, held_bytes = [], -1, 0
+            yield Chunk(where, tuple(held), is_apart)
+            held, end, held_bytes, is_apart = [], -1, 0, True
         held.append(files)
         held_bytes += object_bytes([files])
-        known = facts(files)
+        known, is_apart = facts(files), is_apart and is_alone
         end = None if end is None or known is None else max(end, known.last_offset)
     if held:
-        yield Chunk(where, tuple(held))
+        yield Chunk(where, tuple(held), is_apart)
 
 
-TABLE_COLUMNS: Final = (
-    "topic string, partition int, offset bigint, timestamp timestamp, timestamp_type string, "
-    "key binary, value binary, headers array<struct<key: string, value: binary>>"
-)
-"""The table's schema in Spark's terms.  A timestamp is null if the record has none, or its layout
-does not store it; a null value is a tombstone."""
+def apart(sets: Sequence[FileSet], facts: FactsOf) -> Iterator[tuple[FileSet, bool]]:
+    """Yield each set, and whether it is known to share no record with another one.
+
+    Values never do: `kbackup.catalog.covered` has seen to that.
+
+    Args:
+        sets: What to read of a partition, in order.
+        facts: What is known about an object.
+    """
+    begins = [*(files.start_offset for files in sets if files.is_whole), None][1:]
+    following, end = iter(begins), -math.inf
+    for files in sets:
+        if not files.is_whole:
+            yield files, True
+            continue
+        known, begin = facts(files), next(following)
+        last = math.inf if known is None else known.last_offset
+        yield files, end < files.start_offset and (begin is None or last < begin)
+        end = max(end, last)
+
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestamp_type": "string",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+"""The table's columns and their types, in Spark's terms.  A timestamp is null if the record has
+none, or its layout does not store it; a null value is a tombstone."""
+
+
+def ddl(columns: Iterable[str]) -> str:
+    """Return the schema of some of `COLUMNS`, in Spark's terms."""
+    return ", ".join(f"{name} {COLUMNS[name]}" for name in columns)
+
 
 _MOST_MS: Final = (2**63 - 1) // 1000
 """Spark counts microseconds: what is beyond is not a timestamp there."""
@@ -133,7 +170,7 @@ def table_rows(
         store: Where the backup is.
         chunk: What to read.
         options: How objects are read.
-        schema: `TABLE_COLUMNS` as an Arrow schema.
+        schema: Some of `COLUMNS`, as an Arrow schema.
 
     Yields:
         Rows in offset order.
@@ -142,31 +179,34 @@ def table_rows(
         KbackupError: If an object is bad; what was yielded before is intact.
         StoreError: If the store does not answer.
     """
-    where = chunk.where
+    if chunk.is_apart:  # else records are compared, of which nothing may be left out
+        wanted = frozenset({"offset", *schema.names})
+        options = replace(options, formats=replace(options.formats, columns=wanted))
     for batch in records(store, chunk.sets, options, identity=chunk.identity):
-        count = len(batch)
-        kinds = pc.if_else(
-            pc.and_(
-                pc.greater_equal(batch["timestamp_type"], 0),
-                pc.less(batch["timestamp_type"], len(_WORDS)),
-            ),
-            batch["timestamp_type"],
-            0,
-        )
-        columns = [
-            pa.repeat(pa.scalar(where.topic, pa.string()), count),
-            pa.repeat(pa.scalar(where.partition, pa.int32()), count),
-            batch["offset"],
-            _moments(batch["timestamp"]),
-            _WORDS.take(kinds),
-            batch["key"],
-            batch["value"],
-            batch["headers"],
-        ]
-        yield pa.RecordBatch.from_arrays(
-            [column.cast(field.type) for column, field in zip(columns, schema, strict=True)],
-            schema=schema,
-        )
+        yield _shown(batch, chunk.where, schema)
+
+
+def _shown(batch: pa.RecordBatch, where: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_column(field.name, batch, where).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(name: str, batch: pa.RecordBatch, where: TopicPartition) -> pa.Array:
+    match name:
+        case "topic":
+            return pa.repeat(pa.scalar(where.topic, pa.string()), len(batch))
+        case "partition":
+            return pa.repeat(pa.scalar(where.partition, pa.int32()), len(batch))
+        case "timestamp":
+            return _moments(batch["timestamp"])
+        case "timestamp_type":
+            return _words(batch["timestamp_type"])
+    return batch[name]
+
+
+def _words(kinds: pa.Array) -> pa.Array:
+    is_known = pc.and_(pc.greater_equal(kinds, 0), pc.less(kinds, len(_WORDS)))
+    return _WORDS.take(pc.if_else(is_known, kinds, 0))
 
 
 def _moments(timestamps: pa.Array) -> pa.Array:
@@ -178,7 +218,7 @@ def _moments(timestamps: pa.Array) -> pa.Array:
     return known.cast(pa.timestamp("ms", "UTC"))
 
 
-_OPERATORS: Final[Mapping[str, str]] = {
+OPERATORS: Final[Mapping[str, str]] = {
     "EqualTo": "=",
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
@@ -272,6 +312,9 @@ class Found:
         identities = {topic: said.identity(topic) for topic in topics}
         return cls(place, options, sets, facts, topics, missing, identities)
 
+    def _known(self, files: FileSet) -> Facts | None:
+        return self.facts.get(files.id)
+
     def counted(self) -> list[str]:
         """Return the topics with rows whose offsets are shown too low.
 
@@ -296,23 +339,19 @@ class Found:
         sets = {where: found for where, found in self.sets.items() if where.topic == topic}
         keys = {files.main.key for found in sets.values() for files in found if files.main}
         facts = {key: one for key, one in self.facts.items() if key in keys}
-        return Found(self.store, self.options, sets, facts, identities=self.identities)
+        return replace(self, sets=sets, facts=facts)
 
     def chunks(self, window: Window) -> list[Chunk]:
         """Return what has to be read for *window*."""
-
-        def facts(files: FileSet) -> Facts | None:
-            return self.facts.get(files.id)
-
         store = open_store(self.store)
         sets = {
-            where: within(store, of_partition, window, facts)
+            where: within(store, of_partition, window, self._known)
             for where, of_partition in self.sets.items()
             if window.has(where.partition)
         }
         return [
             replace(chunk, identity=self.identities.get(chunk.where.topic, UNKNOWN))
-            for chunk in chunks_of(sets, facts)
+            for chunk in chunks_of(sets, self._known)
         ]
 
 
@@ -321,32 +360,39 @@ class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
 
     found: Found | None = None
     """The contents of a bucket that was listed already; None to list it when needed."""
+    known_as = "kbackup"
+    """Spark looks a source up by this when it plans, which may be after another was registered."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return "kbackup"
+        return cls.known_as
 
     @classmethod
-    def over(cls, found: Found) -> "type[BackupSource]":
-        """Return the source of a bucket that was listed already."""
+    def over(cls, found: Found, name: str) -> "type[BackupSource]":
+        """Return the source of a bucket that was listed already, under a name of its own."""
 
         class Known(cls):  # type: ignore[misc,valid-type]  # defined here, it travels by value
             pass
 
-        Known.found = found
+        Known.found, Known.known_as = found, name
         return Known
 
     def schema(self) -> str:
         """Return the columns."""
-        return TABLE_COLUMNS
+        return ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader.
+        """Return the reader of some columns: only these are read.
 
         Raises:
-            KbackupError: If the options are wrong, or the backup cannot be listed.
+            KbackupError: If there is no such column, the options are wrong, or the backup cannot
+                be listed.
         """
+        if unknown := sorted({*schema.names}.difference(COLUMNS)):
+            raise ConfigurationError(
+                f"a backup has no column {unknown[0]}", f"its columns are {', '.join(COLUMNS)}"
+            )
         found = self.found
         if found is None:
             found = Found.read(_settings(self.options))
@@ -411,7 +457,7 @@ def _conditions(filters: Iterable[Filter]) -> Iterator[tuple[str, str, Any]]:
         attribute = ".".join(getattr(one, "attribute", ()))
         if isinstance(one, In) and attribute == "partition":
             yield attribute, "in", [value for value in one.value if value is not None]
-        elif (operator := _OPERATORS.get(type(one).__name__)) is not None:
+        elif (operator := OPERATORS.get(type(one).__name__)) is not None:
             value: Any = one.value
             if isinstance(value, datetime):
                 value = _milliseconds(value, up=operator in ("<", "<="))

@@ -144,6 +144,26 @@ def test_a_column_of_the_future_is_ignored() -> None:
     assert RECORDS.to_pylist() == read(PARQUET, View.RECORD, foreign(more))
 
 
+def test_only_what_is_wanted_is_read() -> None:
+    """Damage to values is none to keys, but in a file with dictionaries: it is judged whole."""
+    data = bytearray(write(PARQUET, View.RECORD, [RECORDS]))
+    (value,) = [
+        column
+        for column in (footer(bytes(data)).row_group(0).column(at) for at in range(7))
+        if column.path_in_schema == "value"
+    ]
+    data[value.data_page_offset + value.total_compressed_size - 1] ^= 1
+    wanted = FormatOptions(columns=frozenset({"offset", "key"}))
+
+    def read_wanted(file: bytes) -> pa.Table:
+        found = PARQUET.read(io.BytesIO(file), View.RECORD, ".zstd.parquet", wanted)
+        return pa.Table.from_batches(found)
+
+    assert pa.table(RECORDS.select(["offset", "key"])) == read_wanted(bytes(data))
+    assert "altered" in why(bytes(data))
+    assert SCHEMA == read_wanted(foreign(pa.table(RECORDS))).schema
+
+
 def test_columns_may_stand_in_any_order() -> None:
     """A Parquet file is read by the names of its columns, whatever their order."""
     turned = pa.table(RECORDS).select(SCHEMA.names[::-1])
