@@ -1,6 +1,7 @@
 """``kbackup restore``: run, list, cat, query, verify, drill, status, thaw, and what follows one."""
 
 import json
+import logging
 import os
 import shlex
 import sys
@@ -371,12 +372,19 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
         )
         session.tell(summary.warn("counted_offsets", text))
     answer = ask(sql, found, found.topics, wiring.engine_settings(settings, find_jvm()))
+    if answer.counted:
+        from kbackup.cli.progress import RUN_LOG  # noqa: PLC0415
+
+        records = counted(sum(one.records for one in answer.counted), "record")
+        objects = counted(sum(one.objects for one in answer.counted), "object")
+        text = f"{records} in {objects}: counted by what the ledger says of them, not read"
+        logging.getLogger(RUN_LOG).info(text)
     if found.missing:
         summary.fail(incomplete(found.missing))
     if output_file is None:
-        _print_rows(answer, form)
+        _print_rows(answer.rows, form)
     else:
-        _write_rows(answer, form, output_file)
+        _write_rows(answer.rows, form, output_file)
     return summary.finish()
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
 from typing import Any, Final
@@ -22,7 +23,8 @@ from kbackup.errors import (
     form,
 )
 from kbackup.inspect.peek import shown_bytes
-from kbackup.inspect.source import FAILURE, BackupSource, Found
+from kbackup.inspect.plan import Need, needs, stand_in
+from kbackup.inspect.source import COLUMNS, FAILURE, BackupSource, Counted, Found, ddl
 from kbackup.records import TopicPartition
 from kbackup.spark.engine import session
 from kbackup.spark.java import EngineSettings
@@ -31,8 +33,21 @@ _TOO_LARGE: Final = "maxResultSize"
 _SQL_STATE: Final = re.compile(r"SQLSTATE: *\w+")
 
 
-def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) -> pa.Table:
-    """Return the result of a query; each topic is a table of the same name.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query has found.
+
+    Attributes:
+        rows: Its result.
+        counted: Records that it has counted without reading them.
+    """
+
+    rows: pa.Table
+    counted: Sequence[Counted] = ()
+
+
+def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) -> Answer:
+    """Return the answer to a query; each topic is a table of the same name.
 
     Args:
         sql: Spark SQL.  Names with a dot or a dash are in backquotes.
@@ -50,13 +65,7 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
     with session(settings) as spark:
         try:
             check_reads(spark, sql)
-            if len({name.lower() for name in names}) < len(names):
-                spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
-            for name in names:
-                source = BackupSource.over(found.of_topic(name), "kbackup")
-                spark.dataSource.register(source)
-                spark.read.format(BackupSource.name()).load().createOrReplaceTempView(f"`{name}`")
-            answer: pa.Table = spark.sql(sql).toArrow()
+            return answered(spark, sql, found, names)
         except AnalysisException as error:
             raise misunderstood(sql, str(error), names) from error
         except Exception as error:  # py4j's errors have no common class that is worth the import
@@ -72,7 +81,74 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
             if isinstance(error, PySparkException):
                 raise SparkError("Spark could not answer", _first_line(str(error))) from error
             raise
-    return answer
+
+
+def answered(spark: Any, sql: str, found: Found, names: Sequence[str]) -> Answer:
+    """Return the answer to a query that `check_reads` has let pass.
+
+    It is planned before it is run: what it does not need is not read.
+
+    Args:
+        spark: The session.
+        sql: As for `ask`, likewise the others.
+    """
+    if len({name.lower() for name in names}) < len(names):
+        spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
+    counted = list[Counted]()
+    for name, need in needed(spark, sql, names).items():
+        part = found.of_topic(name)
+        if need.comparisons is not None:
+            part = part.by_facts(need.comparisons)
+        _table(spark, name, part, need.columns).createOrReplaceTempView(f"`{name}`")
+        counted += part.known
+    return Answer(spark.sql(sql).toArrow(), counted)
+
+
+def needed(spark: Any, sql: str, names: Sequence[str]) -> dict[str, Need]:
+    """Return what a query needs of each table that it needs at all; all are there then, empty."""
+    nothing = spark.sparkContext.emptyRDD()
+    for number, name in enumerate(names):
+        columns = stand_in(number)
+        schema = ", ".join(f"`{stands}` {COLUMNS[column]}" for column, stands in columns.items())
+        table = spark.createDataFrame(nothing, schema).toDF(*columns)
+        table.createOrReplaceTempView(f"`{name}`")
+    plan = spark.sql(sql)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  (no way of Python's)
+    return needs(plan, names)
+
+
+def _table(spark: Any, name: str, found: Found, columns: Sequence[str]) -> Any:
+    """Return a topic as a table in which all but *columns* is null."""
+    if found.known and not any(found.sets.values()):
+        rows = ", ".join(_literals(found.known))
+        part = spark.sql(_COUNTED.format(rows=rows), {"topic": name})
+    else:  # one source: Spark's optimizer fails at some queries of unions
+        source = BackupSource.over(found, f"kbackup of {name.encode().hex()}")
+        spark.dataSource.register(source)
+        reader = spark.read.format(source.name()).schema(ddl(columns or ("partition",)))
+        part = reader.load()
+    return part.selectExpr(
+        *(f"`{one}`" if one in part.columns else f"cast(null as {kind}) as `{one}`"
+          for one, kind in COLUMNS.items())
+    )  # fmt: skip
+
+
+_COUNTED: Final = """
+    select nullif(:topic, '') as topic, nullif(partition, -1) as partition,
+        nullif(offset, -1) as offset
+    from values {rows} as counted (partition, offset, records)
+    lateral view explode(sequence(1, records)) as number
+"""
+"""Rows that Spark makes, without a Python; like those of others, their columns may be null."""
+
+_AT_ONCE: Final = 2**20
+"""How many of them it makes of one."""
+
+
+def _literals(known: Sequence[Counted]) -> Iterator[str]:
+    for one in known:
+        for done in range(0, one.records, _AT_ONCE):
+            records = min(_AT_ONCE, one.records - done)
+            yield f"({one.where.partition}, {one.offset}L, {records})"
 
 
 def check_reads(spark: Any, sql: str) -> None:

@@ -37,7 +37,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.covered import FactsOf, covered, within
 from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.catalog.merging import records
-from kbackup.catalog.window import EVERYTHING, Window
+from kbackup.catalog.window import EVERYTHING, Interval, Window
 from kbackup.clock import SystemClock
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KbackupError
@@ -218,6 +218,41 @@ def _moments(timestamps: pa.Array) -> pa.Array:
     return known.cast(pa.timestamp("ms", "UTC"))
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Records that a query need not tell from each other, so that nobody reads them.
+
+    Attributes:
+        where: Their partition.
+        offset: Of one of them.
+        records: How many there are.
+        objects: In how many objects.
+    """
+
+    where: TopicPartition
+    offset: int
+    records: int = 0
+    objects: int = 0
+
+    def with_object(self, records: int) -> "Counted":
+        """Return it with those of one object more."""
+        return replace(self, records=self.records + records, objects=self.objects + 1)
+
+    def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield as many rows, all of them the same.
+
+        Args:
+            schema: Of `COLUMNS` only topic, partition and offset.
+        """
+        for done in range(0, self.records, _AT_ONCE):
+            count = min(_AT_ONCE, self.records - done)
+            offsets = pa.repeat(pa.scalar(self.offset, pa.int64()), count)
+            yield _shown(pa.record_batch([offsets], ["offset"]), self.where, schema)
+
+
+_AT_ONCE: Final = 2**16
+
+
 OPERATORS: Final[Mapping[str, str]] = {
     "EqualTo": "=",
     "GreaterThan": ">",
@@ -245,6 +280,7 @@ class Found:
         topics: Their names, including topics without an object.
         missing: The keys of objects that were stored and are missing.
         identities: Which topics they are, by name.
+        known: Records beside those of *sets*, which nobody reads.
     """
 
     store: StoreSettings
@@ -254,6 +290,7 @@ class Found:
     topics: Sequence[str] = ()
     missing: Mapping[TopicPartition, Sequence[str]] = field(default_factory=dict)
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    known: Sequence[Counted] = ()
 
     @classmethod
     def read(
@@ -312,8 +349,38 @@ class Found:
         identities = {topic: said.identity(topic) for topic in topics}
         return cls(place, options, sets, facts, topics, missing, identities)
 
+    def by_facts(self, comparisons: Iterable[tuple[str, int]]) -> "Found":
+        """Return it with the records of whole objects counted, as far as they are known.
+
+        Args:
+            comparisons: Operators and numbers: each is true of all offsets of an object that is
+                not read, or of none.
+        """
+        counted: dict[tuple[Any, ...], Counted] = {}
+        rest: dict[TopicPartition, list[FileSet]] = {where: [] for where in self.sets}
+        intervals = [Interval().narrowed(*one) for one in comparisons]
+        for where, sets in self.sets.items():
+            for files, is_alone in apart(sets, self._known):
+                span = self._span(files) if is_alone and where not in self.missing else None
+                if span is None or any(one.divides(*span) for one in intervals):
+                    rest[where].append(files)
+                    continue
+                alike = where, *(one.meets(*span) for one in intervals)
+                before = counted.get(alike, Counted(where, span[0]))
+                counted[alike] = before.with_object(self.facts[files.id].records)
+        return replace(self, sets=rest, known=tuple(counted.values()))
+
     def _known(self, files: FileSet) -> Facts | None:
         return self.facts.get(files.id)
+
+    def _span(self, files: FileSet) -> tuple[int, int] | None:
+        """Return the first and the last offset of a set's rows, as they are shown, if all are."""
+        known = self._known(files)
+        if known is None or known.first_offset != files.start_offset or files.only is not None:
+            return None
+        last = known.last_offset if files.is_whole else files.start_offset + known.records - 1
+        is_within = files.bound is None or last < files.bound
+        return (files.start_offset, last) if is_within and not files.is_generic else None
 
     def counted(self) -> list[str]:
         """Return the topics with rows whose offsets are shown too low.
@@ -412,16 +479,20 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        """Return the chunks."""
-        return [InputPartition(chunk) for chunk in self._found.chunks(self._window)]
+        """Return the chunks, and what was counted."""
+        parts = [*self._found.chunks(self._window), *self._found.known]
+        return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a chunk.
+        """Read one of them.
 
         Raises:
             RuntimeError: With the error as JSON, see `FAILURE`.
         """
         if partition.value is None:  # Spark's own, if there is no chunk
+            return
+        if isinstance(partition.value, Counted):
+            yield from partition.value.rows(self._schema)
             return
         try:
             store = open_store(self._found.store)

@@ -26,7 +26,7 @@ from kbackup.events import Event, to_json
 from kbackup.formats import FormatOptions
 from kbackup.formats.log import LogFormat
 from kbackup.inspect.ddl import statements
-from kbackup.inspect.query import check_reads
+from kbackup.inspect.query import answered, check_reads, needed
 from kbackup.inspect.source import BackupSource
 from kbackup.kafka import (
     Acl,
@@ -127,6 +127,7 @@ __all__ = [
     "TopicPartition",
     "Type",
     "Writer",
+    "answered",
     "check_reads",
     "compare_topics",
     "config",
@@ -142,6 +143,7 @@ __all__ = [
     "ivy_jar",
     "loading",
     "main",
+    "needed",
     "partitions_of",
     "read_groups",
     "root",

@@ -1,7 +1,7 @@
 """A backup asked in SQL, by the command and from a Spark session."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ from tests.integration.product import (
     ConfigurationError,
     DatedLayout,
     EngineSettings,
+    answered,
     check_reads,
     find_jvm,
     loading,
+    needed,
     session,
     statements,
 )
 from tests.support.command import Kbackup
+from tests.support.query import found as found_in
 
 pytestmark = pytest.mark.integration
 
@@ -75,6 +78,83 @@ def test_what_spark_does_not_understand_is_said_in_one_line(
     assert "org.apache" not in result.stderr
 
 
+ALL = (
+    "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+)  # fmt: skip
+NEEDS = {
+    "select count(*) from a": {"a": ((), ())},
+    "select count(*) from a where 5 > offset or offset between 7 and 9 and partition = 1": {
+        "a": (("partition", "offset"), (("<", 5), (">=", 7), ("<=", 9)))
+    },
+    "select a.offset from a join b on a.key = b.key and b.offset > 7": {
+        "a": (("offset", "key"), None), "b": (("offset", "key"), None),
+    },
+    "select key from (select * from a where value is null union all select * from b)": {
+        "a": (("key", "value"), None), "b": (("key",), None),
+    },
+    "select * from a where exists (select 1 from b where b.topic = a.topic)": {
+        "a": (ALL, None), "b": (("topic",), ()),
+    },
+    "with c as (select * from a) select count(*), (select max(value) from b) from c, c d": {
+        "a": ((), ()), "b": (("value",), None),
+    },
+    "select headers[0].key from a where 1 = 1 or (select count(*) from b) = 2": {
+        "a": (("headers",), None),
+    },
+}  # fmt: skip
+"""What queries use of two tables: columns, and comparisons where rows of an object are alike."""
+
+
+def test_a_query_is_planned_before_it_is_run(spark: Any) -> None:
+    """What Spark's optimizer leaves of it is what it needs."""
+    found = {}
+    for sql in NEEDS:
+        of_tables = needed(spark, sql, ["a", "b"]).items()
+        found[sql] = {name: (need.columns, need.comparisons) for name, need in of_tables}
+
+    assert NEEDS == found
+
+
+@pytest.mark.nightly
+def test_what_a_query_does_not_need_changes_no_answer(spark: Any, tmp_path: Path) -> None:
+    """Answers are those of whole tables, by name, type and value, and so are refusals."""
+    backup = Backup.in_folder(tmp_path)
+    keys = backup.put("a", 0, range(10), range(10, 20), range(20, 45))
+    keys += backup.put("a", 1, range(5), range(7, 30), range(25, 40))
+    keys += backup.put("b", 0, range(6), range(6, 10), views=SIBLINGS)
+    found = found_in(backup, keys)
+    queries = [
+        *NEEDS, "select * from a", "select topic, partition from a", "select nope from a",
+        "select count(offset), max(timestamp) from a", "select count(*) from a natural join b",
+        "select (select count(*) from b where b.partition = a.partition) from a",
+        "select offset < 20, count(*) from a group by 1", "select value from b",
+        "select * except (value) from a", "select a.*, b.key k from a left join b using (offset)",
+        "select key, headers from a where offset in (select offset from b where value is not null)",
+        "select count(*) from a where offset < 10 or offset > 24", "select 1/0 from a",
+        "select partition, count(*) from a where `offset` in (3, 12) group by cube (partition)",
+    ]  # fmt: skip
+
+    def outcome(ask: Callable[[str], Any], sql: str) -> tuple[Any, ...]:
+        try:
+            rows = ask(sql)
+        except Exception as error:  # noqa: BLE001  (whatever it is, it has to be the same)
+            return type(error), str(error).split("\n", 1)[0]
+        return rows.schema, sorted(map(repr, rows.to_pylist()))
+
+    def whole(sql: str) -> Any:
+        for name in "ab":
+            spark.dataSource.register(BackupSource.over(found.of_topic(name), f"whole {name}"))
+            spark.read.format(f"whole {name}").load().createOrReplaceTempView(name)
+        return spark.sql(sql).toArrow()
+
+    def narrow(sql: str) -> Any:
+        return answered(spark, sql, found, ["a", "b"]).rows
+
+    for sql in queries:
+        assert (sql, outcome(whole, sql)) == (sql, outcome(narrow, sql))
+    assert 50 == sum(one.records for one in answered(spark, queries[0], found, ["a"]).counted)
+
+
 @pytest.mark.nightly
 def test_a_session_reads_a_backup_by_its_options(spark: Any, tmp_path: Path) -> None:
     """In a program of one's own, kbackup's properties are the options of the data source."""
@@ -84,10 +164,12 @@ def test_a_session_reads_a_backup_by_its_options(spark: Any, tmp_path: Path) -> 
     spark.dataSource.register(BackupSource)
     reader = spark.read.format("kbackup").option("store.url", f"file://{tmp_path}")
     table = reader.option("topics", "orders").load()
+    some = reader.option("topics", "pay").schema("offset bigint, key binary").load()
     counted = table.where("timestamp >= timestamp_millis(1700000000010)").count()
     everything = reader.option("topics", "orders,pay").load().count()
 
     assert (20, 37) == (counted, everything)
+    assert (6, b"k6") == tuple(some.orderBy("offset").collect()[-1])
 
 
 def test_statements_that_change_anything_are_refused(spark: Any) -> None:

@@ -1,45 +1,16 @@
 """What a query need not read: columns that nobody wants."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from backup_samples import RECORD, SIBLINGS, Backup, batch
 
-from kbackup.config.loading import load
 from kbackup.errors import ConfigurationError
-from kbackup.inspect.source import BackupSource, Found, Reader
+from kbackup.inspect.source import BackupSource
 from kbackup.pipeline.views import ViewSpec
-from kbackup.records import Facts
-from tests.support.query import SCHEMA
-
-
-def found(backup: Backup, known: Sequence[str] = ()) -> Found:
-    """Return what a backup holds, with facts about the objects *known*."""
-    options = {"store_url": backup.settings.url}
-    listed = Found.read(load("query", options=options, files=(), environ={}).settings)
-    return replace(listed, facts={key: facts(backup, key) for key in known})
-
-
-def facts(backup: Backup, key: str) -> Facts:
-    """Return what an object says of its records."""
-    head = backup.store.head(key)
-    assert head is not None
-    stored = Facts.from_metadata(head.metadata)
-    assert stored is not None
-    return stored
-
-
-def read(of: Found, *columns: str) -> pa.Table:
-    """Return the rows of a source, or some columns of them."""
-    schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
-    reader = Reader(of, schema)
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    return pa.Table.from_batches(batches, schema)
+from tests.support.query import SCHEMA, found, read
 
 
 @pytest.mark.parametrize("views", [RECORD, SIBLINGS])
