@@ -24,12 +24,19 @@ from kbackup.catalog.expiry import (
     to_expire,
 )
 from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import OBJECTS, Entry, table
+from kbackup.catalog.ledger.rows import OBJECTS, Entry, TopicEntry, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.clock import Clock, moment_of, rfc3339
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, RefusedError, counted, form, some
+from kbackup.errors import (
+    CorruptObjectError,
+    KbackupError,
+    RefusedError,
+    counted,
+    form,
+    some,
+)
 from kbackup.events import INLINE, Plain
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
@@ -221,6 +228,8 @@ class ExpireRun:
         """Return what is to be done, by topic and partition."""
         settings, asked = self._settings, self._asked
         said = known.read(self._store, self._layout, self._clock, settings.asked)
+        for issue in () if asked.is_undo else said.all_damage():  # it may say that a mark is undone
+            raise CorruptObjectError(issue.what, issue.why, issue.do, key=issue.what)
         listed = listing.list_backup(
             self._store, self._layout, wiring.format_options(settings), topics=settings.topics
         )
@@ -287,22 +296,12 @@ class ExpireRun:
 
         What sinks have seen of a topic's settings decides: nobody asks Kafka.
         """
-        names = []
-        for topic in sorted(topics):
-            row = said.topics.get(topic)
-            was = None if row is None else row.compacted
-            if row is not None and "compact" in row.config.get("cleanup.policy", ""):
-                was = True
-            if was:
-                names.append(topic)
-            elif was is None:
-                text = f"{topic}: no sink of this version has looked whether it is compacted; its "
-                text += "own settings, as they were last seen, say that it is not"
-                self._summary.warn("compaction_unknown", text, topic=topic)
+        names = [topic for topic in sorted(topics) if _may_lose_values(said.topics.get(topic))]
         if names and not self._asked.takes_compacted:
             raise RefusedError(
                 f"{some(names)}: nothing is removed",
-                "Kafka compacts it, or did: the last value of a key may be its oldest record",
+                "Kafka compacts it, or did, or no sink has looked: the last value of a key may be "
+                "its oldest record",
                 "choose other topics: -t; --compacted removes them all the same",
                 topic=names[0],
             )
@@ -406,6 +405,15 @@ class ExpireRun:
             self._summary.fail(lost_lock())
             return False
         return not self._stop.is_set()
+
+
+def _may_lose_values(row: TopicEntry | None) -> bool:
+    """Whether Kafka compacts a topic, or did, or nobody has looked."""
+    return (
+        row is None
+        or row.compacted is not False
+        or "compact" in row.config.get("cleanup.policy", "")
+    )
 
 
 def _ms(span: timedelta) -> int:

@@ -222,8 +222,10 @@ class SimCluster:
         self, names: Iterable[str], *, overridden_only: bool = False
     ) -> dict[str, dict[str, str]]:
         wanted = sorted(set(names) & self._kafka.topics.keys())
+        default = {} if overridden_only else {"cleanup.policy": "delete"}
         found: dict[str, dict[str, str]] = self._to.call(
-            "kafka config", lambda: {name: dict(self._kafka.topics[name].config) for name in wanted}
+            "kafka config",
+            lambda: {name: default | self._kafka.topics[name].config for name in wanted},
         )
         return found
 

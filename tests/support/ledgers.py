@@ -1,6 +1,7 @@
 """A backup of ``orders`` with a ledger, as a sink leaves it, and what `verify` says of it."""
 
 import io
+from collections.abc import Container
 from typing import Any
 
 from backup_samples import RECORD, Backup
@@ -32,7 +33,7 @@ def backup_with_ledger(
 ) -> tuple[Backup, list[str]]:
     """A backup of ``orders`` as a sink leaves it, and its keys."""
     backup = Backup() if into is None else into
-    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, compacted=False)]
     stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
     keys = backup.put("orders", 0, *cuts, views=views, identity=ID)
     for key, cut in zip(keys, cuts, strict=True):
@@ -79,7 +80,8 @@ def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str,
     return summary.exit_code(), findings
 
 
-def damage(backup: Backup, folder: str) -> None:
-    """Overwrite every file of a part of the ledger."""
-    for entry in [*backup.store.list(stream.folder(backup.layout) + folder)]:
-        backup.store.put(entry.key, io.BytesIO(b"no Parquet"), sha256="", metadata={})
+def damage(backup: Backup, folder: str, spare: Container[str] = ()) -> None:
+    """Overwrite every file of a part of the ledger but those to spare."""
+    there = [one.key for one in backup.store.list(stream.folder(backup.layout) + folder)]
+    for key in (key for key in there if key not in spare):
+        backup.store.put(key, io.BytesIO(b"no Parquet"), sha256="", metadata={})

@@ -32,6 +32,7 @@ from tests.support.ledgers import (
     ID,
     WHERE,
     backup_with_ledger,
+    damage,
     enter,
     mending,
     verified,
@@ -217,7 +218,7 @@ def test_killed_anywhere_nothing_looks_lost(views: tuple[ViewSpec, ...], at: int
     """Neither to verify nor to a restore, and the next runs finish it."""
     backup = Backup()
     stored: list[str] = []
-    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, compacted=False)]
     stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
     for cut in CUTS:
         of_cut = backup.put("orders", 0, cut, views=views, identity=ID)
@@ -313,19 +314,18 @@ def test_objects_of_unknown_age_stay_and_are_named() -> None:
         ({"compacted": True}, 4),
         ({"compacted": False, "config": {"cleanup.policy": "compact,delete"}}, 4),
         ({"compacted": False}, 0),
-        ({}, 0),
+        ({}, 4),  # no sink has looked
     ],
 )
 def test_compacted_topics_are_refused(row: dict[str, Any], code: int) -> None:
     """The last value of a key may be its oldest record; unless somebody says so."""
     backup, stored = backup_with_ledger(*CUTS)
-    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, **row)]
+    topics = [TopicEntry("topic", "orders", "cluster-1", "another id", 1, **row)]
     stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
 
     found = Expired(backup, OLD)
 
     assert (code, stored if code else stored[2:]) == (found.code, read(backup))
-    assert ({"compaction_unknown"} if not row else set()) == found.codes
     assert 0 == Expired(backup, replace(OLD, takes_compacted=True)).code
 
 
@@ -338,6 +338,20 @@ def test_what_was_ever_compacted_stays_so() -> None:
         ledger.append(table(topics, TOPICS))
 
     assert 4 == Expired(backup, OLD).code
+
+
+@pytest.mark.parametrize("folder", ["topics/", "objects/"])
+def test_nothing_is_removed_by_a_damaged_ledger(folder: str) -> None:
+    """It may have said that the topic is compacted, or that a mark was taken back."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    there = {one.key for one in backup.store.list("")}
+    Expired(backup, ExpireAsked(is_undo=True))
+    damage(backup, folder, spare=there if folder == "objects/" else ())
+
+    assert [7, 7] == [Expired(backup, replace(OLD, takes_compacted=True)).code for _ in range(2)]
+    assert stored == keys(backup)
+    assert 0 == Expired(backup, ExpireAsked(is_undo=True)).code
 
 
 def test_nothing_is_done_unless_somebody_agrees() -> None:
