@@ -166,7 +166,7 @@ def in_order(sets: Sequence[FileSet]) -> Iterator[str]:
         yield main
 
 
-BEFORE: Final = ("keys", "schemas")
+BEFORE: Final = ("schemas",)
 """Folders of what objects need to be read: listed after objects, sent before them."""
 
 AFTER: Final = ("groups", "cluster", "restores")

@@ -10,7 +10,7 @@ they need: each names only what was stored before it.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
@@ -31,6 +31,7 @@ from kbackup.catalog.copying import (
     in_order,
     run_records,
 )
+from kbackup.catalog.keys import data_stream, recipients_stream
 from kbackup.catalog.ledger import objects, stream
 from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import OBJECT, OBJECTS, TOPIC, Entry, entries, table
@@ -192,6 +193,7 @@ class CopyRun:
         self._summary, self._stop = summary, stop
         self._poll_s, self._is_dry = poll_s, is_dry
         self._failed = threading.Event()
+        self._keys_seen: dict[str, Collection[str]] = {}
         summary.facts |= {"dry_run": is_dry, "files": 0}
 
     def __call__(self) -> Iterator[Plain]:
@@ -317,6 +319,7 @@ class CopyRun:
 
     def _before_objects(self, seen: _Seen) -> None:
         """Send what objects need, the backup's id, and that there are such topics."""
+        self._enter_keys()
         self._send_files(seen.before)
         key = identity.key(self._layout)
         is_there = self._target.head(key) is not None
@@ -330,6 +333,23 @@ class CopyRun:
             if (topic := one.where.topic) not in begun and topic in seen.rows:
                 self._begin(one.where)
                 begun.add(topic)
+
+    def _enter_keys(self) -> None:
+        """Enter the keys that the source has; the copy may have recipients of its own."""
+        for stream_of in (recipients_stream, data_stream):
+            source, target = (
+                stream_of(one, self._layout, self._clock) for one in (self._source, self._target)
+            )
+            found = source.read_if_new(self._keys_seen.get(source.prefix, ()))
+            if found is None:
+                continue
+            names, there = found
+            if len(there.rows) and target.adopt(there.rows):
+                self._summary.facts["files"] += 1
+                target.fold()
+            self._tell_damage(there.damage)
+            if not there.damage:
+                self._keys_seen[source.prefix] = names
 
     def _begin(self, where: TopicPartition) -> None:
         """Enter that nothing was passed so far: a topic without any row has lost its ledger."""

@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from kbackup.clock import SystemClock
+from kbackup.catalog import identity
+from kbackup.catalog.rekeying import KeyKeeper
+from kbackup.clock import Clock, SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL
@@ -13,22 +15,24 @@ from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
+from kbackup.testing.stores import open_bytes, put_bytes
 from tests.support.configurations import load
 from tests.support.copying import verified
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
 from tests.support.in_threads import InThreads
-from tests.unit.catalog.test_keys import private_key, readers, sinks
+from tests.unit.catalog.test_keys import KEY, private_key, public_key, readers, run, sinks
+from tests.unit.catalog.test_rekeying import LATER, stands
 
 LAYOUT = Layout()
 
 
 def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     """The host that copies has no key; the same private key reads both."""
-    identity = private_key(tmp_path / "identity.pem")
+    key = private_key(tmp_path / "identity.pem")
     kafka, stored = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
     kafka.create("orders", 12)
-    there = replace(stored, wrapper=sinks(tmp_path, identity))
+    there = replace(stored, wrapper=sinks(tmp_path, key))
     world = Environment(kafka, there, InThreads(), HandClock())  # type: ignore[arg-type]
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
     settings = load("sink", topics=["orders"], flush_size=5, **given).settings
@@ -45,6 +49,30 @@ def test_an_encrypted_backup_is_copied_as_it_is_stored(tmp_path: Path) -> None:
     copied = open_store(place)
     keys = [one.key for one in copied.list("topics/")]
     assert [b"KBE1"] * 3 == [copied.open(key).read(4) for key in keys]
-    ours, theirs = (open_store(replace(at, wrapper=readers(identity))) for at in (stored, place))
+    ours, theirs = (open_store(replace(at, wrapper=readers(key))) for at in (stored, place))
     assert [ours.open(key).read() for key in keys] == [theirs.open(key).read() for key in keys]
     assert 0 == verified(theirs, LAYOUT).exit_code()
+
+
+def test_no_key_is_hidden_in_a_copy_that_has_removed_a_recipient(tmp_path: Path) -> None:
+    """What the source had got before comes after it, and counts."""
+    one, two = (private_key(tmp_path / name) for name in ("one", "two"))
+    stored, place = (open_store(StoreSettings(f"memory://{uuid4()}")) for _ in range(2))
+    identity.ensure(stored, LAYOUT, "here", SystemClock().now())
+    early = HandClock(SystemClock().ms() - 7_200_000)
+    host = replace(sinks(tmp_path, one, two), clock=early)
+
+    def copy(clock: Clock) -> None:
+        summary = Summary("r", "sink copy")
+        list(CopyRun(stored, place, LAYOUT, FormatOptions(), ALL, clock, summary, Stop())())
+        assert 0 == summary.exit_code()
+
+    put_bytes(run(replace(host), stored), KEY, b"first")
+    copy(early)
+    put_bytes(run(replace(host), stored), LATER, b"second")
+    list(KeyKeeper(place, readers(one)).remove([public_key(two)]))
+    copy(SystemClock())
+
+    there = readers(one).wrap(place)
+    assert (b"first", b"second") == (open_bytes(there, KEY), open_bytes(there, LATER))
+    assert "removed" == stands(place)[public_key(two)][0]
