@@ -277,7 +277,7 @@ class CopyRun:
             for one in target.list(prefix)
         }
         partitions = [
-            _partition(where, sets, ours.get(where.topic), theirs.get(where.topic))
+            _partition(where, sets, ours.get(where.topic), theirs.get(where.topic), present)
             for where, sets in sorted(found.sets.items())
             if where.topic in names and self._asked.has(where.partition)
         ]
@@ -491,14 +491,17 @@ def _partition(
     sets: Sequence[FileSet],
     ours: TopicLedger | None,
     theirs: TopicLedger | None,
+    present: Collection[str],
 ) -> _Partition:
-    rows, known = (
-        {} if ledger is None else ledger.partition(where.partition).objects
+    mine, known = (
+        objects.NOTHING if ledger is None else ledger.partition(where.partition)
         for ledger in (ours, theirs)
     )
+    # what the copy has expired is not brought again; what the source missed, and has again, is
+    gone = {row.key for row in known.removed(present)} - {row.key for row in mine.accepted}
     sizes = {file.key: file.size for files in sets for file in files.files}
-    keys = [*in_order(sets)]
-    return _Partition(where, keys, sizes, rows, known)
+    keys = [key for key in in_order(sets) if key not in gone]
+    return _Partition(where, keys, sizes, mine.objects, known.objects)
 
 
 def _topics_of(rows: pa.Table) -> set[str]:

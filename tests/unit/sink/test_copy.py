@@ -1,6 +1,7 @@
 """A second copy of a backup: equal, whole at any moment, and never over anything else."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -25,6 +26,7 @@ from kbackup.runs import known
 from kbackup.runs.context import Environment, Stop
 from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
+from kbackup.sink.expire import ExpireAsked, ExpireRun
 from kbackup.sink.run import SinkRun
 from kbackup.stores import (
     ObjectHead,
@@ -353,6 +355,28 @@ def test_what_was_removed_on_purpose_is_not_missing(source: Source, target: Stor
 
     copied(source.store, target)
 
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
+def test_what_the_copy_has_expired_is_not_sent_again(source: Source, target: Store) -> None:
+    """A copy may be kept for less time; what the source grows by, it gets."""
+    copied(source.store, target)
+    asked = ExpireAsked(max_bytes=1, grace=timedelta())
+    settings = load("expire", s3_bucket_name="b", yes=True, no_lock=True).settings
+    for number in range(2):
+        done = Summary(f"e{number}", "sink expire")
+        run = ExpireRun(settings, asked, target, LAYOUT, SystemClock(), done, Stop(), None)
+        list(run())
+        assert 0 == done.exit_code()
+    left = {*contents(target, "topics/")}
+
+    assert 0 == copied(source.store, target)["sent"]
+    source.grow()
+    copied(source.store, target)
+
+    new = contents(target, "topics/").keys() - left
+    assert new
+    assert left | new < contents(source.store, "topics/").keys()
     assert 0 == verified(target, LAYOUT).exit_code()
 
 
