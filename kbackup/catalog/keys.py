@@ -14,6 +14,7 @@ to the bucket alone adds no recipient and no data key.
 
 import hmac
 import logging
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,8 @@ _log = logging.getLogger(__name__)
 
 _SHARED_ID: Final = bytes(ID_BYTES)
 """The id of the key for captures and schemas, which follows from the backup's own."""
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 _CAPTURES: Final = ("groups/", "cluster/", "schemas/")
 """What is encrypted beside objects of records, below ``_kbackup/``."""
@@ -131,7 +134,7 @@ class Keyring:
         own: The backup's own key.
         takes_plain: Whether objects are read that should be encrypted, and are not.
         openers: Who can open data keys here.
-        wrapped: Data keys for these, by their ids.
+        wrapped: Data keys for these, by their ids; None for those that are for others alone.
         new: What new objects are encrypted with: an id and a data key.
     """
 
@@ -140,7 +143,7 @@ class Keyring:
     own: bytes = field(repr=False)
     takes_plain: bool = False
     openers: Mapping[str, Opener] = field(default_factory=dict, repr=False)
-    wrapped: Mapping[bytes, WrappedKey] = field(default_factory=dict, repr=False)
+    wrapped: Mapping[bytes, WrappedKey | None] = field(default_factory=dict, repr=False)
     new: tuple[bytes, bytes] | None = field(default=None, repr=False)
     _opened: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
@@ -165,7 +168,7 @@ class Keyring:
     def has(self, key_id: bytes) -> bool:
         """Whether a data key is here: `Keys.has`."""
         mine = b"" if self.new is None else self.new[0]
-        return key_id in (_SHARED_ID, mine) or key_id in self.wrapped
+        return key_id in (_SHARED_ID, mine) or self.wrapped.get(key_id) is not None
 
     def of(self, key_id: bytes, key: str) -> bytes:
         """Return a data key: `Keys.of`."""
@@ -185,7 +188,12 @@ class Keyring:
                 "set encryption.identity.file to the private key of a recipient",
                 key=key,
             )
-        row = self.wrapped.get(key_id)
+        if key_id not in self.wrapped:
+            raise CorruptObjectError(
+                key, f"the backup has no data key {key_id.hex()}",
+                "restore another copy of it, or the keys", key=key,
+            )  # fmt: skip
+        row = self.wrapped[key_id]
         if row is None or row.wrapped is None:
             raise NoKeyError(
                 f"{key} is encrypted",
@@ -272,7 +280,7 @@ def data_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
 
 
 def key_rows(stream: Stream) -> list[WrappedKey]:
-    """Return the rows of a stream.
+    """Return the rows of a stream; those without an id are somebody else's.
 
     Raises:
         CorruptObjectError: If one of its files is damaged.
@@ -281,7 +289,7 @@ def key_rows(stream: Stream) -> list[WrappedKey]:
     for issue in found.damage:
         do = "restore it from a copy of the bucket"
         raise CorruptObjectError(issue.what, issue.why, do, key=issue.what)
-    return list(rows_of(WrappedKey, found.rows))
+    return [row for row in rows_of(WrappedKey, found.rows) if _ID.fullmatch(row.id)]
 
 
 def own_rows(stream: Stream) -> list[WrappedKey]:
@@ -487,18 +495,19 @@ class Encryption:
         wrapped = self.data_keys(store, openers) if openers else {}
         return Keyring(backup, self.layout, own, self.options.takes_plain, openers, wrapped)
 
-    def data_keys(self, store: Store, openers: Mapping[str, Opener]) -> Mapping[bytes, WrappedKey]:
-        """Return the data keys that are wrapped for who is here.
+    def data_keys(
+        self, store: Store, openers: Mapping[str, Opener]
+    ) -> Mapping[bytes, WrappedKey | None]:
+        """Return the data keys as they are wrapped for who is here: `Keyring.wrapped`.
 
         Raises:
             CorruptObjectError: If keys in the bucket are damaged.
             StoreError: If the store does not answer.
         """
-        return {
-            bytes.fromhex(row.id): row
-            for row in key_rows(data_stream(store, self.layout, self.clock))
-            if row.recipient in openers and row.wrapped
-        }
+        rows = key_rows(data_stream(store, self.layout, self.clock))
+        found: dict[bytes, WrappedKey | None] = {bytes.fromhex(row.id): None for row in rows}
+        mine = (row for row in rows if row.recipient in openers and row.wrapped)
+        return found | {bytes.fromhex(row.id): row for row in mine}
 
     def _openers(self, backup: str, rows: Sequence[WrappedKey]) -> Iterator[Opener]:
         """Yield who is here of the recipients.

@@ -23,7 +23,13 @@ from kbackup.catalog.ledger.rows import table
 from kbackup.catalog.ledger.stream import Stream
 from kbackup.catalog.recipients import KeyOptions, Recipient, named
 from kbackup.clock import Clock, moment_of, rfc3339
-from kbackup.errors import ConfigurationError, NoKeyError, RefusedError, counted
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    NoKeyError,
+    RefusedError,
+    counted,
+)
 from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.stores import Store, StoreSettings
@@ -209,9 +215,12 @@ class KeyKeeper:
         return rows
 
     def _data_keys(self) -> dict[str, set[str]]:
-        """Return for whom each data key is wrapped."""
+        """Return for whom each data key is wrapped; what others wrote does not count, if known."""
         found: dict[str, set[str]] = {}
+        ring = self.encryption.ring
         for row in key_rows(self._data):
+            if ring is not None and not is_authentic(ring.own, row):
+                continue
             held = found.setdefault(row.id, set())
             if row.wrapped is not None:
                 held.add(row.recipient)
@@ -221,7 +230,7 @@ class KeyKeeper:
 def _opened(ring: Keyring, key_id: bytes) -> bytes | None:
     try:
         return ring.of(key_id, f"data key {key_id.hex()}")
-    except NoKeyError:
+    except (NoKeyError, CorruptObjectError):  # or of a run that has begun since
         return None
 
 

@@ -353,7 +353,10 @@ class EncryptedStore:
     def can_read(self, metadata: Mapping[str, str]) -> bool:
         """Whether the data key is at hand: `Seals.can_read`."""
         key_id = metadata.get(DATA_KEY)
-        return key_id is None or self._keys.has(bytes.fromhex(key_id))
+        try:
+            return key_id is None or self._keys.has(bytes.fromhex(key_id))
+        except ValueError:  # somebody else has written it
+            return False
 
     def _plain(self, key: str, body: BinaryIO) -> BinaryIO:
         """Return an object that is not encrypted, where those are taken."""

@@ -20,7 +20,7 @@ from kbackup.catalog.recipients import KeyOptions, PrivateKey, PublicKey, read_o
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, CorruptObjectError, NoKeyError, RefusedError
 from kbackup.naming import Layout
-from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores import Seals, Store, StoreSettings, open_store
 from kbackup.testing.stores import open_bytes, put_bytes
 
 LAYOUT, CLOCK = Layout(), SystemClock()
@@ -159,6 +159,20 @@ def test_no_row_that_others_wrote_keeps_a_recipient_from_its_keys(
 def _recipients(store: Store) -> set[str]:
     rows = keys.data_stream(store, LAYOUT, CLOCK).read().rows
     return set(rows["recipient"].to_pylist())
+
+
+def test_an_object_that_names_no_key_of_the_backup_is_altered(store: Store, tmp_path: Path) -> None:
+    """That is no fault of the key that was given; nor does odd metadata end a run."""
+    one = private_key(tmp_path / "one")
+    put_bytes(run(sinks(tmp_path, one), store), KEY, b"orders")
+    body = open_bytes(store, KEY)
+    put_bytes(store, KEY, body[:9] + bytes([body[9] ^ 1]) + body[10:])
+
+    there = readers(one).wrap(store)
+    with pytest.raises(CorruptObjectError, match="the backup has no data key"):
+        there.open(KEY)
+    assert isinstance(there, Seals)
+    assert not there.can_read({"data-key": "what?"})
 
 
 def test_of_two_first_runs_one_gives_the_backup_its_key(store: Store, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Who can decrypt what after keys were added, removed and rotated."""
 
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest.mock import patch
@@ -9,7 +11,14 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from kbackup.catalog.keys import KEYS, Encryption, WrappedKey, data_stream, key_rows
+from kbackup.catalog.keys import (
+    KEYS,
+    Encryption,
+    WrappedKey,
+    data_stream,
+    key_rows,
+    wrapped_for,
+)
 from kbackup.catalog.ledger.rows import table
 from kbackup.catalog.ledger.stream import Stream
 from kbackup.catalog.recipients import KeyOptions, PublicKey
@@ -152,7 +161,7 @@ class Meanwhile:
 
 
 def _kept(store: Store) -> list[str]:
-    return sorted(row.id for row in key_rows(data_stream(store, LAYOUT, CLOCK)))
+    return sorted(row.id[0] for row in key_rows(data_stream(store, LAYOUT, CLOCK)))
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -164,7 +173,7 @@ def test_no_key_is_lost_while_others_fold_and_remove(
     stream = data_stream(store, LAYOUT, CLOCK)
 
     def enter(key_id: str) -> None:
-        stream.append(table([WrappedKey(key_id, "one", b"key", b"")], KEYS))
+        stream.append(table([WrappedKey(key_id * 32, "one", b"key", b"")], KEYS))
 
     def remove() -> None:
         enter("b")
@@ -188,7 +197,7 @@ def test_no_key_is_lost_while_others_fold_and_remove(
 def test_a_removal_meanwhile_is_no_damage(store: Store) -> None:
     """Who reads just then reads again."""
     stream = data_stream(store, LAYOUT, CLOCK)
-    stream.append(table([WrappedKey("a", "one", b"key", b"")], KEYS))
+    stream.append(table([WrappedKey("a" * 32, "one", b"key", b"")], KEYS))
 
     slow: Any = Meanwhile(store, stream.purge, before=True)
     assert ["a"] == _kept(slow)
@@ -203,6 +212,22 @@ def test_the_last_who_can_read_is_not_removed(
     list(KeyKeeper(backed_up, host(tmp_path)).add([recipient(two)]))
     with pytest.raises(RefusedError, match="nobody else could decrypt 1 data key"):
         list(KeyKeeper(backed_up, host(tmp_path)).remove([public_key(one)]))
+
+
+def test_rows_that_others_wrote_keep_nobody(
+    backed_up: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """Who can write to the bucket alone keeps no recipient from being added, nor removed."""
+    reader = readers(one)
+    reader.wrap(backed_up)
+    forged = replace(reader.require(), own=bytes(32))
+    for key_id in (secrets.token_hex(16), "no id"):
+        row = replace(wrapped_for(forged, recipient(one), "00", bytes(32)), id=key_id)
+        data_stream(backed_up, LAYOUT, CLOCK).append(table([row], KEYS))
+
+    assert [] == list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
+    list(KeyKeeper(backed_up, readers(two)).remove([public_key(one)]))
+    assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
 
 
 def test_a_key_is_rotated_whole_with_a_private_key(backed_up: Store, one: Path, two: Path) -> None:
