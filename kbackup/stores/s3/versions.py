@@ -123,5 +123,6 @@ def locked_until(requests: "Requests", key: str) -> datetime | None:
 
 def delete(requests: "Requests", key: str) -> None:
     """Delete all versions of an object: `Versions.delete_versions`."""
-    for one in [*every(requests, key)]:
+    # the newest last, else an older one would be there if this is as far as it comes
+    for one in sorted(every(requests, key), key=lambda one: bool(one["IsLatest"])):
         requests.send("delete_object", key, Key=key, VersionId=one["VersionId"])
