@@ -305,13 +305,15 @@ LOCK_DAYS: Final = parsed(
     needs=("s3.object.lock.mode",),
     example="30",
 )
+_OF_A_TIME: Final = (
+    "restore", "list", "cat", "query", "verify", "against", "status", "configs", "groups", "access",
+    "config",
+)  # fmt: skip
 AS_OF: Final = optional_text(
     "s3.versions.as.of",
     "Read a versioned bucket as it was at this time.",
     check=_moment,
-    commands=frozenset(
-        {"restore", "list", "cat", "query", "verify", "against", "status", "groups", "config"}
-    ),
+    commands=frozenset(_OF_A_TIME),
     example="2026-11-20T10:00:00Z",
 )
 TAGGING: Final = boolean(

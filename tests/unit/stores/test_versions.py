@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from kbackup.config import loading
 from kbackup.stores.s3 import versions
 
 PAGE = {
@@ -35,3 +38,13 @@ def test_the_newest_version_goes_last() -> None:
     versions.delete(server, "a")
 
     assert ["1", "2", "3"] == server.deleted
+
+
+@pytest.mark.parametrize("command", ["restore", "configs", "groups", "access"])
+def test_all_that_a_restore_brings_back_can_be_of_a_time(command: loading.Command) -> None:
+    """Access and settings too: after an attack, what is there now is the attacker's."""
+    given, time = {"s3_bucket_name": "b", "bootstrap_servers": "h:1"}, "2026-11-20T10:00:00Z"
+    extra = [f"s3.versions.as.of={time}"]
+    settings = loading.load(command, options=given, files=[], environ={}, extra=extra).settings
+
+    assert time == settings.options_of("stores").get("s3.versions.as.of")
