@@ -142,23 +142,74 @@ def test_a_group_is_set_back_as_it_was(
     assert GroupOffset(7, b"moved\0") == in_copy(cluster, copied, topic)
 
 
+NEW_PROTOCOL: Final = {"group.protocol": "consumer"}
+"""KIP-848's."""
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_there"),
+    [
+        pytest.param({}, True, id="classic"),
+        pytest.param(NEW_PROTOCOL, True, marks=pytest.mark.nightly, id="KIP-848"),
+        pytest.param(
+            {"group.instance.id": "one"}, False, marks=pytest.mark.nightly, id="static, just gone"
+        ),
+    ],
+)
 def test_a_group_with_a_member_is_refused_and_none_is_set(
-    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
-) -> None:
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str,
+    properties: Mapping[str, str], *, is_there: bool,
+) -> None:  # fmt: skip
     """All groups are looked at before the first is set."""
     other = f"audit-{topic}"
     commit(cluster, other, topic, 5, "")
     kbackup.json("sink", "-t", topic)
-    member = Consumer({"bootstrap.servers": cluster.servers, "group.id": copied})
+    member = Consumer({"bootstrap.servers": cluster.servers, "group.id": copied, **properties})
     member.subscribe([f"copy_of_{topic}"])
     while not member.assignment():
         member.poll(0.2)
+    if not is_there:  # it is one until its session ends
+        member.close()
     refused = kbackup.json("restore", "groups", "-t", topic, *COPY, expect=4)
-    member.close()
+    if is_there:
+        member.close()
 
     assert "has 1 live member" in refused.summary["errors"][0]["what"]
     assert [] == refused.summary["groups"]
     assert -1001 == standing(cluster, other, f"copy_of_{topic}")
+
+
+@pytest.mark.nightly
+def test_a_group_of_the_new_protocol_goes_on(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str
+) -> None:
+    """KIP-848: it is captured as it stands, set once it is empty, and its consumer goes on."""
+    client = {
+        "bootstrap.servers": cluster.servers, "group.id": f"new-{topic}", **NEW_PROTOCOL,
+        "enable.auto.commit": False, "auto.offset.reset": "earliest",
+    }  # fmt: skip
+    member = Consumer(client)
+    member.subscribe([topic])
+    read = [_next(member) for _ in range(3)]
+    member.commit(offsets=[At(topic, 0, 3)], asynchronous=False)
+    kbackup.json("sink", "-t", topic)  # while it is at work
+    member.close()
+
+    done = kbackup.json("restore", "groups", "-t", topic, *COPY)
+    member = Consumer(client)
+    member.subscribe([f"copy_of_{topic}"])
+    read += [_next(member) for _ in range(7)]
+    member.close()
+
+    assert sorted([copied, f"new-{topic}"]) == sorted(done.summary["groups"])
+    assert [b"%d" % at for at in range(10)] == read
+
+
+def _next(consumer: Consumer) -> bytes | None:
+    message = consumer.poll(60)
+    assert message is not None
+    value: bytes | None = message.value()
+    return value
 
 
 @pytest.mark.nightly
