@@ -32,7 +32,9 @@ _NIGHTS_KILLS = 10
         pytest.param(0, "large", GATES_KILLS, marks=pytest.mark.one_process),
         pytest.param(1, "large", KILLS, marks=pytest.mark.nightly),
         pytest.param(7, "large_in_batches", GATES_KILLS, marks=pytest.mark.one_process),
-        pytest.param(8, "large_in_batches", 50, marks=pytest.mark.nightly),
+        pytest.param(
+            8, "large_in_batches", 50, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]
+        ),
         pytest.param(2, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         pytest.param(3, "large_in_directories", KILLS, marks=pytest.mark.nightly),
         *(
