@@ -33,7 +33,7 @@ ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIB
 EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
 PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MIB = 2**20
-WORDS = 38_740
+WORDS = 39_120
 """How many words the documentation may have, decisions and benchmarks left out."""
 SPOOL_BYTES = inspect.signature(SinkJob).parameters["spool_bytes"].default
 

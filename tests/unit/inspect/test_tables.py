@@ -138,15 +138,23 @@ def test_a_field_that_names_its_folder_is_a_column_once(field: str, kind: str) -
     assert f"(\n  `name` string\n)\nPARTITIONED BY (\n  `{field}` {kind}\n)" in sql
 
 
-def test_hive_is_asked_to_find_the_folders() -> None:
-    """Hive gets no projection, and its own URL scheme for S3."""
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ({}, "s3a://lake"),
+        ({"store_url": "gs://lake/x"}, "gs://lake/x"),
+        ({"store_url": "az://acc/lake/x"}, "abfss://lake@acc.dfs.core.windows.net/x"),
+    ],
+)
+def test_hive_is_asked_to_find_the_folders(url: dict[str, str], place: str) -> None:
+    """Hive gets no projection, and its own URL schemes."""
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)
 
-    sql = declared(backup, "hive", **AS_JSON)
+    sql = declared(backup, "hive", **AS_JSON, **url)
 
     assert "ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'" in sql
-    assert "LOCATION 's3a://lake/topics/orders/'" in sql
+    assert f"LOCATION '{place}/topics/orders/'" in sql
     assert sql.endswith("MSCK REPAIR TABLE `orders`;")
 
 
