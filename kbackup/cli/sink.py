@@ -279,7 +279,7 @@ def _span(option: str, text: str) -> timedelta:
 )
 @option(
     "--to", required=True, group="S3", metavar="URL",
-    help="Where the copy is: s3://BUCKET, file:///FOLDER, az:// or gs:// as in store.url.",
+    help="Where the copy is: s3://BUCKET or file:///FOLDER.  Or az:// or gs://, as in store.url.",
 )  # fmt: skip
 @option(
     "--to-config", group="S3", metavar="FILE",

@@ -192,7 +192,7 @@ class Store(Group, title="S3", commands=ALL):
     """Where the backup is."""
 
     store_url = parsed(
-        "URL of another S3 server; or in place of a bucket file:///FOLDER, "
+        "URL of another S3 server.  In place of a bucket: file:///FOLDER, "
         "az://ACCOUNT/CONTAINER/PATH or gs://BUCKET/PATH.",
         "URL",
         None,

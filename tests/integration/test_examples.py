@@ -126,7 +126,7 @@ def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> N
     summaries = [json.loads(end.stdout.splitlines()[-1]) for end in (good, bad, unknown)]
     assert [7, 2, 2] == [summary["exit_code"] for summary in summaries], good.stdout
     assert "expected a file's full path" in bad.stdout
-    assert "no store named 'zip'" in unknown.stdout or "installed are: file" in unknown.stdout
+    assert "no store named 'zip'" in unknown.stdout or "installed are: az, file" in unknown.stdout
 
 
 @pytest.mark.integration

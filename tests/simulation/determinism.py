@@ -6,7 +6,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
@@ -177,20 +177,25 @@ _parsed = lru_cache(2_000)(parsed)
 """The same bytes are read many times in a play, and say the same each time."""
 
 
-def _remembered(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
+def _remembered(
+    file: BinaryIO, max_record_bytes: int, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """As `read_records`, which reads the same bytes once."""
     file.seek(0)
-    batches, error = _read(file.read(), max_record_bytes)
+    wanted = None if columns is None else frozenset(columns)
+    batches, error = _read(file.read(), max_record_bytes, wanted)
     yield from batches
     if error is not None:
         raise error
 
 
 @lru_cache(2_000)
-def _read(body: bytes, max_record_bytes: int) -> tuple[list[pa.RecordBatch], Exception | None]:
+def _read(
+    body: bytes, max_record_bytes: int, columns: frozenset[str] | None
+) -> tuple[list[pa.RecordBatch], Exception | None]:
     found: list[pa.RecordBatch] = []
     try:
-        found.extend(read_records(io.BytesIO(body), max_record_bytes))
+        found.extend(read_records(io.BytesIO(body), max_record_bytes, columns))
     except CorruptObjectError as error:
         return found, error.with_traceback(None)
     return found, None
