@@ -20,13 +20,14 @@ from tests.contract.product import (
     plugins,
     put_bytes,
 )
+from tests.support import emulators
 
 _BUCKETS = count()
 
 CLOUDS = {"az": "azurite", "gs": "fake_gcs"}
 """The fixtures of the emulators, by scheme."""
 
-BY_NIGHT = [pytest.param(scheme, marks=pytest.mark.nightly) for scheme in CLOUDS]
+BY_NIGHT = [pytest.param(scheme, marks=emulators.BY_NIGHT) for scheme in CLOUDS]
 INSTALLED = [found.name for found in plugins.installed("stores") if found.name not in CLOUDS]
 STORES = [*INSTALLED, *BY_NIGHT]
 

@@ -10,9 +10,9 @@ from s3fault import Action, Fault, S3Faults
 from kbackup.errors import StoreError
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.testing import PART_BYTES, open_bytes, put_bytes
-from tests.support.emulators import Emulator
+from tests.support.emulators import BY_NIGHT, Emulator
 
-pytestmark = pytest.mark.nightly
+pytestmark = [*BY_NIGHT]
 
 LARGE = bytes(range(256)) * (3 * PART_BYTES // 256)
 SMALL = LARGE[:600]

@@ -11,13 +11,13 @@ from tests.integration.test_encryption import new_key
 from tests.integration.test_standby import copied, restored
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
-from tests.support.emulators import Emulator
+from tests.support.emulators import BY_NIGHT, Emulator
 from tests.support.killing import KILLS, kill_somewhen
 from tests.support.large import LZ4, large_records, write_large
 from tests.support.running import ended, running, wait_until
 from tests.support.waits import shorter
 
-pytestmark = [pytest.mark.integration, pytest.mark.nightly]
+pytestmark = [pytest.mark.integration, *BY_NIGHT]
 
 BACK = ("restore", "--rename", "copy_of_$0")
 

@@ -37,6 +37,10 @@ from kbackup.local.servers import LocalServer, Service, free_ports
 AZURITE = "3.37.0"
 FAKE_GCS_SERVER = "v1.56.1"
 
+BY_NIGHT = (pytest.mark.nightly, pytest.mark.timeout(3600))
+"""The marks of tests with an emulator: the first one may have to fetch it, which took 16 minutes on
+two busy cores."""
+
 _START_S = 60
 _PLACES = itertools.count()
 
