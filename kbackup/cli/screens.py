@@ -102,8 +102,11 @@ def render_error(error: Issue, width: int | None = None) -> str:
     for lead, text in (("  why: ", error.why), ("  do:  ", error.do)):
         if text:
             parts.append(hang(lead, text, width))
-    parts.append(f"  more: kbackup explain {error.code}")
-    return "\n".join(parts)
+    return "\n".join([*parts, _more(error)])
+
+
+def _more(error: Issue) -> str:
+    return f"  more: kbackup explain {error.code}"
 
 
 def sentence(error: Issue) -> str:
@@ -438,7 +441,8 @@ class Screens(OutputPart):
         else:
             self._print_tables(summary)
         for refusal in refusals:
-            self._stderr.hang("refused: ", refusal, "bold red")
+            self._stderr.hang("refused: ", sentence(refusal), "bold red")
+            self._stderr.text(_more(refusal))
         if not self._is_run:  # a run's warnings were log lines
             for warning in self._of("warning") or summary.warnings:
                 self._stderr.hang("warning: ", warning_text(warning), "yellow")
@@ -629,8 +633,8 @@ _OWN: Final = {
 
 def told_once(
     refused: Sequence[TopicPlanned], errors: Sequence[Issue], *, is_run: bool
-) -> tuple[list[str], list[Issue]]:
-    """Return refusals as sentences, and the errors that are not among them.
+) -> tuple[list[Issue], list[Issue]]:
+    """Return refusals, and the errors that are not among them.
 
     A plan shows refusals below its table, a run as errors in three parts.  A refused topic without
     an error is shown with its reason.
@@ -638,12 +642,11 @@ def told_once(
     said = [] if is_run else [error for error in errors if error.exit_code == REFUSED]
     codes = {error.code for error in errors}
     reasons = [
-        topic.reason or f"{topic.source} cannot be restored"
+        Issue(topic.code or "refused", topic.reason or f"{topic.source} cannot be restored")
         for topic in refused
         if topic.code not in codes
     ]
-    sentences = [sentence(error) for error in said] + reasons
-    return sentences, [error for error in errors if error not in said]
+    return said + reasons, [error for error in errors if error not in said]
 
 
 def unchecked(errors: Sequence[Issue], checks: Sequence[Check]) -> list[Issue]:

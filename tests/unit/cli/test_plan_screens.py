@@ -183,15 +183,18 @@ def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
             "refused: copy_of_audit has 3 partitions, the backup has 6. Add partitions, choose "
             "another name, or use --partition-map modulo (order per key is lost)."
         ),
+        "  more: kbackup explain fewer_partitions",
         "warning: topics/orders/README.avro: name is not one of ours",
         "exit 4: 1 topic refused, nothing will run",
     ] == shown.stderr.splitlines()
 
 
 @pytest.mark.parametrize(
-    ("code", "reasons"), [("few", []), ("other", ["too few partitions"])], ids=["told", "untold"]
+    ("code", "reasons"),
+    [("few", []), ("other", [Issue("few", "too few partitions")])],
+    ids=["told", "untold"],
 )
-def test_a_refused_topic_is_told_once(code: str, reasons: list[str]) -> None:
+def test_a_refused_topic_is_told_once(code: str, reasons: list[Issue]) -> None:
     """By its error where there is one, else by the reason in its plan; never not at all."""
     topic = TopicPlanned("a", "b", COUNTS, "refuse", "too few partitions", "few", KEPT)
     error = Issue(code, "failed")
