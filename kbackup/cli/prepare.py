@@ -541,7 +541,7 @@ class Demo:
         words = (*words, *(flag for flag, is_set in flags.items() if is_set))
         self._say(f"\n$ {shlex.join(['kbackup', *words])}", "bold")
         code = self.foreground.call(
-            [sys.executable, "-m", "kbackup", *words], _demo_environment(os.environ, s3)
+            [sys.executable, "-P", "-m", "kbackup", *words], _demo_environment(os.environ, s3)
         )
         if code:
             raise _CommandFailedError(code)

@@ -194,6 +194,7 @@ def _launch(
 ) -> Spark:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    import_alike()
     if settings.jvm is not None:
         os.environ["JAVA_HOME"] = settings.jvm.home
     given = {**_CONF, **_local(settings.master), **settings.conf}
@@ -215,6 +216,17 @@ def _launch(
         log.close()
         raise
     return Spark(context, log, ahead, java, _is_ours(settings))
+
+
+def import_alike() -> None:
+    """Let the Pythons that this process starts import from its folder only if it does so itself.
+
+    ``python -m`` looks there first: in a checkout, tasks would be those of the checkout, without
+    its C libraries, whatever is installed.
+    """
+    with suppress(FileNotFoundError):  # the folder is gone
+        if {"", str(Path.cwd())}.isdisjoint(sys.path):
+            os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def _context(

@@ -2,6 +2,9 @@
 
 import io
 import logging
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,3 +55,20 @@ def test_objects_of_a_jvm_that_is_ended_ask_it_nothing(monkeypatch: pytest.Monke
     jvm._kill(context, java)
 
     assert [False] == asked
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_tasks_import_from_where_the_driver_does(
+    is_shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a run starts in a checkout, its tasks are those of the kbackup that was started."""
+    (tmp_path / "kbackup.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, *([str(tmp_path)] if is_shared else [])])
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+
+    jvm.import_alike()
+    code = "import kbackup; print(kbackup.__file__)"
+    found = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+
+    assert is_shared == (found == str(tmp_path / "kbackup.py"))
