@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -16,14 +16,22 @@ import pytest
 from click.testing import CliRunner
 
 from kbackup import records
+from kbackup.batches import LEAST_BYTES
 from kbackup.catalog import merging, reading
 from kbackup.cli import root
+from kbackup.config.files import FILE_BYTES_MAX
 from kbackup.config.known import REFUSALS
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader import BATCH_BYTES, FETCH_BYTES
+from kbackup.pipeline.rotate import OPEN_FILES
 from kbackup.restore.task import SIDE_BY_SIDE, SMALL_BYTES
 from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
+from kbackup.runs.following import LONGEST_PAUSE_S
+from kbackup.runs.locks import STALE_S
+from kbackup.runs.metrics import FRESH_S
+from kbackup.runs.report import LONG_S
+from kbackup.sink.follow import PAUSES
 from kbackup.sink.job import SinkJob
 
 CHECKOUT = Path(__file__).parents[2]
@@ -35,6 +43,8 @@ PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*
 MIB = 2**20
 WORDS = 39_120
 """How many words the documentation may have, decisions and benchmarks left out."""
+TRANSACTION = [TRANSACTION_RECORDS, TRANSACTION_BYTES / MIB]
+LEAST_KIB = [bound / 1024 for bound in LEAST_BYTES]
 SPOOL_BYTES = inspect.signature(SinkJob).parameters["spool_bytes"].default
 
 
@@ -317,11 +327,25 @@ def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float)
     assert said.format(int(value)) in text(DOCS / "explanation" / "architecture.md")
 
 
-def test_a_transaction_is_as_large_as_is_said() -> None:
-    """The documentation states how much a killed restore may have to write again."""
-    size = f"{TRANSACTION_RECORDS:,} records or {TRANSACTION_BYTES // MIB} MiB"
-
-    assert size in text(DOCS / "explanation" / "guarantees.md")
+@pytest.mark.parametrize(
+    ("page", "said", "values"),
+    [
+        ("explanation/guarantees", "{:,} records or {} MiB", TRANSACTION),
+        ("explanation/guarantees", "after {} minutes, sink, restore", [LONG_S / 60]),
+        ("explanation/guarantees", "elsewhere after five minutes", [STALE_S == 300]),
+        ("troubleshoot", "for more than {} minutes", [LONG_S / 60]),
+        ("how-to/schedule", "1 s to {} min after a fault", [LONGEST_PAUSE_S / 60]),
+        ("how-to/schedule", "{} min to 1 h otherwise", [PAUSES.first_rare_s / 60]),
+        ("how-to/large-backups", "At most {} are open", [OPEN_FILES]),
+        ("how-to/large-backups", "of {} KiB and more, or {} KiB", LEAST_KIB),
+        ("reference/metrics", "at most {} seconds old", [FRESH_S]),
+        ("reference/configuration", "A file above {} MB", [FILE_BYTES_MAX / 1_000_000]),
+    ],
+)
+def test_a_number_in_a_sentence_is_the_codes(page: str, said: str, values: Sequence[float]) -> None:
+    """What an operator counts on, such as when a dead run's lock is free, is what the code does."""
+    assert all(values)
+    assert said.format(*map(int, values)) in " ".join(text(DOCS / f"{page}.md").split())
 
 
 @pytest.mark.parametrize(
