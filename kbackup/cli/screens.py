@@ -555,10 +555,10 @@ class Screens(OutputPart):
                     self._stdout.paragraph(line)
             case "restore list":
                 self._print_topics(partitions)
-            case "sink status" | "restore status":
+            case "sink status" | "restore status" if "runs" in summary.facts:
                 listing = tables.status_table(partitions)
                 self._print(listing, count(len(partitions), "partition"))
-                runs = summary.facts.get("runs", ())
+                runs = summary.facts["runs"]
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
                 for line in status_foot(summary.facts):
                     self._stdout.paragraph(line)

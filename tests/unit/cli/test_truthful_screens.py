@@ -32,6 +32,13 @@ def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
     )
 
 
+def test_a_status_that_was_stopped_counts_no_runs(show: Any) -> None:
+    """Where metrics were served until Ctrl-C, there may be many runs."""
+    stopped = ended(command="sink status", result="stopped", exit_code=130)
+
+    assert "sink status stopped\n" == show("sink status", [], stopped).stdout
+
+
 def test_foreign_text_is_escaped(show: Any) -> None:
     """A topic's name can neither move the cursor nor reverse the text direction."""
     evil = "orders\x1b[2J\u202egpj\n"
