@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from kbackup.catalog.listing import FileSet
 from kbackup.catalog.translated import Translation
 from kbackup.catalog.window import Window
 from kbackup.config import Settings
-from kbackup.errors import DiffersError, KbackupError, RefusedError, some
+from kbackup.errors import DiffersError, KbackupError, RefusedError, counted, some
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, has_batches
@@ -65,6 +66,7 @@ class TargetUnit:
         offsets: Of the backup.
         target: Of the target.
         expired: How many records at its beginning the target has deleted.
+        removed: How many at its beginning were removed from the backup since.
         is_open: Whether what follows the last record of the backup may have been written since.
     """
 
@@ -73,6 +75,7 @@ class TargetUnit:
     offsets: Span
     target: Span
     expired: int = 0
+    removed: int = 0
     is_open: bool = False
 
 
@@ -102,7 +105,8 @@ def _compared(
     of, left = unit.of, LeftOut()
     backup = _behind(written(store, job, of, unit.window, unit.offsets, left), unit.expired)
     mine = (of.as_kept(batch) for batch in backup)
-    theirs = (of.as_kept(untimed(batch)) for batch in target) if len(unit.target) else iter(())
+    there = _behind(target, unit.removed) if len(unit.target) else ()
+    theirs = (of.as_kept(untimed(batch)) for batch in there)
     if not of.is_compacted:
         found, compacted = in_order(mine, theirs, may_follow=unit.is_open), 0
     else:
@@ -225,11 +229,8 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
     reached, deleted = of.position.cursor.reached, of.span.start_offset
     if of.end is not None:
         row = replace(row, left=max(0, of.end - reached))
-    if any(not files.is_whole for files in of.sets) and (of.end is None or reached < of.end):
-        why = "the restore goes on" if of.end is not None else "nothing says where they end"
-        return unclear(f"its values have no offsets, and {why}")
-    if of.is_compacted and not (of.rows and all(one.is_contiguous for one in of.rows)):
-        return unclear("the target is compacted, and no row says what it held")
+    if (why := _why_unclear(of)) is not None:
+        return unclear(why)
     rows = [one for one in of.rows if one.target_last >= deleted]
     gone = [one for one in of.rows if one.target_last < deleted]
     first = expired = 0
@@ -241,12 +242,60 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
             return unclear(why)
         first, expired = rows[0].first, max(0, deleted - rows[0].target_first)
         row = replace(row, expired=sum(one.records for one in gone))
+    since, removed, start = _removed_since(restored, of, window), 0, of.lane.log.start_offset
+    if since and (not of.sets or first < of.sets[0].begin):
+        count = None if first or of.is_compacted else _records(restored, of, since, window)
+        if count is None:
+            why = f"{counted(len(since), 'object')} that it had read, removed on purpose since, and"
+            return unclear(f"the backup lacks {why} nothing says what the target has of them")
+        first = of.sets[0].begin
+        passed = [one for one in rows if one.last < first]
+        rows, removed = rows[len(passed) :], count - sum(one.records for one in passed)
+        start = rows[0].target_first if passed and rows else start
     is_open = not (rows and rows[-1].last + 1 >= reached)
     end = of.span.end_offset if is_open else min(rows[-1].target_last + 1, of.span.end_offset)
     # behind the last record stands the marker of its transaction
     row = replace(row, behind=max(0, of.span.end_offset - end - restored.job.exactly_once))
-    parts = _Parts(restored, of, Span(first, reached), end)
-    return ComparisonPlan(row, [*parts.units(rows, expired, is_open=is_open)])
+    parts = _Parts(restored, of, Span(first, reached), start, end)
+    units = parts.units(rows, expired, removed, is_open=is_open)
+    return ComparisonPlan(row, [*units])
+
+
+def _why_unclear(of: RestoredPartition) -> str | None:
+    """Return why nothing says which records of the target are whose; None if something does."""
+    is_at_end = of.end is not None and of.position.cursor.reached >= of.end
+    if any(not files.is_whole for files in of.sets) and not is_at_end:
+        why = "the restore goes on" if of.end is not None else "nothing says where they end"
+        return f"its values have no offsets, and {why}"
+    if of.is_compacted and not (of.rows and all(one.is_contiguous for one in of.rows)):
+        return "the target is compacted, and no row says what it held"
+    return None
+
+
+def _removed_since(restored: Restored, of: RestoredPartition, window: Window) -> Sequence[FileSet]:
+    """Return the sets that a restore has read, and that were removed on purpose since."""
+    inventory, absent = restored.inventory, of.position.absent or ()
+    return [
+        files
+        for files in inventory.removed(of.source)
+        if files.begin < of.position.cursor.reached
+        and window.takes(files, inventory.entered(files))
+        and not any(span.start_offset <= files.begin < span.end_offset for span in absent)
+    ]
+
+
+def _records(
+    restored: Restored, of: RestoredPartition, removed: Sequence[FileSet], window: Window
+) -> int | None:
+    """Return how many records *removed* sets had that the target got before all others."""
+    known = [restored.inventory.entered(files) for files in removed]
+    spans = [Span(one.first_offset, one.last_offset + 1) for one in known if one is not None]
+    is_plain = window.is_everything and not restored.settings.transforms
+    is_head = bool(of.sets) and spans[-1:] and spans[-1].end_offset <= of.sets[0].begin
+    are_apart = all(one.end_offset <= two.start_offset for one, two in pairwise(spans))
+    if not (is_plain and is_head and are_apart and len(spans) == len(removed)):
+        return None
+    return sum(one.records for one in known if one is not None)
 
 
 def _says_what_is_gone(
@@ -273,10 +322,11 @@ class _Parts:
     restored: Restored
     of: RestoredPartition
     offsets: Span  # of the backup, which are compared
-    end: int  # where the target is compared to
+    start: int  # from where on the target is compared
+    end: int  # and to where
 
     def units(
-        self, rows: Sequence[Translation], expired: int, *, is_open: bool
+        self, rows: Sequence[Translation], expired: int, removed: int, *, is_open: bool
     ) -> Iterator[TargetUnit]:
         """Yield the units, in order; each row's records are in one of them."""
         groups: list[list[Translation]] = [[]]
@@ -287,7 +337,7 @@ class _Parts:
                 records = 0
             groups[-1].append(row)
             records += row.records
-        start = max(self.of.lane.log.start_offset, self.of.span.start_offset)
+        start = max(self.start, self.of.span.start_offset)
         first = self.offsets.start_offset
         for number, group in enumerate(groups):
             following = groups[number + 1] if number + 1 < len(groups) else None
@@ -297,7 +347,7 @@ class _Parts:
                 replace(self.of, rows=tuple(group), sets=self._sets(first, end)),
                 wiring.window(self.restored.settings), Span(first, end),
                 Span(min(start, stop), stop), expired if number == 0 else 0,
-                is_open and following is None,
+                removed if number == 0 else 0, is_open and following is None,
             )  # fmt: skip
             first, start = end, stop
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from backup_samples import JSON, TIME
+from backup_samples import JSON, TIME, Backup
 
 from kbackup import records
+from kbackup.catalog.ledger import objects, stream
+from kbackup.catalog.ledger.rows import OBJECTS, entries, table
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError, RefusedError
 from kbackup.inspect.peek import PeekTarget
@@ -25,7 +27,7 @@ from kbackup.runs.context import Environment
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
 from tests.support.in_threads import InThreads
-from tests.support.ledgers import ID, WHERE, backup_with_ledger, enter
+from tests.support.ledgers import CLOCK, ID, WHERE, backup_with_ledger, enter
 from tests.support.target import COPY, MARKER, CrashError, Log, ReadableTarget, Restoring
 from tests.unit.restore.test_translate import forgotten
 
@@ -257,6 +259,47 @@ def test_an_object_that_is_gone_matters_where_it_is_asked_for(
     backup.store.delete(first)
 
     assert exit_code == compared(of, **window).exit_code
+
+
+@FORGOTTEN
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_what_was_removed_from_the_backup_since_is_no_difference(
+    gone: int, *, lacks_rows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy has it, and what the backup still has is compared."""
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 3)
+    backup, keys = backup_with_ledger(range(5), range(5, 9, 3), range(10, 14), range(14, 20))
+    of = Restoring(backup, ReadableTarget())
+    of.restore()
+    if lacks_rows:
+        of.keep_rows()
+    _remove(backup, keys[:gone])
+    left = 17 - (5, 7, 11)[gone - 1]
+
+    assert (0, left, "same") == (compared(of).exit_code, compared(of).row.records, "same")
+    rows = log_of(of).rows
+    rows[-2] = {**rows[-2], "value": b"altered"}
+    assert 7 == compared(of).exit_code
+
+
+def test_what_was_removed_since_is_not_guessed() -> None:
+    """What a restore of a window has read of it, nothing says."""
+    backup, keys = backup_with_ledger(range(5), range(5, 10))
+    of = Restoring(backup, ReadableTarget())
+    of.restore(from_time=TIME + 2)
+    _remove(backup, keys[:1])
+
+    found = compared(of, from_time=TIME + 2)
+
+    assert (3, {"partitions_not_compared": 1}) == (found.exit_code, found.skipped)
+    assert "1 object that it had read" in str(found.row.why)
+
+
+def _remove(backup: Backup, keys: Sequence[str]) -> None:
+    """Mark objects as removed."""
+    ledger = stream.topic_stream(backup.store, backup.layout, "orders", CLOCK)
+    rows = [row for row in entries(ledger.read().rows) if row.key in keys]
+    ledger.append(table([objects.removed(row, "e1", 0) for row in rows], OBJECTS))
 
 
 def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:
