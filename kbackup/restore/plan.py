@@ -445,13 +445,22 @@ class _TopicPlanner:
             of.inventory.entered,
             had_objects=of.inventory.had_objects(source),
         )
-        if of.settings.as_of is not None:
-            removed = ((at, self._removed(at)) for at in of.inventory.once_stored(source))
-            self._warnings += [
-                (REMOVED_SINCE, removed_since(at, [files.id for files in gone]))
-                for at, gone in removed
-                if gone
-            ]
+        for at in of.inventory.once_stored(source):
+            gone = self._removed(at)
+            if of.settings.as_of is None:
+                gone = [files for files in gone if self._is_ahead(files)]
+            if gone:
+                text = removed_since(at, [files.id for files in gone])
+                self._warnings.append((REMOVED_SINCE, text))
+
+    def _is_ahead(self, files: FileSet) -> bool:
+        """Whether a restore that goes on would still have read all of a set, or the rest of it."""
+        state = self._states.get(files.where)
+        if state is None or state.position is None or state.position.total == 0:
+            return False
+        facts = self._of.inventory.entered(files)
+        last = files.begin if facts is None else facts.last_offset
+        return last >= state.position.cursor.reached
 
     def _check_archived(self) -> None:
         """Refuse what is archived, else what only the operator can say how to read."""

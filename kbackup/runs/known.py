@@ -449,15 +449,13 @@ def _check_order(
 
 
 REMOVED_SINCE: Final = "removed_since"
-"""The code of a warning: what had been stored by a time was removed on purpose since."""
+"""The code of a warning: what had been stored was removed on purpose since."""
 
 
 def removed_since(where: TopicPartition, keys: Sequence[str]) -> str:
-    """Return the warning that objects which were there at that time have been removed since."""
-    return (
-        f"{where}: it lacks {counted(len(keys), 'object')} of that time, removed on purpose since: "
-        f"{some(keys, 3)}"
-    )
+    """Return the warning that objects which had been there have been removed since."""
+    what = f"{counted(len(keys), 'object')} that had been there, removed on purpose since"
+    return f"{where}: it lacks {what}: {some(keys, 3)}"
 
 
 _SKEW_S: Final = 900.0

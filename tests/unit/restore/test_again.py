@@ -23,6 +23,7 @@ from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import SCHEMA, Facts, Span, TopicPartition
+from kbackup.restore import transaction
 from kbackup.restore.target import begin
 from kbackup.runs.position import RestorePosition
 from tests.support.target import COPY, CrashError, Restoring, position, values
@@ -376,6 +377,25 @@ def test_a_restore_goes_on_after_objects_that_were_removed_on_purpose(
 
     assert ([], []) == (list(idle.refusals), idle.units())
     assert values(range(35)) == again.cluster.values("copy_of_orders")
+
+
+@pytest.mark.parametrize(("removed", "is_told"), [(1, False), (2, True)])
+def test_what_was_removed_before_a_restore_came_to_it_is_named(
+    again: Restoring, removed: int, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy has a gap then, which is said once."""
+    monkeypatch.setattr(transaction, "TRANSACTION_RECORDS", 5)
+    rows = three_objects(again, RECORD)
+    with pytest.raises(CrashError):
+        again.restore(crash_at=3)
+    remove(again, rows[:removed])
+
+    found = [text for each in again.plan().topics for _, text in each.warnings]
+    again.restore()
+
+    assert is_told == bool(found)
+    assert not found or "lacks 1 object that had been there" in found[0]
+    assert [] == [code for each in again.plan().topics for code, _ in each.warnings]
 
 
 @pytest.mark.parametrize("views", LAYOUTS[:2])
