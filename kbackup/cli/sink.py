@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import click
 
@@ -355,9 +356,15 @@ def _target(at: OpenedBackup, to: str, to_config: str | None) -> "StoreSettings"
                 f"{to_config} has topics.dir={folder}", "a copy has the keys of its backup",
                 "remove it",
             )  # fmt: skip
-    if (found.url, found.endpoint_url) == (source.url, source.endpoint_url):
+    if (_real(found.url), found.endpoint_url) == (_real(source.url), source.endpoint_url):
         raise ConfigurationError(f"--to {to} is where the backup is", do="name another place")
     return found
+
+
+def _real(url: str) -> str:
+    """Return the URL of a store; of a folder its path, however it was named."""
+    kind, _, rest = url.partition("://")
+    return str(Path("/", unquote(rest.partition("/")[2])).resolve()) if kind == "file" else url
 
 
 @sink_command.command(

@@ -42,6 +42,7 @@ from tests.support.copying import verified
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
 from tests.support.in_threads import InThreads
+from tests.support.invoked import invoke
 
 LINES = jsonschema.Draft202012Validator(schema())
 LAYOUT = Layout()
@@ -307,6 +308,17 @@ def test_something_else_under_a_key_is_named_and_stays(source: Source, target: S
     state = known.read(target, LAYOUT, SystemClock())
     assert {} == state.ledger(TopicPartition("orders", 0)).objects
     assert {} != state.ledger(TopicPartition("orders", 1)).objects
+
+
+def test_the_place_of_the_backup_itself_is_refused(tmp_path: Path) -> None:
+    """However it is named: exit 0 says that there is a second copy."""
+    there, other = tmp_path / "there", tmp_path / "other"
+    there.mkdir()
+    other.symlink_to(there)
+
+    for name in (there.as_uri(), f"{there.as_uri()}/../there", other.as_uri()):
+        told = invoke("sink", "copy", "--store-url", there.as_uri(), "--to", name)
+        assert (2, True) == (told.code, "is where the backup is" in told.stderr)
 
 
 def test_another_backup_is_refused(source: Source, target: Store) -> None:
