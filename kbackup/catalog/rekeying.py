@@ -169,7 +169,7 @@ class KeyKeeper:
             OLD_KEYS,
             "keys that it has unwrapped, and copies and older versions of _kbackup/keys/, still "
             f"open {counted(len(of_data), 'data key')}: whoever is removed must not reach the "
-            "bucket either",
+            "bucket either; sinks that run go on with theirs until they are started again",
         )
 
     def rotate(self, name: str, new: Recipient) -> Iterator[Warned]:
