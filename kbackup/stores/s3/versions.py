@@ -76,7 +76,7 @@ def _versions(
                 continue
             before = best.get(one["Key"])
             # the newest comes first; of a version and a marker of one second the version is meant
-            if before is None or one["LastModified"] > before["LastModified"]:
+            if before is None or _rank(one) > _rank(before):
                 best[one["Key"]] = one
         if not page.get("IsTruncated"):
             break
@@ -88,6 +88,10 @@ def _versions(
             place["VersionIdMarker"] = version
     for key in sorted(best):
         yield best[key]
+
+
+def _rank(found: Mapping[str, Any]) -> tuple[datetime, bool]:
+    return found["LastModified"], not _is_marker(found)
 
 
 def _is_marker(found: Mapping[str, Any]) -> bool:

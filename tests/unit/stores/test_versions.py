@@ -1,5 +1,6 @@
 """Versions of an object, as a server lists them."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kbackup.config import loading
 from kbackup.stores.s3 import versions
 
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PAGE = {
     "Versions": [
         {"Key": "a", "VersionId": "3", "IsLatest": True},
@@ -16,6 +18,28 @@ PAGE = {
     "DeleteMarkers": [{"Key": "a", "VersionId": "2", "IsLatest": False}],
     "IsTruncated": False,
 }
+
+
+class Paged:
+    """A server whose pages have one version each."""
+
+    def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
+        """Answer."""
+        every = [
+            ("DeleteMarkers", {"Key": "a", "VersionId": "2", "LastModified": NOW}),
+            ("Versions", {"Key": "a", "VersionId": "1", "LastModified": NOW, "Size": 1}),
+        ]
+        at = 1 if params.get("VersionIdMarker") == "2" else 0
+        kind, found = every[at]
+        more = {"NextKeyMarker": "a", "NextVersionIdMarker": "2"} if at == 0 else {}
+        return {kind: [found], "IsTruncated": at == 0, **more}
+
+
+def test_of_one_second_the_version_is_meant_wherever_a_page_ends() -> None:
+    """A marker that is on the page before does not hide it."""
+    server: Any = Paged()
+
+    assert "1" == versions.at(server, "a", NOW)
 
 
 class Listed:
