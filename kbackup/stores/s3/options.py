@@ -259,10 +259,15 @@ ENCRYPTION: Final = optional_text(
     check=_encryption,
     example="aws:kms",
 )
+_COPYING: Final = frozenset({"sink", "copy"})
+"""The commands that store objects of records."""
+_STORING: Final = _COPYING | {"reindex", "accept", "expire", "keys"}
+"""The commands that store what belongs to a backup."""
+
 KMS_KEY: Final = optional_text(
     "s3.sse.kms.key.id",
     "KMS key for aws:kms; default: the account's own key for S3.",
-    commands="sink",
+    commands=_STORING,
     needs=("s3.ssea.name",),
 )
 CUSTOMER_KEY: Final = optional_text(
@@ -275,7 +280,7 @@ CUSTOMER_KEY: Final = optional_text(
 CANNED_ACL: Final = optional_text(
     "s3.acl.canned",
     "Access control list of each object.",
-    commands="sink",
+    commands=_STORING,
     check=_canned_acl,
     example="bucket-owner-full-control",
 )
@@ -283,14 +288,14 @@ STORAGE_CLASS: Final = optional_text(
     "s3.storage.class",
     "Storage class of the backup's objects, such as STANDARD_IA or GLACIER_IR; the ledger, run "
     "records and locks stay in the bucket's usual one.",
-    commands="sink",
+    commands=_COPYING,
     check=_storage_class,
     example="STANDARD_IA",
 )
 LOCK_MODE: Final = optional_text(
     "s3.object.lock.mode",
     "Object Lock of each object but locks and marks of success: GOVERNANCE or COMPLIANCE.",
-    commands="sink",
+    commands=_STORING,
     check=_one_of("GOVERNANCE", "COMPLIANCE"),
     needs=("s3.object.lock.days",),
     example="COMPLIANCE",
@@ -301,7 +306,7 @@ LOCK_DAYS: Final = parsed(
     "days",
     0,
     read_days,
-    commands="sink",
+    commands=_STORING,
     needs=("s3.object.lock.mode",),
     example="30",
 )
@@ -320,12 +325,12 @@ TAGGING: Final = boolean(
     "s3.object.tagging",
     "Tag each object with startOffset, endOffset and recordCount, once it is stored.",
     False,
-    commands="sink",
+    commands=_COPYING,
 )
 TAGS: Final = names(
     "s3.object.tagging.key.value.pairs",
     "More tags, as name:value.",
-    commands="sink",
+    commands=_COPYING,
     example="team:orders",
     suspicions=(
         Suspicion(
@@ -347,7 +352,7 @@ TAGGING_ERROR: Final = words(
     ("ignore", "fail"),
     "ignore",
     any_case=True,
-    commands="sink",
+    commands=_COPYING,
 )
 
 OPTIONS: Final = (

@@ -72,3 +72,17 @@ def test_all_that_a_restore_brings_back_can_be_of_a_time(command: loading.Comman
     settings = loading.load(command, options=given, files=[], environ={}, extra=extra).settings
 
     assert time == settings.options_of("stores").get("s3.versions.as.of")
+
+
+@pytest.mark.parametrize("command", ["sink", "reindex", "accept", "expire", "copy", "keys"])
+def test_all_that_is_stored_is_locked(command: loading.Command) -> None:
+    """Wrapped keys and copies too: a backup without them is none."""
+    given = {"s3_bucket_name": "b", "bootstrap_servers": "h:1", "topics": "orders"}
+    lock = {"s3.object.lock.mode": "COMPLIANCE", "s3.object.lock.days": 30}
+    extra = [f"{name}={text}" for name, text in lock.items()]
+    found = loading.load(
+        command, options=given if command == "sink" else {"s3_bucket_name": "b"}, files=[],
+        environ={}, extra=extra,
+    )  # fmt: skip
+
+    assert lock.items() <= found.settings.options_of("stores").items()
