@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import jsonschema
 import pytest
 from backup_samples import (
     BYTES,
@@ -14,15 +13,12 @@ from backup_samples import (
     Backup,
 )
 
-from kbackup.cli.output import schema
 from kbackup.events import to_json
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
 from kbackup.verify.run import Notes, Read, verify
 from kbackup.verify.task import VerifyJob, verify_task
-
-LINES = jsonschema.Draft202012Validator(schema())
 
 NOW = datetime(2026, 11, 21, 2, tzinfo=UTC)
 

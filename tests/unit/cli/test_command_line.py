@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import jsonschema
 import pytest
 
 from kbackup.catalog import identity
 from kbackup.cli import main, root
 from kbackup.cli.options import GroupedCommand
-from kbackup.cli.output import schema
 from kbackup.config import PROPERTIES
 from kbackup.naming import Layout
 from tests.support.invoked import invoke
+from tests.support.json_lines import LINES
 
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
 HEAVY = ("pyspark", "py4j", "boto3", "botocore", "confluent_kafka", "moto")
@@ -237,7 +236,7 @@ def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str
     assert [(2, "failed", 2, command)] == [
         (result.code, line["result"], line["exit_code"], line["command"]) for line in result.lines
     ]
-    jsonschema.validate(result.lines[0], schema())
+    LINES.validate(result.lines[0])
 
 
 @pytest.mark.parametrize("quiet", [[], ["-q"], ["--json"]], ids=["plain", "quiet", "json"])

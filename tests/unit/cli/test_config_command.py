@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from kbackup.cli.output import schema
 from kbackup.connect import registry
 from tests.support.invoked import invoke
+from tests.support.json_lines import LINES
 
 INTEROP = Path(__file__).parents[3] / ".." / "shared" / "interop" / "configs"
 COLLECTION = sorted(INTEROP.glob("[0-9]*-*.*"))
@@ -52,7 +51,7 @@ def test_what_people_wrote_is_checked_without_a_traceback(path: Path) -> None:
     assert len(failed) == len(checked.lines[-1]["errors"])
     assert "Traceback" not in checked.stderr
     for line in checked.lines:
-        jsonschema.validate(line, schema())
+        LINES.validate(line)
 
 
 def test_configurations_of_every_kind_are_checked() -> None:

@@ -5,8 +5,7 @@ import jsonschema
 import pytest
 
 from kbackup.cli.output import json_line, schema
-
-VALIDATOR = jsonschema.Draft202012Validator(schema())
+from tests.support.json_lines import LINES
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -21,7 +20,7 @@ def test_every_line_fulfils_the_schema(any_told: Any, show: Any) -> None:
     shown = show(any_told.command, any_told.events, any_told.ended(), json=True)
 
     printed = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [] == [error.message for line in printed for error in VALIDATOR.iter_errors(line)]
+    assert [] == [error.message for line in printed for error in LINES.iter_errors(line)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_every_line_fulfils_the_schema(any_told: Any, show: Any) -> None:
 )  # fmt: skip
 def test_the_schema_refuses(line: dict[str, Any]) -> None:
     """The schema is strict enough to notice a broken contract."""
-    assert not VALIDATOR.is_valid(line)
+    assert not LINES.is_valid(line)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_a_peeked_record_fulfils_the_schema(value: Any) -> None:
     record = {"topic": "t", "partition": 0, "offset": 7, "tstype": "create", "ts": -1,
               "headers": [["a", value], ["a", None]], "key": value, "payload": value}  # fmt: skip
 
-    assert VALIDATOR.is_valid(record)
+    assert LINES.is_valid(record)
 
 
 def test_a_line_is_ascii() -> None:

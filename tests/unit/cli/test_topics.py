@@ -6,7 +6,6 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 from backup_samples import Backup
 from click.testing import CliRunner, Result
@@ -14,10 +13,8 @@ from click.testing import CliRunner, Result
 from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
 from kbackup.cli import root
-from kbackup.cli.output import schema
 from kbackup.clock import SystemClock
-
-LINES = jsonschema.Draft202012Validator(schema())
+from tests.support.json_lines import LINES
 
 
 def topics(folder: Path, *words: str) -> Result:

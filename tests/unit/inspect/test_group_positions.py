@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import jsonschema
 import pytest
 from backup_samples import Backup
 from record_samples import batch_of
@@ -11,14 +10,13 @@ from record_samples import batch_of
 from kbackup.catalog import groups
 from kbackup.catalog.groups import GROUPS, OFFSET, TOPIC, UNSETTLED, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
-from kbackup.cli.output import schema
 from kbackup.events import Warned, to_json
 from kbackup.inspect.topics import GroupStood, Told, topics
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from tests.support.hand_clock import HandClock
+from tests.support.json_lines import LINES
 
-LINES = jsonschema.Draft202012Validator(schema())
 NOW = 1_800_000_000_000
 
 

@@ -2,22 +2,19 @@
 
 from typing import Any
 
-import jsonschema
 import pytest
 from backup_samples import Backup
 from record_samples import batch_of
 
 from kbackup.catalog import schemas
 from kbackup.catalog.schemas import KeptSchema, SchemaUse
-from kbackup.cli.output import schema
 from kbackup.connect.registry import AVRO, RegisteredSchema
 from kbackup.errors import StoreError
 from kbackup.events import to_json
 from kbackup.inspect.peek import NamedSchema, peek
 from kbackup.inspect.topics import topics
 from kbackup.pipeline.views import ReadOptions
-
-LINES = jsonschema.Draft202012Validator(schema())
+from tests.support.json_lines import LINES
 
 
 @pytest.fixture

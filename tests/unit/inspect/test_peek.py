@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from backup_samples import BYTES, JSON, SIBLINGS, SNAPPY, TIME, Backup, batch
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ from record_samples import record_batches
 
 from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.catalog.window import Window
-from kbackup.cli.output import schema
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -23,8 +21,7 @@ from kbackup.errors import (
 from kbackup.inspect.peek import peek, render
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import BackupState
-
-LINES = jsonschema.Draft202012Validator(schema())
+from tests.support.json_lines import LINES
 
 
 def look(backup: Backup, what: str, count: int = 10) -> list[dict[str, Any]]:

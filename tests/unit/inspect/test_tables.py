@@ -2,16 +2,15 @@
 
 from typing import Any
 
-import jsonschema
 import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup, batch
 
-from kbackup.cli.output import schema
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
 from kbackup.inspect.ddl import statements
 from kbackup.naming import DatedLayout, Layout
+from tests.support.json_lines import LINES
 
 PLACE = {"s3_bucket_name": "lake"}
 AS_JSON = {"format_class": "json", "value_converter": "json"}
@@ -25,7 +24,7 @@ def declared(
     """The statement of the only topic."""
     settings = loading.load("ddl", options=PLACE | options, files=(), environ={}).settings
     (line,) = statements(settings, backup.store, engine, database)
-    jsonschema.validate(to_json(line), schema())
+    LINES.validate(to_json(line))
     return line.sql
 
 

@@ -5,11 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-import jsonschema
 import pytest
 from backup_samples import Backup
 
-from kbackup.cli.output import schema
 from kbackup.cli.screens import thawing
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json
@@ -21,8 +19,7 @@ from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import put_bytes
 from tests.support.frozen_store import UNTIL, FrozenStore
-
-LINES = jsonschema.Draft202012Validator(schema())
+from tests.support.json_lines import LINES
 
 
 @pytest.fixture

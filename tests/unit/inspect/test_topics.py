@@ -5,12 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, TIME, Backup
 
 from kbackup.catalog.ledger.objects import TopicLedger, accepted
-from kbackup.cli.output import schema
 from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json
@@ -19,8 +17,7 @@ from kbackup.naming.renaming import Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.known import BackupState
 from kbackup.testing import FaultyStore
-
-LINES = jsonschema.Draft202012Validator(schema())
+from tests.support.json_lines import LINES
 
 
 def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:

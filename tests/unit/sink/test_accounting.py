@@ -2,9 +2,6 @@
 
 import time
 
-import jsonschema
-
-from kbackup.cli.output import schema
 from kbackup.errors import KafkaError, TopicChangedError
 from kbackup.events import Progress, to_json
 from kbackup.kafka import Position, Topic
@@ -14,6 +11,7 @@ from kbackup.runs.report import SPANS_MOST, OfSink, PartitionReport, Summary
 from kbackup.sink.accounting import SinkProgress, plan_topics
 from kbackup.sink.plan import SinkPartitionPlan, SinkPlan
 from kbackup.sink.start import Evidence, decide
+from tests.support.json_lines import LINES
 
 
 def at(topic: str, partition: int, seen: Evidence) -> SinkPartitionPlan:
@@ -50,7 +48,7 @@ def test_a_plan_has_a_line_for_each_topic() -> None:
     }  # fmt: skip
     assert ("topic_changed", "topics/new/") == (lines["other"]["code"], lines["new"]["target"])
     for line in lines.values():
-        jsonschema.validate(line, schema())
+        LINES.validate(line)
 
 
 def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:

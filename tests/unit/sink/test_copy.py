@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
-import jsonschema
 import pytest
 from backup_samples import RECORD, SIBLINGS, SNAPPY, Backup
 
@@ -14,7 +13,6 @@ from kbackup.catalog import identity
 from kbackup.catalog.ledger import objects
 from kbackup.catalog.ledger.rows import OBJECTS, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
-from kbackup.cli.output import schema
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
 from kbackup.events import to_json
@@ -43,8 +41,8 @@ from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
 from tests.support.in_threads import InThreads
 from tests.support.invoked import invoke
+from tests.support.json_lines import LINES
 
-LINES = jsonschema.Draft202012Validator(schema())
 LAYOUT = Layout()
 OBJECT = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
 

@@ -27,6 +27,7 @@ from kbackup.stores import Store
 from kbackup.verify.run import Acceptance
 from tests.support.configurations import load
 from tests.support.hand_clock import HandClock
+from tests.support.json_lines import LINES
 from tests.support.ledgers import (
     CLOCK,
     ID,
@@ -37,7 +38,6 @@ from tests.support.ledgers import (
     mending,
     verified,
 )
-from tests.support.verified import LINES
 
 OLD = ExpireAsked(older_than=timedelta(), grace=timedelta())
 """All that is there, and at once."""

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import jsonschema
 import pytest
 from backup_samples import JSON, Backup, batch
 
-from kbackup.cli.output import schema
 from kbackup.clock import SystemClock
 from kbackup.errors import CorruptObjectError, StoreError, TopicChangedError
 from kbackup.events import to_json
@@ -19,6 +17,7 @@ from kbackup.sink.plan import SinkPartitionPlan, SinkPlan, make_plan
 from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import SINK, load
 from tests.support.fake_kafka import FakeKafka
+from tests.support.json_lines import LINES
 
 LOG = Span(0, 90)
 WHERE = TopicPartition("orders", 0)
@@ -239,7 +238,7 @@ def test_the_plan_says_where_the_connector_left_off_and_what_comes_next(config: 
     (planned_line,) = plan_partitions(planned(backup, config, 6), load("sink", config).settings)
     line = to_json(planned_line)
 
-    jsonschema.validate(line, schema())
+    LINES.validate(line)
     assert ("to do", 6, 6, 90, KEY.format(6)) == tuple(
         line[name] for name in ("state", "committed", "start", "end", "next_key")
     )

@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-import jsonschema
 import pytest
 
-from kbackup.cli.output import schema
 from kbackup.cli.screens import pruned
 from kbackup.errors import ConfigurationError
 from kbackup.events import to_json
@@ -19,8 +17,8 @@ from kbackup.sink.maintenance import prune
 from kbackup.stores import StoreSettings, UnfinishedUpload
 from kbackup.stores.memory import MemoryStore
 from tests.support.ended import ended
+from tests.support.json_lines import LINES
 
-LINES = jsonschema.Draft202012Validator(schema())
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 

@@ -13,7 +13,8 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.locks import Holder
 from kbackup.spark.channel import NotBegun
 from kbackup.verify.run import Notes
-from tests.support.verified import LINES, NOW, Verified, here
+from tests.support.json_lines import LINES
+from tests.support.verified import NOW, Verified, here
 
 
 def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
