@@ -356,22 +356,26 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> "
         raise ConfigurationError(
             "Parquet is not for a terminal", do="name a file with --output-file, or use a pipe"
         )
-    from kbackup.inspect.query import ask, incomplete, mentioned  # noqa: PLC0415  (imports pyspark)
-    from kbackup.inspect.source import Found  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
     from kbackup.runs.report import Summary  # noqa: PLC0415
+    from kbackup.spark import engine  # noqa: PLC0415
 
     summary = Summary(new_run_id(datetime.now(UTC)), "restore query")
     settings = session.settings
-    found = Found.read(settings, partial(mentioned, sql))
-    for topic in found.counted():
-        text = (
-            f"{topic}: its objects do not store every offset: rows after a hole have offsets too "
-            "low"
-        )
-        session.tell(summary.warn("counted_offsets", text))
-    answer = ask(sql, found, found.topics, wiring.engine_settings(settings, find_jvm()))
+    given = wiring.engine_settings(settings, find_jvm())
+    with engine.session(given) as begun:
+        from kbackup.inspect.query import ask, incomplete, mentioned  # noqa: PLC0415  (slow too)
+        from kbackup.inspect.source import Found  # noqa: PLC0415
+
+        found = Found.read(settings, partial(mentioned, sql))
+        for topic in found.counted():
+            text = (
+                f"{topic}: its objects do not store every offset: rows after a hole have offsets "
+                "too low"
+            )
+            session.tell(summary.warn("counted_offsets", text))
+        answer = ask(sql, found, given, begun)
     if answer.counted:
         from kbackup.cli.progress import RUN_LOG  # noqa: PLC0415
 

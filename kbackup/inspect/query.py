@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
@@ -26,7 +26,6 @@ from kbackup.inspect.peek import shown_bytes
 from kbackup.inspect.plan import Need, needs, stand_in
 from kbackup.inspect.source import COLUMNS, FAILURE, BackupSource, Counted, Found, ddl
 from kbackup.records import TopicPartition
-from kbackup.spark.engine import session
 from kbackup.spark.java import EngineSettings
 
 _TOO_LARGE: Final = "maxResultSize"
@@ -46,14 +45,14 @@ class Answer:
     counted: Sequence[Counted] = ()
 
 
-def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) -> Answer:
+def ask(sql: str, found: Found, settings: EngineSettings, session: Callable[[], Any]) -> Answer:
     """Return the answer to a query; each topic is a table of the same name.
 
     Args:
         sql: Spark SQL.  Names with a dot or a dash are in backquotes.
-        found: What the backup holds.
-        names: The topics that become tables: those `mentioned`.
+        found: What the backup holds; its topics become tables: those `mentioned`.
         settings: Spark's properties.
+        session: Returns the session, once it has begun.
 
     Raises:
         ConfigurationError: If Spark does not understand *sql*, or it is no query.
@@ -62,25 +61,25 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
     """
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
-    with session(settings) as spark:
-        try:
-            check_reads(spark, sql)
-            return answered(spark, sql, found, names)
-        except AnalysisException as error:
-            raise misunderstood(sql, str(error), names) from error
-        except Exception as error:  # py4j's errors have no common class that is worth the import
-            if (failure := _of_a_task(str(error))) is not None:
-                raise failure from error
-            if _TOO_LARGE in str(error):
-                raise SparkError(
-                    "the answer is too large to be printed",
-                    f"it has more than {settings.conf.get('spark.driver.maxResultSize', '256 MB')}",
-                    "aggregate, add a where or a limit, or give more: "
-                    "--spark-conf spark.driver.maxResultSize=2g",
-                ) from error
-            if isinstance(error, PySparkException):
-                raise SparkError("Spark could not answer", _first_line(str(error))) from error
-            raise
+    spark = session()
+    try:
+        check_reads(spark, sql)
+        return answered(spark, sql, found, found.topics)
+    except AnalysisException as error:
+        raise misunderstood(sql, str(error), found.topics) from error
+    except Exception as error:  # py4j's errors have no common class that is worth the import
+        if (failure := _of_a_task(str(error))) is not None:
+            raise failure from error
+        if _TOO_LARGE in str(error):
+            raise SparkError(
+                "the answer is too large to be printed",
+                f"it has more than {settings.conf.get('spark.driver.maxResultSize', '256 MB')}",
+                "aggregate, add a where or a limit, or give more: "
+                "--spark-conf spark.driver.maxResultSize=2g",
+            ) from error
+        if isinstance(error, PySparkException):
+            raise SparkError("Spark could not answer", _first_line(str(error))) from error
+        raise
 
 
 def answered(spark: Any, sql: str, found: Found, names: Sequence[str]) -> Answer:

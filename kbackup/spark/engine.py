@@ -37,7 +37,7 @@ from kbackup.spark.java import (
     making,
     task_failed,
 )
-from kbackup.spark.jvm import Starting, end_beside, ended, start
+from kbackup.spark.jvm import Spark, Starting, end_beside, ended
 
 Unit = TypeVar("Unit")
 Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
@@ -308,25 +308,34 @@ _CONF: Final = {
 
 
 @contextmanager
-def session(settings: EngineSettings) -> Iterator[Any]:
-    """Yield a ``SparkSession`` on a JVM of its own; times are UTC.
+def session(settings: EngineSettings) -> Iterator[Callable[[], Any]]:
+    """Start a ``SparkSession`` on a JVM of its own, beside what the caller does; times are UTC.
 
-    Raises:
-        SparkError: If Spark does not start.
+    Yields:
+        What waits for it and returns it, once; it raises `SparkError` if Spark does not start.
     """
-    ended()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # errors are raised
     with tempfile.TemporaryDirectory(prefix="kbackup-sql-") as folder:
         conf = {**_CONF, "spark.sql.warehouse.dir": folder, **settings.conf}
-        spark = start(replace(settings, conf=conf))
-        try:
+        given = replace(settings, conf=conf)
+        starting, taken = Starting(lambda: given), list[Spark]()
+        # the other thread imports it too: whoever asks for a part of it first gets half of it
+        import pyspark  # noqa: F401, PLC0415
+
+        def begun() -> Any:
             from pyspark.sql import SparkSession  # noqa: PLC0415
 
-            found = SparkSession(spark.context)
-            try:
-                yield found
-            finally:
+            taken.append(starting.spark())
+            return SparkSession(taken[0].context)
+
+        try:
+            yield begun
+        finally:
+            if taken:
+                from pyspark.sql import SparkSession  # noqa: PLC0415
+
                 SparkSession._instantiatedSession = None  # noqa: SLF001  (the next has its own)
                 SparkSession._activeSession = None  # noqa: SLF001
-        finally:
-            end_beside(spark, is_idle=False)
+                end_beside(taken[0], is_idle=False)
+            else:
+                starting.drop()

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """A session that the programs here share: each has tables of its own in it."""
-    with session(EngineSettings(jvm=find_jvm())) as spark:
-        yield spark
+    with session(EngineSettings(jvm=find_jvm())) as begun:
+        yield begun()
 
 
 def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path: Path) -> None:

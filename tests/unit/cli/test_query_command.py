@@ -1,5 +1,6 @@
 """``kbackup restore query``, without Spark."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from kbackup.inspect import query
 from kbackup.inspect.query import Answer
 from kbackup.inspect.source import Counted
 from kbackup.records import TopicPartition
+from kbackup.spark import engine
 from kbackup.spark.java import Jvm
 from tests.support.invoked import invoke
 
@@ -25,6 +27,7 @@ def test_what_was_not_read_is_said_beside_the_answer(
     rows = pa.table({"n": [2]})
     monkeypatch.setattr(query, "ask", lambda *_: Answer(rows, COUNTED))
     monkeypatch.setattr("kbackup.cli.restore.find_jvm", lambda: Jvm("nowhere"))
+    monkeypatch.setattr(engine, "session", nullcontext)
     asked = ("restore", "query", "select count(*) n from orders", "--json", *quiet)
 
     result = invoke(*asked, "--store-url", f"file://{tmp_path}")
