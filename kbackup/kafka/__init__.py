@@ -932,7 +932,7 @@ class KafkaSettings:
     def reads_batches(self) -> bool:
         """Whether records are read in batches and unpacked here, not by librdkafka.
 
-        Whoever sets a property that only librdkafka knows, such as ``client.rack``, means it.
+        Whoever sets a property that only librdkafka knows, such as ``check.crcs``, means it.
         """
         from kbackup.kafka import wire  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """What a broker says of partitions and of groups: who leads them, and the batches in them.
 
-Source: Kafka's protocol guide: Metadata 7 and 12, Fetch 11 and 13, Produce 7 and 8,
-FindCoordinator 1 and 2.
+Source: Kafka's protocol guide: Metadata 7 and 12, Fetch 11 and 13, OffsetForLeaderEpoch 3, Produce
+7 and 8, FindCoordinator 1 and 2.
 """
 
 import struct
@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.batches import CONTROL, TRANSACTIONAL, Batches
 from kbackup.kafka.wire import Answer, Api, Connection, LostError
+from kbackup.records import TopicPartition
 
 NO_EPOCH: Final = -1
 """The leader epoch of what has none, or where it is not known."""
@@ -48,7 +49,7 @@ class Aborted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a leader answers.
+    """What a leader answers, or a replica that it named as nearer.
 
     Attributes:
         error: Its code, 0 for none.
@@ -56,6 +57,7 @@ class Fetched:
         aborted: The aborted transactions among the batches.
         data: The batches; the last one may lack its end.
         diverged: Where the leader's log parts from what was read; None where it does not.
+        nearer: The broker of a replica that is to be asked instead; None where it is not.
         throttle_s: How long it asks us to wait.
     """
 
@@ -64,6 +66,7 @@ class Fetched:
     aborted: Sequence[Aborted]
     data: pa.Buffer
     diverged: int | None
+    nearer: int | None
     throttle_s: float
 
     @classmethod
@@ -87,19 +90,21 @@ class Fetched:
                     producer, first = answer.numbers("qq")
                     aborted.append(Aborted(first, producer))
                     answer.tags()
-                answer.number("i")  # a replica that would be nearer
+                replica = answer.number("i")
                 data, tags = answer.records(), answer.tags()
                 diverged = _end_of(tags[0]) if 0 in tags else None
+                nearer = replica if replica >= 0 else None
                 found = cls(
-                    error or own, stable, sorted(aborted), data, diverged, throttle_ms / 1000
-                )
+                    error or own, stable, sorted(aborted), data, diverged, nearer,
+                    throttle_ms / 1000,
+                )  # fmt: skip
             answer.tags()
         if found is not None:
             return found
         if error == 0 and not throttle_ms:
             raise LostError("the broker's answer has no partition in it")
         stable = 0 if error else UNTOLD
-        return cls(error, stable, (), pa.py_buffer(b""), None, throttle_ms / 1000)
+        return cls(error, stable, (), pa.py_buffer(b""), None, None, throttle_ms / 1000)
 
 
 def _end_of(diverging_epoch: bytes) -> int:
@@ -148,16 +153,41 @@ def _of_aborted(batches: Batches, aborted: Sequence[Aborted]) -> pa.BooleanArray
     return pa.array(found, pa.bool_())
 
 
+def end_of_epoch(
+    connection: Connection, where: TopicPartition, leader: Leader, epoch: int
+) -> tuple[int, int]:
+    """Ask a leader where its log has the end of an epoch, which newer fetches tell by themselves.
+
+    Returns:
+        A code, 0 for none, and the offset, -1 where it does not know that epoch.
+
+    Raises:
+        LostError: If it does not answer, or its answer makes no sense.
+    """
+    body = connection.request(Api.OFFSET_FOR_LEADER_EPOCH).numbers("i", -1).count(1)
+    body.text(where.topic).count(1).numbers("iii", where.partition, leader.epoch, epoch)
+    answer = connection.ask(Api.OFFSET_FOR_LEADER_EPOCH, body)
+    answer.number("i")  # throttled
+    for _ in answer.count():
+        answer.text()
+        for _ in answer.count():
+            error, _partition, _epoch, end = answer.numbers("hiiq")
+            return error, end
+    raise LostError("the broker's answer has no partition in it")
+
+
 class Metadata(NamedTuple):
     """What a broker knows of a topic's partitions.
 
     Attributes:
         error: Of the topic, 0 for none.
         leaders: By partition, what is the matter with it, 0 for nothing, and who leads it.
+        brokers: Host and port of each, by its id.
     """
 
     error: int
     leaders: Mapping[int, tuple[int, Leader]]
+    brokers: Mapping[int, tuple[str, int]]
 
     @classmethod
     def of(cls, connection: Connection, topic: str) -> "Metadata":
@@ -211,7 +241,7 @@ class Metadata(NamedTuple):
             if has_ids:
                 answer.number("i")  # operations
             answer.tags()
-        return cls(found, leaders)
+        return cls(found, leaders, brokers)
 
 
 class Coordinator(NamedTuple):

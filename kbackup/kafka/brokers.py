@@ -182,6 +182,11 @@ class Brokers:
             )
         return leader
 
+    def address(self, topic: str, broker: int) -> tuple[str, int] | None:
+        """Return host and port of a broker, as of when *topic* was asked about; None if unknown."""
+        known = self._known.get(topic)
+        return None if known is None else known.brokers.get(broker)
+
     def _closed(self) -> KafkaError:
         return KafkaError(self._doing, "it was closed by another thread")
 

@@ -3,10 +3,10 @@
 `BatchReader` promises what `kbackup.kafka.reader.KafkaReader` does, and has no client library
 under it: that one gives out records only, and costs five times the processor time.  It reads what
 is committed, up to the last stable offset, checks CRC32C, and leaves out control batches, empty
-ones, and those of aborted transactions.  It asks the leader, not a replica that is nearer
-(``client.rack``).
+ones, and those of aborted transactions.  With ``client.rack`` it reads where the leader says that
+a replica is nearer.
 
-Source: Kafka's protocol guide; KIP-219, KIP-320, KIP-516.
+Source: Kafka's protocol guide; KIP-219, KIP-320, KIP-392, KIP-516.
 """
 
 import logging
@@ -28,7 +28,7 @@ from kbackup.batches.encoding import cut_from
 from kbackup.batches.plain import Why
 from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import KafkaSettings, LogStartMovedError, Reader
-from kbackup.kafka.answers import HAS_IDS, NO_EPOCH, Fetched, Leader, committed
+from kbackup.kafka.answers import HAS_IDS, NO_EPOCH, Fetched, Leader, committed, end_of_epoch
 from kbackup.kafka.brokers import MOVED, Brokers, refused
 from kbackup.kafka.client import kafka_error
 from kbackup.kafka.reader import Short, cut_back, not_utf8
@@ -45,6 +45,9 @@ _WAIT_MS: Final = 500
 
 _PAUSES_S: Final = (0.05, 1.0)
 """How long to wait before asking again: at first, and at most."""
+
+_LEADER_S: Final = 60.0
+"""How long to keep to the leader once a nearer replica has failed, or lags behind."""
 
 _COMMITTED_ONLY: Final = 1
 
@@ -68,7 +71,9 @@ class BatchReader:
         operators = settings.consumer
         self._by_records = by_records
         self._other: Reader | None = None
-        self.brokers = Brokers(settings, operators, "reading", Api.FETCH)
+        apis = (Api.FETCH, Api.OFFSET_FOR_LEADER_EPOCH)
+        self.brokers = Brokers(settings, operators, "reading", *apis)
+        self.rack = operators.get("client.rack", "")
         self.fetch_bytes = int(operators.get("fetch.message.max.bytes", FETCH_BYTES))
         self._turn = threading.Lock()  # held while a thread is on the network
 
@@ -142,6 +147,8 @@ class _Reading:
     heard: float = field(default_factory=time.monotonic)
     _leader: Leader | None = None
     _asked: Connection | None = None
+    _nearer: tuple[str, int] | None = None
+    _leader_until: float = 0.0
     _read_epoch: int = NO_EPOCH
     _checked_epoch: int = NO_EPOCH
     _short: Short = field(default_factory=Short)
@@ -170,11 +177,17 @@ class _Reading:
             _log.info("reading %s: throttled for %.3f s", self.where, fetched.throttle_s)
             self._not_before = time.monotonic() + fetched.throttle_s
             self._why = "a quota of the broker's holds this client back"
-        if fetched.error in MOVED:
+        is_astray = self._nearer is not None and fetched.error == Code.OFFSET_OUT_OF_RANGE
+        if fetched.error in MOVED or is_astray:  # a replica may lack what its leader has
             self._lose()
             self._again(Code(fetched.error).str())
             return None
         self._check(fetched)
+        if fetched.nearer is not None and self._nearer is None:
+            self._nearer = self.reader.brokers.address(self.where.topic, fetched.nearer)
+            if self._nearer is None:
+                self._keep_to_leader()
+            return None
         some = self._walked(fetched)
         if some is None:
             self._wait(fetched)
@@ -190,13 +203,21 @@ class _Reading:
     def end(self) -> None:
         """Give up what was asked for and not answered."""
         if self._leader is not None and self._asked is not None:
-            self.reader.brokers.drop(self._leader.host, self._leader.port)
+            self.reader.brokers.drop(*self._place(self._leader))
         self._leader, self._asked = None, None
 
     def _lose(self) -> None:
         """Give up what was asked for, and whom it was asked of."""
         self.end()
+        if self._nearer is not None:
+            self._keep_to_leader()
         self.reader.brokers.forget(self.where.topic)
+
+    def _keep_to_leader(self) -> None:
+        self._nearer, self._leader_until = None, time.monotonic() + _LEADER_S
+
+    def _place(self, leader: Leader) -> tuple[str, int]:
+        return self._nearer or (leader.host, leader.port)
 
     def _exchange(self) -> Fetched:
         asked = self._asked
@@ -211,7 +232,7 @@ class _Reading:
         if self._leader is None:
             self._leader = self.reader.brokers.leader(self.where)
         leader = self._leader
-        connection = self.reader.brokers.connection(leader.host, leader.port)
+        connection = self.reader.brokers.connection(*self._place(leader))
         has_ids = connection.versions[Api.FETCH] >= HAS_IDS[Api.FETCH]
         body, most = connection.request(Api.FETCH), self.reader.fetch_bytes
         body.numbers("iiiibii", -1, _WAIT_MS, 1, most, _COMMITTED_ONLY, 0, -1).count(1)
@@ -220,13 +241,29 @@ class _Reading:
         else:
             body.text(self.where.topic)
         body.count(1).numbers("iiq", self.where.partition, leader.epoch, self.position)
+        read_epoch = self._read_epoch if self._checked_epoch != leader.epoch else NO_EPOCH
         if has_ids:  # whether a new leader has what was read, is asked once
-            is_new = self._checked_epoch != leader.epoch
-            body.numbers("i", self._read_epoch if is_new else NO_EPOCH)
-        body.numbers("qi", -1, most).end().end().count(0).text("").end()
+            body.numbers("i", read_epoch)
+        elif read_epoch != NO_EPOCH:
+            self._compare(connection, leader)
+        rack = self.reader.rack if time.monotonic() >= self._leader_until else ""
+        body.numbers("qi", -1, most).end().end().count(0).text(rack).end()
         self._asked = connection
         connection.send(Api.FETCH, body)
         return connection
+
+    def _compare(self, connection: Connection, leader: Leader) -> None:
+        """Check that a new leader has what was read.
+
+        Raises:
+            LostError: If it does not say so.
+            TopicChangedError: If it has not.
+        """
+        error, end = end_of_epoch(connection, self.where, leader, self._read_epoch)
+        if error:
+            raise LostError(Code(error).str())
+        if 0 <= end < self.position:
+            raise cut_back(self.where, end, self.span)
 
     def _check(self, fetched: Fetched) -> None:
         if fetched.error == Code.OFFSET_OUT_OF_RANGE:
@@ -271,6 +308,9 @@ class _Reading:
 
     def _wait(self, fetched: Fetched) -> None:
         """Go on waiting for what is known to be in the log."""
+        if self._nearer is not None:  # which may not have it yet
+            self._keep_to_leader()
+            return
         if fetched.stable > self.position:  # as of tiered storage that is still looked up
             self._again(self._why)
             return

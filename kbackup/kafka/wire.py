@@ -43,6 +43,7 @@ class Api(IntEnum):
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
@@ -56,6 +57,7 @@ _SPOKEN: Final = {
     Api.METADATA: (12, 7),
     Api.FIND_COORDINATOR: (2, 1),
     Api.INIT_PRODUCER_ID: (4, 1),
+    Api.OFFSET_FOR_LEADER_EPOCH: (3,),
     Api.ADD_PARTITIONS_TO_TXN: (3, 1),
     Api.ADD_OFFSETS_TO_TXN: (3, 1),
     Api.END_TXN: (3, 1),
@@ -275,7 +277,8 @@ _SPOKEN_PROPERTIES: Final = frozenset(
 
 def takes_all(properties: Mapping[str, str]) -> bool:
     """Whether each of a consumer's properties has its effect here, as it has in librdkafka."""
-    spoken = {*_SPOKEN_PROPERTIES, "security.protocol", "fetch.message.max.bytes"}
+    own = ("security.protocol", "fetch.message.max.bytes", "client.rack")
+    spoken = {*_SPOKEN_PROPERTIES, *own}
     return spoken.issuperset(properties) and not unspoken(properties)
 
 

@@ -9,7 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-FETCH, METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 1, 3, 17, 18, 36
+FETCH, METADATA, HANDSHAKE, VERSIONS, END_OF_EPOCH, AUTHENTICATE = 1, 3, 17, 18, 23, 36
+
+
+OFFERED = {FETCH: (4, 17), METADATA: (0, 13), VERSIONS: (0, 4), END_OF_EPOCH: (0, 4)}
+"""The lowest and the highest version of each kind of request, as of Kafka 4.1."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Answer:
         aborted: First offset and producer id of transactions.
         diverged: Where the log parts from what was read, None where it does not.
         throttle_ms: How long it asks to be left alone.
+        nearer: The broker whose replica is nearer, -1 for none.
         is_lost: It closes the connection in the place of an answer.
     """
 
@@ -32,6 +37,7 @@ class Answer:
     aborted: Sequence[tuple[int, int]] = ()
     diverged: int | None = None
     throttle_ms: int = 0
+    nearer: int = -1
     is_lost: bool = False
 
 
@@ -47,6 +53,7 @@ class Fetch:
         epoch: Of the leader, as the reader knows it.
         offset: From where on.
         read_epoch: Of the leader of what was read, -1 where that is not said.
+        rack: Where the reader is.
         at: When, by the monotonic clock.
     """
 
@@ -54,6 +61,7 @@ class Fetch:
     epoch: int
     offset: int
     read_epoch: int
+    rack: bytes
     at: float
 
 
@@ -68,18 +76,20 @@ class FakeBroker:
         ids: Its id, as each question about the topic is answered; the last one stays.
         epoch: Of the leader; each question about the topic raises it by one.
         fetches: What it was asked.
+        other: The port of the cluster's other broker, number 2; None without one.
+        end_of_epoch: What it says when it is asked where an epoch ends.
         session_ms: How long who signs in may stay; 0: for ever.
         signed_in: What each said who has signed in by PLAIN.
     """
 
     answers: list[Answer]
-    versions: dict[int, tuple[int, int]] = field(
-        default_factory=lambda: {FETCH: (4, 17), METADATA: (0, 13), VERSIONS: (0, 4)}
-    )
+    versions: dict[int, tuple[int, int]] = field(default_factory=OFFERED.copy)
     topic: str = "t"
     ids: list[bytes] = field(default_factory=lambda: [b"i" * 16])
     epoch: int = 4
     fetches: list[Fetch] = field(default_factory=list)
+    other: int | None = None
+    end_of_epoch: int = -1
     session_ms: int = 0
     signed_in: list[bytes] = field(default_factory=list)
 
@@ -145,6 +155,9 @@ class FakeBroker:
             return struct.pack(">hhiq", 0, -1, 0, self.session_ms)
         lowest, highest = self.versions[api]
         assert lowest <= version <= highest, "a version that is not offered"
+        if api == END_OF_EPOCH:
+            of = struct.pack(">i", 1) + struct.pack(">hiiq", 0, 0, 0, self.end_of_epoch)
+            return struct.pack(">iih", 0, 1, len(self.topic)) + self.topic.encode() + of
         if api == METADATA:
             self.epoch += 1
             topic_id = self.ids[0] if len(self.ids) == 1 else self.ids.pop(0)
@@ -160,10 +173,15 @@ class FakeBroker:
     def _metadata(self, version: int, topic_id: bytes) -> bytes:
         form = _Form(_is_compact(METADATA, version))
         numbers = form.count(1) + struct.pack(">i", 1)
+        ports = [self.port] if self.other is None else [self.port, self.other]
+        brokers = [
+            struct.pack(">i", number) + form.text("127.0.0.1") + struct.pack(">i", port)
+            + form.null + form.end
+            for number, port in enumerate(ports, 1)
+        ]  # fmt: skip
         return b"".join(
             [
-                struct.pack(">i", 0), form.count(1), struct.pack(">i", 1), form.text("127.0.0.1"),
-                struct.pack(">i", self.port), form.null, form.end,
+                struct.pack(">i", 0), form.count(len(ports)), *brokers,
                 form.text("cluster"), struct.pack(">i", 1), form.count(1), struct.pack(">h", 0),
                 form.text(self.topic), topic_id if version >= 10 else b"", b"\0", form.count(1),
                 struct.pack(">hiii", 0, 0, 1, self.epoch), numbers, numbers, form.count(0),
@@ -181,7 +199,9 @@ class FakeBroker:
         partition, epoch, offset, more = struct.unpack_from(">iiqi", body, at)
         assert partition == 0
         read_epoch = more if version >= 12 else -1
-        self.fetches.append(Fetch(topic, epoch, offset, read_epoch, time.monotonic()))
+        behind = at + (32 + 4 if version >= 12 else 28 + 6)  # ends, the forgotten, the length
+        rack = body[behind:-1] if version >= 12 else body[behind:]
+        self.fetches.append(Fetch(topic, epoch, offset, read_epoch, rack, time.monotonic()))
 
     def _fetched(self, version: int, answer: Answer) -> bytes:
         form = _Form(_is_compact(FETCH, version))
@@ -196,7 +216,7 @@ class FakeBroker:
                 struct.pack(">ihi", answer.throttle_ms, 0, 0), form.count(1),
                 self.ids[0] if version >= 13 else form.text(self.topic), form.count(1),
                 struct.pack(">ihqqq", 0, answer.error, answer.stable, answer.stable, 0),
-                form.count(len(aborted)), *aborted, struct.pack(">i", -1),
+                form.count(len(aborted)), *aborted, struct.pack(">i", answer.nearer),
                 form.size(len(answer.data)), answer.data, end, form.end, form.end,
             ]
         )  # fmt: skip

@@ -31,7 +31,15 @@ from kbackup.kafka.wire import (
 )
 from kbackup.records import Span, TopicPartition
 from tests.support.encoded import Sent, batch, record, sealed
-from tests.support.fake_broker import FETCH, LOST, METADATA, VERSIONS, Answer, FakeBroker
+from tests.support.fake_broker import (
+    END_OF_EPOCH,
+    FETCH,
+    LOST,
+    METADATA,
+    VERSIONS,
+    Answer,
+    FakeBroker,
+)
 
 WHERE = TopicPartition("t", 0)
 ONE, TWO = batch(0, [Sent(b"a"), Sent(b"b")]), batch(2, [Sent(b"c"), Sent(b"d")], 4)
@@ -63,7 +71,9 @@ def test_a_broker_is_asked_in_a_version_that_it_speaks(
 ) -> None:
     """Old brokers are asked by the topic's name, new ones by its id, all with a leader's epoch."""
     answers = [Answer(ONE, 4), Answer(TWO, 4)]
-    with FakeBroker(answers, versions={**versions, VERSIONS: (0, 3)}) as broker:
+    with FakeBroker(
+        answers, versions={**versions, VERSIONS: (0, 3), END_OF_EPOCH: (0, 3)}
+    ) as broker:
         found = bytes_of(broker)
 
     assert ONE + TWO == found
@@ -121,6 +131,58 @@ def test_a_new_leader_that_lacks_what_was_read_is_said() -> None:
     answers = [Answer(ONE, 4), Answer(error=6), Answer(stable=4, diverged=1)]
     with FakeBroker(answers) as broker, pytest.raises(TopicChangedError, match="ends at offset 1"):
         bytes_of(broker)
+
+
+@pytest.mark.parametrize("end", [-1, 1, 2, 9])
+def test_an_older_leader_is_asked_where_what_was_read_ends(end: int) -> None:
+    """Fetches before topics had ids do not say where a new leader's log parts from the old one's.
+
+    One that does not know the epoch, says -1.
+    """
+    older = {FETCH: (0, 11), METADATA: (0, 8), VERSIONS: (0, 3), END_OF_EPOCH: (0, 3)}
+    answers = [Answer(ONE, 4), Answer(error=6), Answer(TWO, 4)]
+    with FakeBroker(answers, versions=older, end_of_epoch=end) as broker:
+        if end == 1:
+            with pytest.raises(TopicChangedError, match="ends at offset 1"):
+                bytes_of(broker)
+        else:
+            assert ONE + TWO == bytes_of(broker)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(LOST, id="lost"),
+        pytest.param(Answer(error=1), id="it has less than the leader"),
+        pytest.param(Answer(error=74), id="it knows another leader"),
+        pytest.param(Answer(stable=2), id="it lags behind"),
+    ],
+)
+def test_a_replica_that_is_nearer_is_read_until_it_fails(failure: Answer) -> None:
+    """The leader names it, and goes on by itself for a while when it cannot be read."""
+    three = batch(4, [Sent(b"e")])
+    with FakeBroker([Answer(ONE, 4, nearer=-1), failure]) as near:
+        near.epoch = 99  # nobody asks it who leads
+        answers = [Answer(stable=5, nearer=2), Answer(TWO + three, 5)]
+        with FakeBroker(answers, other=near.port) as broker:
+            settings = KafkaSettings(broker.servers, consumer={"client.rack": "a"})
+            with closing(BatchReader(settings)) as opened:
+                found = opened.batches(WHERE, Span(0, 5))
+                read = b"".join(bytes(piece) for some in found for piece in some.pieces())
+
+    assert ONE + TWO + three == read
+    assert [(b"a", 0), (b"", 2)] == [(each.rack, each.offset) for each in broker.fetches]
+    assert [(b"a", 0), (b"a", 2)] == [(each.rack, each.offset) for each in near.fetches[:2]]
+
+
+def test_a_replica_at_a_broker_that_is_not_known_is_not_waited_for() -> None:
+    """The leader is asked once more, as one without replicas that are nearer."""
+    with FakeBroker([Answer(stable=4, nearer=7), Answer(ONE + TWO, 4)]) as broker:
+        settings = KafkaSettings(broker.servers, consumer={"client.rack": "a"})
+        with closing(BatchReader(settings)) as opened:
+            assert [2] == [len(some) for some in opened.batches(WHERE, Span(0, 4))]
+
+    assert [b"a", b""] == [each.rack for each in broker.fetches]
 
 
 def test_a_topic_that_was_created_again_is_said() -> None:
@@ -443,7 +505,8 @@ def test_older_formats_are_left_to_the_client_library() -> None:
     [
         pytest.param({}, True, id="plain"),
         pytest.param({"client": "native"}, False, id="asked for otherwise"),
-        pytest.param({"consumer": {"client.rack": "a"}}, False, id="the nearest replica"),
+        pytest.param({"consumer": {"check.crcs": "true"}}, False, id="what it alone has"),
+        pytest.param({"consumer": {"client.rack": "a"}}, True, id="the nearest replica"),
         pytest.param({"consumer": {"fetch.message.max.bytes": "9"}}, True, id="the size"),
         pytest.param(
             {"consumer": {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}},

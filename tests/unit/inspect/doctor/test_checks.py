@@ -81,11 +81,11 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
     monkeypatch.setattr(native_library, "_found", lambda: UnavailableError("no compiler"))
     now = datetime.now(UTC)
 
-    rack = {"client.rack": "a"}  # which only the client library takes
+    tuned = {"check.crcs": "true"}  # which only the client library takes
     auto, python, native = (
         next(
             kafka_checks(
-                settings(bootstrap_servers="h:1", kafka_client=wanted, kafka_consumer=rack),
+                settings(bootstrap_servers="h:1", kafka_client=wanted, kafka_consumer=tuned),
                 None, now, "g",
             )
         )
