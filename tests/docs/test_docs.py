@@ -41,7 +41,7 @@ ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIB
 EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
 PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MIB = 2**20
-WORDS = 39_120
+WORDS = 39_160
 """How many words the documentation may have, decisions and benchmarks left out."""
 TRANSACTION = [TRANSACTION_RECORDS, TRANSACTION_BYTES / MIB]
 LEAST_KIB = [bound / 1024 for bound in LEAST_BYTES]
@@ -420,7 +420,7 @@ def test_each_property_that_is_named_is_known() -> None:
 
 OF_OTHERS = re.compile(
     r"(?:sasl|ssl|spark|connect)[.]|max[.](?:message[.]bytes|retries)$|headers[.]list|"
-    r"format[.]output|store[.]envelope"
+    r"consumer[.]override[.]client[.]rack|format[.]output|store[.]envelope"
 )
 """Names of librdkafka, Spark, topics, other tools' sinks, and columns."""
 

@@ -1,11 +1,15 @@
 """A cluster of three brokers of which one dies: nothing is lost, and nothing is said to be."""
 
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.fetch import BatchReader
+from kbackup.records import Span, TopicPartition
 from tests.integration.product import LocalS3
 from tests.support.brokers import three_brokers
 from tests.support.cluster import KEEP, TestCluster
@@ -65,6 +69,30 @@ def test_one_of_three_brokers_may_die(s3: LocalS3, times: int) -> None:
             assert sorted(large_records(partition, _RECORDS), key=str) == sorted(records, key=str)
             for at in range(times):
                 assert records == cluster.read(f"copy{at}_{topic}", partition)
+
+
+@pytest.mark.nightly
+def test_the_replica_in_the_readers_rack_is_read() -> None:
+    """The leader of the partition says who that is; it is asked itself by readers of its rack."""
+    where = TopicPartition("near", 0)
+    with three_brokers() as brokers:
+        cluster = TestCluster(brokers[0].bootstrap_servers)
+        new = NewTopic(where.topic, 1, 3, config=KEEP)
+        cluster.admin.create_topics([new])[where.topic].result(30)
+        write_large(cluster, where.topic, 1, 400)
+        wait_until(lambda: _is_in_sync(cluster), "all replicas")
+        leader = cluster.admin.list_topics(where.topic).topics[where.topic].partitions[0].leader
+        servers = {str(at): each.bootstrap_servers for at, each in enumerate(brokers, 1)}
+        asked, counts = {}, set()
+        for rack in servers:
+            consumer = {"client.rack": rack}
+            settings = KafkaSettings(servers[str(leader)], consumer=consumer)
+            with closing(BatchReader(settings)) as reader:
+                counts.add(sum(len(rows) for rows in reader.read(where, Span(0, 400))))
+                asked[rack] = {f"{host}:{port}" for host, port in reader.brokers._connections}
+
+    assert {400} == counts
+    assert {rack: {servers[str(leader)], near} for rack, near in servers.items()} == asked
 
 
 def _goes_on(command: Running) -> None:

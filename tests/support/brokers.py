@@ -111,11 +111,15 @@ class LargeKafka(LocalKafka):
 
 
 class AnotherBroker(LocalKafka):
-    """A broker that joins the cluster of a first one, which stays its controller."""
+    """A broker that joins the cluster of a first one, which stays its controller.
+
+    It stands in a rack of its own, named by its number, where the first one stands in one.
+    """
 
     def __init__(self, first: LocalKafka, node: int = 2) -> None:
         self._first = first
-        super().__init__({"node.id": f"{node}", "process.roles": "broker"})
+        rack = {"broker.rack": f"{node}"} if "broker.rack" in first._own_properties else {}
+        super().__init__({"node.id": f"{node}", "process.roles": "broker", **rack})
 
     def _prepare(self) -> None:
         """Write a configuration like the first one's, and format the data directory."""
@@ -147,8 +151,10 @@ REPLICATED: Final = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
+    "broker.rack": "1",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
-"""Settings of a cluster of three brokers that outlives any one of them."""
+"""Settings of a cluster of three brokers, each in its rack, that outlives any one of them."""
 
 
 @contextmanager
