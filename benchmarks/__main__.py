@@ -46,7 +46,7 @@ Row = dict[str, Any]
     "clients",
     multiple=True,
     type=click.Choice(CLIENTS),
-    default=CLIENTS[:2],
+    default=CLIENTS[:1],
     show_default=True,
     help="kafka.client of kbackup; of native and python, the ratios are shown. May be repeated.",
 )

@@ -25,6 +25,8 @@ objects."""
 BARE: Final = {"read": "consume loop", "write": "produce loop"}
 """Direction to the loop that its other cases are compared with."""
 
+PEERS: Final = ("peer backup", "peer restore")
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -72,20 +74,26 @@ class Bench:
         for store, client in itertools.product(STORES, self._clients):
             run = partial(self._sink, load, store, client)
             yield Case("sink", "read", load, store, run, client)
+        for store in STORES:
+            run = partial(self._sink, load, store, "auto", "log")
+            yield Case("sink log", "read", load, store, run, "auto")
         for side, store in itertools.product(("source", "target"), STORES):
             run = partial(self._against, side, load, store)
             yield Case(f"verify against {side}", "read", load, store, run)
         if self._peer is not None:
             run = partial(self._peer_backup, self._peer, load)
-            yield Case("peer backup", "read", load, "dir", run)
+            yield Case(PEERS[0], "read", load, "dir", run)
         yield Case("producer-perf", "write", load, "", partial(self._producer_tool, load))
         yield Case("produce loop", "write", load, "", partial(self._produce_loop, load))
         for store, client in itertools.product(STORES, self._clients):
             run = partial(self._restore, load, store, client)
             yield Case("restore", "write", load, store, run, client)
+        for store in STORES:
+            run = partial(self._restore, load, store, "auto", "log")
+            yield Case("restore log", "write", load, store, run, "auto")
         if self._peer is not None:
             run = partial(self._peer_restore, self._peer, load)
-            yield Case("peer restore", "write", load, "dir", run)
+            yield Case(PEERS[1], "write", load, "dir", run)
 
     def _consumer_tool(self, load: Load) -> Row:
         self._fill(load)
@@ -121,21 +129,21 @@ class Bench:
             self._services.delete_topic(topic)
         return row(load, used, seconds(used.outputs))
 
-    def _sink(self, load: Load, store: str, client: str) -> Row:
+    def _sink(self, load: Load, store: str, client: str, form: str = "") -> Row:
         self._fill(load)
         place = self._services.fresh_place(store)
-        found = sink(self._services, load.topic, load, place, client)
-        self._keep(load, store, place)
+        found = sink(self._services, load.topic, load, place, client, form)
+        self._keep(load, store + form, place)
         return found
 
-    def _restore(self, load: Load, store: str, client: str) -> Row:
-        if (load.name, store) not in self._kept:
-            self._sink(load, store, client)
-        place = self._kept[load.name, store]
+    def _restore(self, load: Load, store: str, client: str, form: str = "") -> Row:
+        if (load.name, store + form) not in self._kept:
+            self._sink(load, store, client, form)
+        place = self._kept[load.name, store + form]
         topic = f"restored-{load.topic}"
         group = f"bench-restore-{next(self._restores)}"
         words = ["restore", "run", "--rename", "restored-$0", "--group", group]
-        if load.codec != "none":
+        if load.codec != "none" and not form:  # batches have it from the topic
             words += ["-X", f"producer.override.compression.type={load.codec}"]
         try:
             return kbackup(self._services, words, load, place, client)
@@ -195,9 +203,12 @@ class Bench:
             self._filled.add(load.name)
 
 
-def sink(services: Services, topic: str, load: Load, place: Place, client: str = "auto") -> Row:
+def sink(
+    services: Services, topic: str, load: Load, place: Place, client: str = "auto", form: str = ""
+) -> Row:
     """Measure a backup of *topic*, which holds the records of *load*."""
-    return kbackup(services, ["sink", "run", "-t", topic], load, place, client)
+    words = ["sink", "run", "-t", topic, *(["-f", form] if form else [])]
+    return kbackup(services, words, load, place, client)
 
 
 def kbackup(

@@ -1,7 +1,7 @@
 """Another backup tool in the same run: osodevops/kafka-backup, where its binary is given.
 
-It is run with its own defaults into a local folder, once through the topic and no further, and
-without the headers that it would add to each record.
+It backs up to a local folder, compressed as kbackup's files are, once through the topic and no
+further, and without the headers that it would add to each record.
 """
 
 import json
@@ -57,7 +57,13 @@ class Peer:
             "backup",
             folder,
             source={"bootstrap_servers": [servers], "topics": {"include": [topic]}},
-            backup={"stop_at_current_offsets": True, "include_offset_headers": False},
+            backup={
+                "stop_at_current_offsets": True,
+                "include_offset_headers": False,
+                "compression": "zstd",
+                "compression_level": 1,
+                "max_concurrent_partitions": 8,
+            },
         )
 
     def restore(self, servers: str, topic: str, target: str, folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import BARE
+from benchmarks.cases import BARE, PEERS
 
 Row = dict[str, Any]
 
@@ -23,6 +23,7 @@ _COLUMNS = {
     "records/s": ("records_per_s", ",.0f"),
     "MB/s": ("mb_per_s", ",.0f"),
     "of loop": ("ratio", ".0%"),
+    "of peer": ("peer_ratio", ",.2f"),
     "stored MB": ("stored_mb", ",.1f"),
 }
 
@@ -38,17 +39,24 @@ value and records."""
 
 
 def with_ratios(rows: Sequence[Row]) -> list[Row]:
-    """Return *rows* with the ratio of each to the bare loop of its load and repetition."""
-    loops = {
-        (row["direction"], row["load"], row["repetition"]): row["records_per_s"]
-        for row in rows
-        if row["case"] == BARE[row["direction"]]
-    }
+    """Return *rows* with the ratio of each to the bare loop of its load and repetition.
+
+    Beside it is how many times as fast each whole process was as the peer's, where that ran.
+    """
+    loops: dict[Any, float] = {}
+    peers: dict[Any, float] = {}
+    for row in rows:
+        of = row["direction"], row["load"], row["repetition"]
+        if row["case"] == BARE[row["direction"]]:
+            loops[of] = row["records_per_s"]
+        if row["case"] in PEERS:
+            peers[of] = row["wall_s"]
     found = []
     for row in rows:
-        loop = loops.get((row["direction"], row["load"], row["repetition"]))
-        ratio = None if loop is None else round(row["records_per_s"] / loop, 3)
-        found.append({**row, "ratio": ratio})
+        of = row["direction"], row["load"], row["repetition"]
+        ratio = round(row["records_per_s"] / loops[of], 3) if of in loops else None
+        peer = round(peers[of] / row["wall_s"], 3) if of in peers else None
+        found.append({**row, "ratio": ratio, "peer_ratio": peer})
     return found
 
 

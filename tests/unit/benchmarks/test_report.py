@@ -42,6 +42,17 @@ def test_a_load_of_another_form_is_refused(name: str) -> None:
         loads(1.0, [name])
 
 
+def test_a_whole_process_is_compared_with_the_peers_of_its_repetition() -> None:
+    """How many times as fast it was; nothing is said where the peer did not run."""
+    rows = [
+        {"case": case, "direction": "read", "load": "l", "repetition": at, "wall_s": wall_s,
+         "records_per_s": 1}
+        for case, at, wall_s in (("peer backup", 0, 9.0), ("sink log", 0, 3.0), ("sink", 1, 3.0))
+    ]  # fmt: skip
+
+    assert [1.0, 3.0, None] == [row["peer_ratio"] for row in report.with_ratios(rows)]
+
+
 def test_columns_are_compared_with_objects_of_the_same_case() -> None:
     """A case of both clients gives ratios and aims; one without its counterpart gives none."""
     rows = [
