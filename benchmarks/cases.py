@@ -13,6 +13,7 @@ from benchmarks.peer import Peer
 from benchmarks.process_tree import MeasuredCommandError, Usage, measure
 from benchmarks.records import PROCESSES, Load
 from benchmarks.services import STORES, Place, Services
+from kbackup.stores import open_store
 
 Row = dict[str, Any]
 
@@ -69,6 +70,7 @@ class Bench:
 
     def cases(self, load: Load) -> Iterator[Case]:
         """Yield all cases of *load*."""
+        peers = [] if self._peer is None else [self._peer]
         yield Case("consumer-perf", "read", load, "", partial(self._consumer_tool, load))
         yield Case("consume loop", "read", load, "", partial(self._consume_loop, load))
         for store, client in itertools.product(STORES, self._clients):
@@ -80,9 +82,9 @@ class Bench:
         for side, store in itertools.product(("source", "target"), STORES):
             run = partial(self._against, side, load, store)
             yield Case(f"verify against {side}", "read", load, store, run)
-        if self._peer is not None:
-            run = partial(self._peer_backup, self._peer, load)
-            yield Case(PEERS[0], "read", load, "dir", run)
+        for peer, store in itertools.product(peers, STORES):
+            run = partial(self._peer_backup, peer, load, store)
+            yield Case(PEERS[0], "read", load, store, run)
         yield Case("producer-perf", "write", load, "", partial(self._producer_tool, load))
         yield Case("produce loop", "write", load, "", partial(self._produce_loop, load))
         for store, client in itertools.product(STORES, self._clients):
@@ -91,9 +93,9 @@ class Bench:
         for store in STORES:
             run = partial(self._restore, load, store, "auto", "log")
             yield Case("restore log", "write", load, store, run, "auto")
-        if self._peer is not None:
-            run = partial(self._peer_restore, self._peer, load)
-            yield Case(PEERS[1], "write", load, "dir", run)
+        for peer, store in itertools.product(peers, STORES):
+            run = partial(self._peer_restore, peer, load, store)
+            yield Case(PEERS[1], "write", load, store, run)
 
     def _consumer_tool(self, load: Load) -> Row:
         self._fill(load)
@@ -165,24 +167,25 @@ class Bench:
         finally:
             self._services.delete_topic(topic)
 
-    def _peer_backup(self, peer: Peer, load: Load) -> Row:
+    def _peer_backup(self, peer: Peer, load: Load, store: str) -> Row:
         self._fill(load)
-        place = self._services.fresh_place("dir")
-        folder = self._services.folder(place)
-        used = measure([peer.backup(self._services.servers, load.topic, folder)], {})
-        _moved(load, peer.records(folder))
-        stored = peer.stored_bytes(folder)
-        self._keep(load, peer.STORE, place)
+        place = self._services.fresh_place(store)
+        storage = self._services.storage(place)
+        used = measure([peer.backup(self._services.servers, load.topic, storage)], {})
+        there = open_store(place.settings)
+        _moved(load, peer.records(there))
+        stored = sum(each.size for each in there.list(""))
+        self._keep(load, store + peer.STORE, place)
         found = row(load, used, used.wall_s)
         return {**found, "stored_bytes": stored, "stored_mb": round(stored / 1e6, 1)}
 
-    def _peer_restore(self, peer: Peer, load: Load) -> Row:
-        if (load.name, peer.STORE) not in self._kept:
-            self._peer_backup(peer, load)
-        folder = self._services.folder(self._kept[load.name, peer.STORE])
+    def _peer_restore(self, peer: Peer, load: Load, store: str) -> Row:
+        if (load.name, store + peer.STORE) not in self._kept:
+            self._peer_backup(peer, load, store)
+        storage = self._services.storage(self._kept[load.name, store + peer.STORE])
         topic = f"restored-{load.topic}"
         self._services.create_topic(topic)
-        command = peer.restore(self._services.servers, load.topic, topic, folder)
+        command = peer.restore(self._services.servers, load.topic, topic, storage)
         try:
             used = measure([command], {})
             _moved(load, self._services.records(topic))

@@ -7,9 +7,9 @@ from benchmarks.cases import sink
 from benchmarks.process_tree import measure
 from benchmarks.records import Load
 from benchmarks.services import Services
+from kbackup.files import SPOOL_BYTES
 from kbackup.formats import parquet_records
 from kbackup.kafka import reader
-from kbackup.sink.job import SPOOL_BYTES
 
 MANY: Final = 300
 PER_PARTITION: Final = 4_000_000

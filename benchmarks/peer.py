@@ -1,20 +1,27 @@
 """Another backup tool in the same run: osodevops/kafka-backup, where its binary is given.
 
-It backs up to a local folder, compressed as kbackup's files are, once through the topic and no
+It backs up to a folder or to S3, compressed as kbackup's files are, once through the topic and no
 further, and without the headers that it would add to each record.
 """
 
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
+
+from kbackup.stores import Store
 
 VARIABLE: Final = "KBACKUP_BENCH_PEER"
 """Environment variable: the path of its executable."""
 
 _BACKUP: Final = "bench"
+_MANIFEST: Final = f"{_BACKUP}/manifest.json"
+
+Storage = Mapping[str, object]
+"""Where its backup lies, as its configuration says it."""
 
 
 class PeerMissingError(Exception):
@@ -51,11 +58,11 @@ class Peer:
             raise PeerMissingError(f"{VARIABLE}={name} is no executable file")
         return cls(executable, scratch)
 
-    def backup(self, servers: str, topic: str, folder: Path) -> list[str]:
-        """Return the command that backs *topic* up to *folder*, which is empty."""
+    def backup(self, servers: str, topic: str, storage: Storage) -> list[str]:
+        """Return the command that backs *topic* up to an empty folder or bucket."""
         return self._command(
             "backup",
-            folder,
+            storage,
             source={"bootstrap_servers": [servers], "topics": {"include": [topic]}},
             backup={
                 "stop_at_current_offsets": True,
@@ -66,18 +73,20 @@ class Peer:
             },
         )
 
-    def restore(self, servers: str, topic: str, target: str, folder: Path) -> list[str]:
-        """Return the command that restores *topic* from *folder* to *target*, which is there."""
+    def restore(self, servers: str, topic: str, target: str, storage: Storage) -> list[str]:
+        """Return the command that restores *topic* to *target*, which is there."""
         return self._command(
             "restore",
-            folder,
+            storage,
             target={"bootstrap_servers": [servers], "topics": {"include": [topic]}},
             restore={"topic_mapping": {topic: target}},
         )
 
-    def records(self, folder: Path) -> int:
-        """Return how many records the backup in *folder* says it holds."""
-        manifest = json.loads((folder / _BACKUP / "manifest.json").read_text())
+    def records(self, store: Store) -> int:
+        """Return how many records the backup in *store* says it holds."""
+        [key] = [each.key for each in store.list("") if each.key.endswith(_MANIFEST)]
+        with store.open(key) as body:
+            manifest = json.loads(body.read())
         return sum(
             segment["record_count"]
             for topic in manifest["topics"]
@@ -85,16 +94,12 @@ class Peer:
             for segment in partition["segments"]
         )
 
-    def stored_bytes(self, folder: Path) -> int:
-        """Return the size of all files in *folder*."""
-        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-    def _command(self, mode: str, folder: Path, **sections: dict[str, Any]) -> list[str]:
+    def _command(self, mode: str, storage: Storage, **sections: dict[str, Any]) -> list[str]:
         own = Path(tempfile.mkdtemp(dir=self.scratch))
         config = {
             "mode": mode,
             "backup_id": _BACKUP,
-            "storage": {"backend": "filesystem", "path": str(folder)},
+            "storage": storage,
             "offset_storage": {"db_path": str(own / "offsets.db")},
             "metrics": {"enabled": False},
             **sections,

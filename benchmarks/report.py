@@ -50,12 +50,13 @@ def with_ratios(rows: Sequence[Row]) -> list[Row]:
         if row["case"] == BARE[row["direction"]]:
             loops[of] = row["records_per_s"]
         if row["case"] in PEERS:
-            peers[of] = row["wall_s"]
+            peers[*of, row["store"]] = row["wall_s"]
     found = []
     for row in rows:
         of = row["direction"], row["load"], row["repetition"]
         ratio = round(row["records_per_s"] / loops[of], 3) if of in loops else None
-        peer = round(peers[of] / row["wall_s"], 3) if of in peers else None
+        their_s = peers.get((*of, row["store"]))
+        peer = None if their_s is None else round(their_s / row["wall_s"], 3)
         found.append({**row, "ratio": ratio, "peer_ratio": peer})
     return found
 

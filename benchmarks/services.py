@@ -16,10 +16,11 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks import loops
+from benchmarks.gateway import s3_server
 from benchmarks.process_tree import measure
 from benchmarks.records import PARTITIONS, Load
 from kbackup.inspect.host import keep_classes
-from kbackup.local import LocalS3, find_java
+from kbackup.local import find_java
 from kbackup.local.kafka import LocalKafka
 from kbackup.local.servers import LocalService
 from kbackup.stores import Store, StoreSettings, open_store
@@ -52,7 +53,7 @@ class Services(LocalService):
         self._count = itertools.count()
         self._folder = Path(tempfile.mkdtemp(prefix="kbackup-bench-"))
         self.kafka = LocalKafka()
-        self.s3 = LocalS3()
+        self.s3 = s3_server()
         self._admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     @property
@@ -73,6 +74,16 @@ class Services(LocalService):
     def folder(self, place: Place) -> Path:
         """Return where a backup in a folder lies."""
         return self._folder / place.name
+
+    def storage(self, place: Place) -> dict[str, object]:
+        """Return how the peer is told where a backup lies."""
+        if place.store == "dir":
+            return {"backend": "filesystem", "path": str(self.folder(place))}
+        return {
+            "backend": "s3", "bucket": place.name, "prefix": "peer", "region": self.s3.region,
+            "endpoint": self.s3.endpoint_url, "path_style": True, "allow_http": True,
+            "access_key": self.s3.access_key_id, "secret_key": self.s3.secret_access_key,
+        }  # fmt: skip
 
     def fresh_place(self, store: str) -> Place:
         """Return an empty bucket or folder."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from kbackup.batches import APPEND_TIME, DELETE_HORIZON, BatchError, Batches
 from kbackup.batches.decoding import decoded
 from kbackup.batches.tally import Tally
 from kbackup.errors import BadRecordError, ConfigurationError
-from kbackup.files import Spool
+from kbackup.files import SPOOL_BYTES, Spool
 from kbackup.formats import BatchFile, StoresBatches
 from kbackup.naming import Layout, ObjectKey
 from kbackup.pipeline.rotate import Append, Cut, Reason, Rule, is_within_stored, stored_boundary
@@ -34,9 +34,6 @@ from kbackup.records import (
     TopicIdentity,
     TopicPartition,
 )
-
-SPOOL_BYTES: Final = 32 * 2**20
-"""What a file of two others holds in memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peer import VARIABLE, Peer, PeerMissingError
+from kbackup.stores import StoreSettings, open_store
 
 
 def test_without_the_variable_there_is_no_peer(
@@ -28,15 +29,13 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_backup_and_restore_share_one_folder(tmp_path: Path) -> None:
     """The configuration of the restore names the backup's folder and the topic's new name."""
     peer = Peer(Path("/bin/peer"), tmp_path)
-    folder = tmp_path / "backup"
+    storage = {"backend": "filesystem", "path": str(tmp_path / "backup")}
 
-    commands = [peer.backup("b:1", "t", folder), peer.restore("b:1", "t", "u", folder)]
+    commands = [peer.backup("b:1", "t", storage), peer.restore("b:1", "t", "u", storage)]
 
     configs = [json.loads(Path(command[-1]).read_text()) for command in commands]
     assert ["backup", "restore"] == [command[1] for command in commands]
-    assert [{"backend": "filesystem", "path": str(folder)}] * 2 == [
-        config["storage"] for config in configs
-    ]
+    assert [storage] * 2 == [config["storage"] for config in configs]
     assert {"t": "u"} == configs[1]["restore"]["topic_mapping"]
 
 
@@ -47,6 +46,7 @@ def test_records_are_counted_from_the_manifest(tmp_path: Path) -> None:
     manifest.parent.mkdir()
     manifest.write_text(json.dumps({"topics": [{"partitions": partitions}]}))
 
-    found = Peer(Path("/bin/peer"), tmp_path).records(tmp_path)
+    store = open_store(StoreSettings(tmp_path.as_uri()))
+    found = Peer(Path("/bin/peer"), tmp_path).records(store)
 
     assert 5 == found

@@ -46,7 +46,7 @@ def test_a_whole_process_is_compared_with_the_peers_of_its_repetition() -> None:
     """How many times as fast it was; nothing is said where the peer did not run."""
     rows = [
         {"case": case, "direction": "read", "load": "l", "repetition": at, "wall_s": wall_s,
-         "records_per_s": 1}
+         "store": "dir", "records_per_s": 1}
         for case, at, wall_s in (("peer backup", 0, 9.0), ("sink log", 0, 3.0), ("sink", 1, 3.0))
     ]  # fmt: skip
 
