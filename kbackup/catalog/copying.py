@@ -18,7 +18,7 @@ from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, Refus
 from kbackup.files import file_sha256
 from kbackup.naming import Layout
 from kbackup.records import Facts, TopicIdentity
-from kbackup.stores import ObjectHead, Store, StoredObject
+from kbackup.stores import Copies, ObjectHead, Store
 
 
 class Outcome(StrEnum):
@@ -70,6 +70,15 @@ def bring(
     said = source.head(key) if there is not None else None
     if there is not None and said is not None and _is_same(source, target, key, said, there):
         return Brought(key, Outcome.THERE, there.size)
+    if there is None and isinstance(target, Copies):
+        found = target.copy_from(source, key, lambda said: _is_right(row, said["sha256"], said))
+        if found is not None:
+            return Brought(key, Outcome.SENT, found.size)
+    return _sent(source, target, key, row)
+
+
+def _sent(source: Store, target: Store, key: str, row: Entry | None) -> Brought:
+    """Send an object through this host."""
     try:
         body = source.open(key)
     except (ObjectNotFoundError, CorruptObjectError) as error:
@@ -77,7 +86,7 @@ def bring(
     with body:
         sha256, metadata = _said_of(source, key, body)
         size = body.seek(0, io.SEEK_END)
-        if row is not None and _is_other(row, sha256, metadata):
+        if not _is_right(row, sha256, metadata):
             why = "it is not the object that was stored: its sha256 differs"
             do = "kbackup restore verify says how to store it again"
             return Brought(key, Outcome.LOST, why=CorruptObjectError(key, why, do, key=key).issue())
@@ -121,12 +130,12 @@ def _sha256(store: Store, key: str, head: ObjectHead) -> str | None:
         return None
 
 
-def _is_other(row: Entry, sha256: str, metadata: Mapping[str, str]) -> bool:
-    """Whether an object is neither what *row* says was stored, nor that one grown."""
-    if row.sha256 in (None, sha256):
-        return False
+def _is_right(row: Entry | None, sha256: str, metadata: Mapping[str, str]) -> bool:
+    """Whether an object is what *row*, if any, says was stored, or that one grown."""
+    if row is None or row.sha256 in (None, sha256):
+        return True
     stored = row.facts
-    return stored is None or not _is_grown(stored, Facts.from_metadata(metadata))
+    return stored is not None and _is_grown(stored, Facts.from_metadata(metadata))
 
 
 def _holds_all(now: Mapping[str, str], before: Mapping[str, str]) -> bool:

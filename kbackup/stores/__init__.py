@@ -417,6 +417,29 @@ class Versions(Protocol):
 
 
 @runtime_checkable
+class Copies(Protocol):
+    """A store whose server can bring an object from another one, past this host."""
+
+    def copy_from(
+        self, source: "Store", key: str, is_wanted: Callable[[Mapping[str, str]], bool]
+    ) -> ObjectHead | None:
+        """Bring an object, where nothing is under its key, and compare its sha256.
+
+        Args:
+            source: Where it is.
+            key: Its key, in both.
+            is_wanted: Says by its metadata whether it may be brought.
+
+        Returns:
+            What was brought; None if nothing was, for whatever reason: then it must be sent.
+
+        Raises:
+            StoreError: If one of the two does not answer.
+        """
+        ...
+
+
+@runtime_checkable
 class Ranges(Protocol):
     """A store for which reading a part of an object is cheaper than reading all of it."""
 

@@ -202,7 +202,8 @@ class Opened(Spool):
 class EncryptedStore:
     """Another store, in which objects are encrypted that `Keys` has names for.
 
-    What else the other one can do, this one can too: it has the same optional abilities.
+    What else the other one can do, this one can too: it has the same optional abilities, but that
+    of bringing objects from elsewhere, which belong to a place.
     """
 
     @staticmethod

@@ -17,6 +17,7 @@ from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import (
     BucketFacts,
     ObjectHead,
+    Store,
     StoredObject,
     StoreSettings,
     Thaw,
@@ -90,6 +91,7 @@ class S3Store:
         self._part_bytes = PART_SIZE.of(settings.options)
         self._as_of = as_of(settings.options)
         self._features = Features()  # until the server says otherwise
+        self._copies = True  # likewise
 
     def put(
         self,
@@ -209,6 +211,53 @@ class S3Store:
             self._requests.etag(answer, key),
             answer["Metadata"],
         )
+
+    def copy_from(
+        self, source: Store, key: str, is_wanted: Callable[[Mapping[str, str]], bool]
+    ) -> ObjectHead | None:
+        """Have the server copy, and tell the sha256 of what it has copied: `Copies.copy_from`."""
+        there = source._requests if isinstance(source, S3Store) else None  # noqa: SLF001  (its kin)
+        if not (
+            self._copies
+            and there is not None
+            and there.endpoint_url == self._requests.endpoint_url
+            and not there.settings.keyed
+        ):
+            return None
+        found = source.head(key)
+        if (
+            found is None
+            or found.size > transfer.COPIED_BYTES_MAX
+            or not (found.metadata.get("sha256") and is_wanted(found.metadata))
+            or self._head(key) is not None  # not every server keeps to the condition
+        ):
+            return None
+        try:
+            sha256 = transfer.copy(self._requests, there.bucket, key, found)
+        except StoreError as error:
+            is_passing = transfer.is_taken(error) or transfer.is_missing(error)
+            if not (is_passing or transfer.is_worn_out(error)):
+                self._copies = False
+                _log.info("objects are sent, as the server does not copy them: %s", error)
+            return None
+        if sha256 is None:
+            self._copies = False
+            _log.info("objects are sent, as %s copies without checksums", self._requests.host)
+        if not self._is_whole(key, sha256, found.metadata["sha256"]):
+            self.delete(key)
+            return None
+        self._requests.settings.tag(self._requests, key, found.metadata)
+        return found
+
+    def _is_whole(self, key: str, sha256: str | None, stored: str) -> bool:
+        """Whether what was copied is what was stored; where no *sha256* is told, it is read."""
+        if sha256 is not None:
+            return sha256 == stored
+        try:
+            self.open(key).close()
+        except CorruptObjectError:
+            return False
+        return True
 
     def delete(self, key: str) -> None:
         """Delete; S3 does not say whether it was there: `Store.delete`."""

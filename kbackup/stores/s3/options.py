@@ -476,7 +476,7 @@ def chosen_provider(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 _log: Final = logging.getLogger(__name__)
 
-_CREATING: Final = frozenset({"put_object", "create_multipart_upload"})
+_CREATING: Final = frozenset({"put_object", "copy_object", "create_multipart_upload"})
 _KEYED: Final = _CREATING | {"upload_part", "get_object", "head_object"}
 """What needs a customer's key with each request."""
 

@@ -222,6 +222,8 @@ class Requests:
 
     Attributes:
         attempts: The budget of each request.
+        bucket: Its name.
+        endpoint_url: The server's, None for Amazon's own.
         host: The server's name and port, for messages.
         settings: What requests carry besides.
     """
@@ -238,7 +240,7 @@ class Requests:
             raise ConfigurationError("store.url holds credentials", do=do)
         check_needs(OPTIONS, settings.options)
         self.settings = ObjectSettings.of(settings.options)
-        self._bucket = url.netloc
+        self.bucket, self.endpoint_url = url.netloc, settings.endpoint_url
         self._settings = settings
         self._read_timeout = read_timeout
         self._lock = threading.Lock()
@@ -278,7 +280,7 @@ class Requests:
                 body.seek(0)
                 params["Body"] = body
             more = self.settings.params(operation, params.get("Key", ""), params.get("Metadata"))
-            return getattr(self._client, operation)(Bucket=self._bucket, **more, **params)
+            return getattr(self._client, operation)(Bucket=self.bucket, **more, **params)
 
         client, where = self._client, self.resource(about)
         attempts = self.attempts if is_tried_again else replace(self.attempts, total=1)
@@ -321,7 +323,7 @@ class Requests:
     def resource(self, about: str) -> str:
         """Return the name that *about* has for people, in one line whatever is in a key."""
         shown = (c if c.isprintable() else ascii(c)[1:-1] for c in about)
-        return f"s3://{self._bucket}/{''.join(shown)}"
+        return f"s3://{self.bucket}/{''.join(shown)}"
 
     def _connect(self) -> tuple[Session, "S3Client"]:
         settings = self._settings

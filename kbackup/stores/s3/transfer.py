@@ -264,6 +264,38 @@ class _Begun:
                 _log.warning("the parts of an unfinished upload are left: %s", error)
 
 
+COPIED_BYTES_MAX: Final = 5 * 2**30
+"""S3's limit of what one request copies."""
+
+
+def copy(requests: "Requests", bucket: str, key: str, found: ObjectHead) -> str | None:
+    """Have the server copy an object that it still has as it was *found*, unless one is here.
+
+    Returns:
+        The sha256 of the copy, in hexadecimal; None where the server does not tell it.
+
+    Raises:
+        StoreError: If it does not.
+    """
+    answer = requests.send(
+        "copy_object",
+        key,
+        Key=key,
+        CopySource={"Bucket": bucket, "Key": key},
+        CopySourceIfMatch=f'"{found.etag}"',
+        IfNoneMatch="*",
+        MetadataDirective="REPLACE",  # by the same: what else the source has, no put would
+        Metadata=dict(found.metadata),
+        TaggingDirective="REPLACE",
+        ChecksumAlgorithm="SHA256",
+    )
+    try:  # of parts it would be another kind of checksum, with their number behind a hyphen
+        said = base64.b64decode(answer["CopyObjectResult"]["ChecksumSHA256"], validate=True)
+    except (KeyError, ValueError):
+        return None
+    return said.hex()
+
+
 def _checksum(digest: bytes) -> Checksum:
     return {"ChecksumSHA256": base64.b64encode(digest).decode()}
 
