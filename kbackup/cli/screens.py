@@ -565,6 +565,7 @@ class Screens(OutputPart):
             case "sink copy" | "sink expire" | "sink abort-uploads":
                 feet = {"sink copy": copies, "sink expire": expired}
                 self._stdout.paragraph(feet.get(self._command, pruned)(summary))
+                self._print_estimate(summary)
             case "keys list" | "keys add" | "keys remove" | "keys rotate":
                 self._stdout.paragraph(count(len(self._of("recipient")), "recipient"))
             case "config show":

@@ -302,11 +302,13 @@ def copy_command(to: str, to_config: str | None, **parameters: Any) -> None:
 
         settings, place = at.session.settings, at.place
         stored = StoreSettings(place.url, place.endpoint_url, place.options)  # nothing around it
+        target = _target(at, to, to_config)
         copy = CopyRun(
-            open_store(stored), open_store(_target(at, to, to_config)), at.layout,
+            open_store(stored), open_store(target), at.layout,
             wiring.format_options(settings), at.asked, at.clock, at.summary, at.session.stop,
             poll_s=settings.s3_poll_interval_ms / 1000 if settings.follow else None,
             is_dry=settings.dry_run,
+            of_parts=(wiring.part_bytes_of(stored), wiring.part_bytes_of(target)),
         )  # fmt: skip
         at.tell(copy())
 

@@ -82,7 +82,8 @@ def past_rates(runs: Iterable[RunRecord]) -> PastRates:
 
 def _work_s(run: RunRecord) -> float | None:
     timings = run.said.get("timings")
-    return timings.get("work_s") if isinstance(timings, dict) else None
+    found = timings.get("work_s") if isinstance(timings, dict) else None
+    return found if isinstance(found, (int, float)) else None
 
 
 def of_sink(offsets: int, rates: PastRates, part_bytes: int | None) -> Estimate:
@@ -100,10 +101,39 @@ def of_sink(offsets: int, rates: PastRates, part_bytes: int | None) -> Estimate:
     size, objects = round(offsets * rates.bytes), ceil(offsets * rates.objects)
     requests = None
     if part_bytes is not None:
-        parts = ceil(size / objects / part_bytes) if objects else 1
-        puts = parts + 2 if parts > 1 else 1  # it is begun and completed
-        requests = objects * (puts + 1)  # and entered
+        requests = objects * (puts(size / (objects or 1), part_bytes) + 1)  # and entered
     return Estimate(size, requests, seconds)
+
+
+def puts(size: float, part_bytes: int) -> int:
+    """Return how many requests store an object."""
+    parts = ceil(size / part_bytes)
+    return parts + 2 if parts > 1 else 1  # it is begun and completed
+
+
+def of_upkeep(
+    size: int, requests: int | None, amount: int, runs: Iterable[RunRecord], counted: str
+) -> Estimate:
+    """Return what it takes to copy a backup, or to delete of it.
+
+    Args:
+        size: Bytes that are copied or deleted.
+        requests: For that; None where there is no server.
+        amount: How much of what *counted* counts there is.
+        runs: Past ones of the same command, the newest first.
+        counted: The field of their records that time goes with.
+    """
+    good = (run for run in islice(runs, _LOOKED_AT) if run.is_good and not run.said.get("follow"))
+    timed = [
+        (run.said[counted], work_s, run.past().seconds or 0.0)
+        for run in good
+        if run.said.get(counted) and (work_s := _work_s(run)) is not None
+    ][:_RUNS]
+    if not timed:
+        return Estimate(size, requests, None)
+    each_s = sum(work_s for _, work_s, _ in timed) / sum(done for done, _, _ in timed)
+    start_s = median(max(0.0, whole_s - work_s) for _, work_s, whole_s in timed)
+    return Estimate(size, requests, round(start_s + amount * each_s, 1))
 
 
 def of_restore(size: int, objects: int, rates: PastRates, *, has_requests: bool) -> Estimate:

@@ -30,9 +30,10 @@ from kbackup import clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.events import GOOD, NO_TOPIC, Ended, Event, PartitionRow, known_fields, to_json
 from kbackup.naming import Layout
+from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.report import HeldUp
-from kbackup.stores import Store, put_json
+from kbackup.stores import Store, StoredObject, put_json
 
 _RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
 
@@ -252,7 +253,8 @@ _RECORD: Final[Mapping[str, _Kinds]] = {
     "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
     "bytes_read": _COUNT, "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
     "topic_settings": (dict,), "cluster_id": _TEXT, "last_success": _TEXT,
-    "only_partitions": (list, NoneType),
+    "only_partitions": (list, NoneType), "sent": _COUNT, "sent_bytes": _COUNT, "deleted": _COUNT,
+    "deleted_bytes": _COUNT,
 }  # fmt: skip
 _ROW: Final[Mapping[str, _Kinds]] = {
     "topic": (str,), "partition": (int,), "first": _COUNT, "last": _COUNT, "records": _COUNT,
@@ -290,7 +292,10 @@ def _check(what: str, data: Any, kinds: Mapping[str, _Kinds], *required: str) ->
             raise ValueError(f"{name} of a {what} is {data[name]!r}")
 
 
-_NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
+_NAME: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+?)(?:-[0-9a-f]{8})?\.json", re.ASCII
+)
+"""Of a run record: of which command, and what tells two of one second apart."""
 
 
 def new_run_id(now: datetime) -> str:
@@ -347,6 +352,61 @@ def runs(
                 continue
             if command is None or record.command == command:
                 yield record
+
+
+def selected(asked: Asked) -> dict[str, Any]:
+    """Return what the record of a run says of what it was asked for."""
+    only = None if asked.partitions is None else sorted(asked.partitions)
+    return {"names": sorted(asked.words) or None, "only_partitions": only}
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """How the newest run of a command went.
+
+    Attributes:
+        record: Its record.
+        success: When one last went well; None where no record says so.
+    """
+
+    record: RunRecord
+    success: datetime | None
+
+
+def last_run(
+    store: Store, layout: Layout, command: str, asked: Asked, now: datetime
+) -> LastRun | None:
+    """Return how the newest run of a command went, of the last `_LAST_DAYS` days; one listing.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        command: Such as ``sink copy``.
+        asked: For what the run was asked at least; one that was asked for nothing had it all.
+        now: Aware.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    prefix, first = _runs_prefix(layout), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
+    listed = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
+    keys = sorted((one.key for one in listed if _is_of(one, prefix, command)), reverse=True)
+    newest = None
+    for record in _read_all(store, keys[:_LAST_READ]):
+        if record is None or (record.topics_dir, record.command) != (layout.topics_dir, command):
+            continue
+        had_all = not record.names or {*asked.words} <= {*record.names}
+        is_late = record.started is not None and record.started > now + CLOCKS
+        if is_late or not (had_all and record.vouches_for(asked.partitions)):
+            continue
+        newest = newest or record
+        if record.success is not None:
+            return LastRun(newest, record.success)
+    return None if newest is None else LastRun(newest, None)
+
+
+_LAST_DAYS: Final = 100
+_LAST_READ: Final = 50
 
 
 def write_success(
@@ -453,15 +513,18 @@ def _windows(
         begins = [*days, *months, *begins]
     prefix, seen = _runs_prefix(layout), set[str]()
     for begin in begins:
-        keys = {
-            entry.key
-            for entry in store.list(f"{prefix}{begin}")
-            if entry.size <= RECORD_BYTES_MAX
-            and (match := _NAME.fullmatch(entry.key.removeprefix(prefix)))
-            and match.group(1).startswith(_named(command))
-        }
+        listed = store.list(f"{prefix}{begin}")
+        keys = {entry.key for entry in listed if _is_of(entry, prefix, command)}
         yield sorted(keys - seen, reverse=True)
         seen |= keys
+
+
+def _is_of(entry: StoredObject, prefix: str, command: str) -> bool:
+    """Whether what is listed is the record of a run of *command*; of any, where it is empty."""
+    match = _NAME.fullmatch(entry.key.removeprefix(prefix))
+    if match is None or entry.size > RECORD_BYTES_MAX:
+        return False
+    return not command or match[1] == _named(command)
 
 
 def _runs_prefix(layout: Layout) -> str:

@@ -29,9 +29,9 @@ from kbackup.errors import ConfigurationError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
 from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
-from kbackup.runs import known
+from kbackup.runs import history, known
 from kbackup.runs.context import Periodic, RunCommand, RunContext
-from kbackup.runs.history import PastRun, RunRecord
+from kbackup.runs.history import LastRun, PastRun, RunRecord
 from kbackup.runs.status import RESTORE, SINK, Words, status
 from kbackup.stores import Store, open_store
 
@@ -72,6 +72,7 @@ class Seen:
         running: How many runs hold their locks.
         stored: What is stored, by topic.
         drill: How the newest drill has ended; None where there was none.
+        upkeep: How the newest runs of the commands of `UPKEEP` went.
     """
 
     command: str
@@ -85,6 +86,7 @@ class Seen:
     running: int = 0
     stored: Mapping[str, Stored] = field(default_factory=dict)
     drill: LastDrill | None = None
+    upkeep: Mapping[str, LastRun] = field(default_factory=dict)
 
 
 _Samples = Iterator[tuple[tuple[str, ...], float | None]]
@@ -157,6 +159,46 @@ def _of_drill(name: str, text: str, value: Callable[[LastDrill], float | None]) 
     return Metric(f"kbackup_last_drill_{name}", text, (), samples)
 
 
+UPKEEP: Final = {"copy": "sink copy", "expiry": "sink expire"}
+"""What keeps a backup, and leaves a record in the bucket that it has worked on."""
+
+
+def _of_upkeep(noun: str, what: str, done: str) -> Iterator[Metric]:
+    """Yield the metrics of one of `UPKEEP`.
+
+    Args:
+        noun: Which.
+        what: Names it in a sentence.
+        done: The field of its record that counts objects.
+    """
+
+    def metric(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
+        def samples(seen: Seen) -> _Samples:
+            if noun in seen.upkeep:
+                yield (), value(seen.upkeep[noun])
+
+        return Metric(f"kbackup_last_{noun}_{name}", text, (), samples)
+
+    def failures(seen: Seen) -> _Samples:
+        if noun in seen.upkeep:
+            yield from _by_code(seen.upkeep[noun].record.past())
+
+    yield metric("timestamp_seconds", f"Start of the newest {what}, of the last 100 days.",
+                 lambda run: _seconds(run.record.started))  # fmt: skip
+    yield metric("success_timestamp_seconds", "The same of the newest that went well; 0 for none.",
+                 lambda run: _seconds(run.success) or 0)  # fmt: skip
+    yield metric("exit_code", "Its exit code; that so far of one that follows.",
+                 lambda run: run.record.past().exit_code)  # fmt: skip
+    yield metric("objects", f"Objects that it {done}.", lambda run: run.record.said.get(done))
+    yield metric("bytes", "Their bytes.", lambda run: run.record.said.get(f"{done}_bytes"))
+    yield Metric(f"kbackup_last_{noun}_failures", "What failed in it, counted by its code.",
+                 ("code",), failures)  # fmt: skip
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
 def _place(seen: Seen, row: PartitionRow) -> tuple[str, ...]:
     return seen.group or "", row.where.topic, str(row.where.partition), row.target or ""
 
@@ -167,8 +209,14 @@ def _success(seen: Seen) -> _Samples:
 
 
 def _failures(seen: Seen) -> _Samples:
-    errors = (None if seen.last is None else seen.last.errors) or ()
-    for code, times in sorted(Counter(str(error.get("code")) for error in errors).items()):
+    if seen.last is not None:
+        yield from _by_code(seen.last)
+
+
+def _by_code(run: PastRun) -> _Samples:
+    errors = [error for error in run.errors or () if isinstance(error, dict)]  # others may write
+    codes = Counter(str(error.get("code")) for error in errors)
+    for code, times in sorted(codes.items()):
         yield (code,), times
 
 
@@ -207,7 +255,7 @@ METRICS: Final = (
     ),
     _of_run(
         "timestamp_seconds", "Start of the newest run.",
-        lambda run: None if run.started is None else run.started.timestamp(),
+        lambda run: _seconds(run.started),
     ),
     _of_run("exit_code", "Exit code of the newest run; that so far of one that follows.",
             lambda run: run.exit_code),
@@ -258,6 +306,8 @@ METRICS: Final = (
     _of_drill("rto_seconds", "How long a recovery takes by it, of all that is stored.",
               lambda drill: drill.rto_s),
     _of_drill("rpo_seconds", "Age of its oldest partition's backup.", lambda drill: drill.rpo_s),
+    *_of_upkeep("copy", "`sink copy` into this bucket", "sent"),
+    *_of_upkeep("expiry", "`sink expire`", "deleted"),
 )  # fmt: skip
 """All metrics, in the order in which they are written."""
 
@@ -318,6 +368,21 @@ class Watched:
             _log.debug("what is stored is not known: %s", error)
             return {}
         return {topic: _sums(ledger) for topic, ledger in sorted(found.ledgers.items())}
+
+    def upkeep(self) -> dict[str, LastRun]:
+        """Return how the commands of `UPKEEP` went; nothing where that cannot be read."""
+        if self.of is not SINK:
+            return {}
+        found = {}
+        try:
+            for noun, command in UPKEEP.items():
+                now = self.clock.now()
+                last = history.last_run(self.store, self.layout, command, self.asked, now)
+                if last is not None:
+                    found[noun] = last
+        except StoreError as error:
+            _log.debug("how copies and expiries went is not known: %s", error)
+        return found
 
     def drill(self) -> LastDrill | None:
         """Return how the newest drill has ended; None where that cannot be read."""
@@ -386,9 +451,10 @@ class Exporter(Collector):
                     self._seen, last=own.past(), rows=tuple(own.rows), group=own.group
                 )
             raise
-        stored, drill = self._seen.stored, self._seen.drill
+        stored, drill, upkeep = self._seen.stored, self._seen.drill, self._seen.upkeep
         if self._summed is None or steady_s - self._summed >= LEDGER_S:
-            self._summed, stored, drill = steady_s, watched.stored(), watched.drill()
+            self._summed = steady_s
+            stored, drill, upkeep = watched.stored(), watched.drill(), watched.upkeep()
         self._seen = Seen(
             watched.of.command,
             is_up=True,
@@ -401,6 +467,7 @@ class Exporter(Collector):
             running=len(found.facts["running"]),
             stored=stored,
             drill=drill,
+            upkeep=upkeep,
         )
         return found
 

@@ -119,8 +119,12 @@ def _encryption(settings: Settings) -> Encryption | None:
 
 def part_bytes(settings: Settings) -> int | None:
     """Return how large the parts of a large object are; None where no S3 server stores it."""
-    is_s3 = settings.url.startswith("s3://")
-    return PART_SIZE.of(settings.options_of("stores")) if is_s3 else None
+    return part_bytes_of(StoreSettings(settings.url, options=settings.options_of("stores")))
+
+
+def part_bytes_of(place: StoreSettings) -> int | None:
+    """Return the same of a place."""
+    return PART_SIZE.of(place.options) if place.url.startswith("s3://") else None
 
 
 def layout(settings: Settings) -> Layout:

@@ -37,13 +37,14 @@ from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import OBJECT, OBJECTS, TOPIC, Entry, entries, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.catalog.listing import Catalog, FileSet
-from kbackup.clock import Clock
+from kbackup.clock import Clock, rfc3339
 from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,
     Issue,
     KbackupError,
     RefusedError,
+    StoreError,
     counted,
     form,
 )
@@ -52,12 +53,17 @@ from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
+from kbackup.runs import history
 from kbackup.runs.context import Stop
+from kbackup.runs.estimate import Estimate, of_upkeep, puts
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
 
 _THREADS: Final = 8
 """Each holds an object: in memory up to a part of an upload, then on disk."""
+
+_RECORD_S: Final = 600.0
+"""Seconds after which a run that follows says again that it is at work."""
 
 _NAMED: Final = 100
 """Objects that are named as errors; all are counted."""
@@ -172,6 +178,8 @@ class CopyRun:
         stop: When set, the run ends before the next object.
         poll_s: Seconds between two passes; None for one pass.
         is_dry: Only say what would be sent.
+        of_parts: How large the parts of a large object are in source and target; None where no
+            server stores it.
     """
 
     def __init__(
@@ -187,14 +195,19 @@ class CopyRun:
         *,
         poll_s: float | None = None,
         is_dry: bool = False,
+        of_parts: tuple[int | None, int | None] = (None, None),
     ) -> None:
         self._source, self._target, self._layout = source, target, layout
         self._options, self._asked, self._clock = options, asked, clock
         self._summary, self._stop = summary, stop
-        self._poll_s, self._is_dry = poll_s, is_dry
+        self._poll_s, self._is_dry, self._of_parts = poll_s, is_dry, of_parts
         self._failed = threading.Event()
         self._keys_seen: dict[str, Collection[str]] = {}
-        summary.facts |= {"dry_run": is_dry, "files": 0}
+        summary.facts |= {"dry_run": is_dry, "files": 0, **history.selected(asked)}
+        if poll_s is not None:
+            summary.facts["follow"] = True
+        self._is_ours, self._work_s = False, 0.0
+        self._left: tuple[object, float] = None, 0.0
 
     def __call__(self) -> Iterator[Plain]:
         """Copy once, or until stopped; what fails is in the summary.
@@ -202,9 +215,13 @@ class CopyRun:
         Raises:
             KbackupError: If it was asked for wrongly.
         """
+        facts = self._summary.facts
+        if not self._is_dry:
+            facts["last_success"] = None
         while True:
             standing, self._summary.standing = self._summary.standing, {}
             self._failed.clear()
+            begun = self._clock.now()
             try:
                 yield from self._pass()
             except KbackupError as error:
@@ -213,8 +230,28 @@ class CopyRun:
                 self._fail(error.issue())
             if self._stop.is_set() and not self._summary.standing:
                 self._summary.standing = standing  # the pass did not come to what was wrong
+            if self._is_ours:
+                if not (self._stop.is_set() or self._summary.standing):
+                    facts["last_success"] = rfc3339(begun)
+                self._leave_record()
             if self._poll_s is None or self._stop.event.wait(self._poll_s):
                 return
+
+    def _leave_record(self) -> None:
+        """Say in the copy how it was made: who watches it may not see the backup.
+
+        Where nothing is new, ten minutes later at the latest.
+        """
+        facts, steady_s = self._summary.facts, self._clock.steady_s()
+        news = facts.get("sent"), facts["files"], [*self._summary.standing], self._stop.is_set()
+        if news == self._left[0] and steady_s - self._left[1] < _RECORD_S:
+            return
+        self._left = news, steady_s
+        try:
+            said = self._summary.finish(self._stop.signal)
+            history.write_run(self._target, self._layout, said)
+        except StoreError as error:
+            self._fail(error.issue())
 
     def _fail(self, issue: Issue) -> None:
         self._summary.standing[issue.what, issue.code] = issue
@@ -224,13 +261,16 @@ class CopyRun:
 
     def _pass(self) -> Iterator[Plain]:
         self._check_target()
+        self._is_ours = not self._is_dry
         seen = self._look()
         if not self._is_dry:
             self._before_objects(seen)
+        began_s = self._clock.steady_s()
         with ThreadPoolExecutor(_THREADS) as pool:
             for error in pool.map(lambda one: self._send(one, seen.present), seen.partitions):
                 if error is not None:
                     self._fail(error)
+        self._work_s += self._clock.steady_s() - began_s
         yield from self._told(seen)
         gone = self._gone(seen)
         if gone:
@@ -446,10 +486,28 @@ class CopyRun:
         facts["sent"] = facts.get("sent", 0) + total[Outcome.SENT]
         facts["sent_bytes"] = facts.get("sent_bytes", 0) + total["bytes"]
         facts["found"] = total["keys"]
+        if not self._is_dry:
+            facts["timings"] = {"work_s": round(self._work_s, 3)}
+        elif total[Outcome.SENT]:
+            facts["estimate"] = self._estimate(seen, total["bytes"])
         for key, why in seen.found.foreign:
             yield self._summary.warn("foreign_object", why, key=key)
         self._summary.skipped.pop("foreign_objects", None)
         self._summary.skip("foreign_objects", seen.found.foreign_count)
+
+    def _estimate(self, seen: _Seen, size: int) -> Estimate:
+        """Return what it is likely to take to send what a dry run found."""
+        sizes = [
+            brought.size
+            for one in seen.partitions
+            for brought in one.brought
+            if brought.outcome is Outcome.SENT
+        ]
+        of_source, of_target = self._of_parts
+        gets = 0 if of_source is None else len(sizes)
+        stores = 0 if of_target is None else sum(puts(each, of_target) for each in sizes)
+        past = history.runs(self._target, self._layout, "sink copy", now=self._clock.now())
+        return of_upkeep(size, gets + stores or None, size, past, "sent_bytes")
 
     def _gone(self, seen: _Seen) -> set[str]:
         """Return the objects that have gone since they were listed."""

@@ -40,8 +40,9 @@ from kbackup.errors import (
 from kbackup.events import INLINE, Plain
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.runs import known, wiring
+from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Stop
+from kbackup.runs.estimate import Estimate, of_upkeep
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
 from kbackup.runs.locks import prefix as lock_prefix
@@ -173,8 +174,9 @@ class ExpireRun:
         self._settings, self._asked, self._store = settings, asked, store
         self._layout, self._clock, self._summary = layout, clock, summary
         self._stop, self._agree = stop, agree
+        summary.facts |= history.selected(settings.asked)
         self._lock: RunLock | None = None
-        self._has_versions, self._begun_ms = False, 0
+        self._has_versions, self._begun_ms, self._work_s = False, 0, 0.0
 
     def __call__(self) -> Iterator[Plain]:
         """Plan, yield the plan, and carry it out; what fails is in the summary.
@@ -188,12 +190,20 @@ class ExpireRun:
             if error.exit_code in _USAGE:
                 raise
             self._summary.fail(error)
+        if not self._settings.dry_run:
+            try:
+                said = self._summary.finish(self._stop.signal)
+                history.write_run(self._store, self._layout, said)
+            except KbackupError as error:
+                self._summary.fail(error)
 
     def _run(self) -> Iterator[Plain]:
         settings = self._settings
         if settings.dry_run:
             found = self._plan(self._clock.ms())
             yield from self._told(found)
+            if any(one.is_work for one in found):
+                self._summary.facts["estimate"] = self._estimate(found)
             return
         backup = identity.read(self._store, self._layout, wiring.address(settings).address)
         lock = RunLock.for_settings(
@@ -210,8 +220,6 @@ class ExpireRun:
             self._begun_ms = self._now_ms()
             found = self._plan(self._begun_ms)
             yield from self._told(found)
-            if isinstance(self._store, Versions) and any(one.deletes.rows for one in found):
-                self._has_versions = self._store.is_locked()
             if not any(one.is_work for one in found):
                 return
             self._confirm(found)
@@ -306,7 +314,19 @@ class ExpireRun:
                 topic=names[0],
             )
 
+    def _estimate(self, found: Sequence[_Partition]) -> Estimate:
+        """Return what it is likely to take to do what a dry run found."""
+        sets = [files for one in found for files in one.deletes.sets]
+        objects, topics = object_count(sets), {one.where.topic for one in found if one.is_work}
+        each = 3 if self._has_versions else 1  # each version is asked for its lock, and deleted
+        has_server = wiring.part_bytes(self._settings) is not None
+        requests = each * objects + len(topics) if has_server else None
+        past = history.runs(self._store, self._layout, "sink expire", now=self._clock.now())
+        return of_upkeep(object_bytes(sets), requests, objects, past, "deleted")
+
     def _told(self, found: Sequence[_Partition]) -> Iterator[Plain]:
+        if isinstance(self._store, Versions) and any(one.deletes.rows for one in found):
+            self._has_versions = self._store.is_locked()
         yield from self._summary.finish().warnings
         rows = [one.shown(_ms(self._asked.grace)) for one in found]
         yield from rows
@@ -358,6 +378,7 @@ class ExpireRun:
             summary.warn("not_removed", text, key=files.id)
             summary.skip("objects_not_removed", len(files.files))
         left = {file.key for files in found.all_sets for file in files.files}
+        began_s = self._clock.steady_s()
         locked: list[tuple[FileSet, datetime]] = []
         with ThreadPoolExecutor(_THREADS) as pool:
             for first in range(0, len(found.sets), _AT_ONCE):
@@ -370,6 +391,8 @@ class ExpireRun:
                 left.difference_update(file.key for files in batch for file in files.files)
                 facts["deleted"] = facts.get("deleted", 0) + object_count(batch)
                 facts["deleted_bytes"] = facts.get("deleted_bytes", 0) + object_bytes(batch)
+        self._work_s += self._clock.steady_s() - began_s
+        facts["timings"] = {"work_s": round(self._work_s, 3)}
         if locked:
             number = object_count(files for files, _ in locked)
             text = (

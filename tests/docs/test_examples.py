@@ -184,22 +184,35 @@ def pods() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["kbackup-sink", "kbackup-verify", "kbackup-follow"])
+@pytest.mark.parametrize("name", sorted(pods()))
 def test_what_kubernetes_runs_is_such_that_kbackup_takes_it(name: str) -> None:
     """Each container has a command that kbackup accepts, on a file that the ConfigMap holds."""
     _, pod = pods()[name]
-    (container,) = pod["containers"]
-    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "config")
-    held = {f"{mount['mountPath']}/{file}" for one in documents() for file in one.get("data", ())}
+    for container in pod["containers"]:
+        (mount,) = (one for one in container["volumeMounts"] if one["name"] == "config")
+        files = [file for one in documents() for file in one.get("data", ())]
+        held = {f"{mount['mountPath']}/{file}" for file in files}
 
-    result = CliRunner().invoke(root, [*container["args"], "--help"], prog_name="kbackup")
+        result = CliRunner().invoke(root, [*container["args"], "--help"], prog_name="kbackup")
 
-    assert 0 == result.exit_code, result.output
-    assert {word for word in container["args"] if word.startswith("/")} <= held
-    assert (True, True) == (
-        pod["securityContext"]["runAsNonRoot"],
-        container["securityContext"]["readOnlyRootFilesystem"],
-    )
+        assert 0 == result.exit_code, result.output
+        assert {word for word in container["args"] if word.startswith("/")} <= held
+        assert (True, True) == (
+            pod["securityContext"]["runAsNonRoot"],
+            container["securityContext"]["readOnlyRootFilesystem"],
+        )
+
+
+def test_kubernetes_scrapes_what_is_served() -> None:
+    """Each port has its command's number, and the monitor names all of them."""
+    _, pod = pods()["kbackup-metrics"]
+    (monitor,) = (one for one in documents() if one["kind"] == "PodMonitor")
+
+    ports = {one["ports"][0]["name"]: one["ports"][0]["containerPort"] for one in pod["containers"]}
+    served = [int(one["args"][-1].rpartition(":")[2]) for one in pod["containers"]]
+
+    assert served == [*ports.values()]
+    assert [*ports] == [one["port"] for one in monitor["spec"]["podMetricsEndpoints"]]
 
 
 def test_kubernetes_tries_again_what_can_end_differently() -> None:
@@ -215,7 +228,8 @@ def test_kubernetes_tries_again_what_can_end_differently() -> None:
         if rule["action"] == "FailJob"
     }
 
-    assert {"kbackup-sink": {2, 3, 4, 7, 8}, "kbackup-verify": {2, 4, 7}} == final
+    runs = {f"kbackup-{name}": {2, 3, 4, 7, 8} for name in ("copy", "expire", "sink")}
+    assert {**runs, "kbackup-verify": {2, 4, 7}} == final
 
 
 def test_the_configuration_in_kubernetes_has_no_errors(tmp_path: Path) -> None:

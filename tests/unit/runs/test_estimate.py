@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.runs.estimate import Estimate, of_restore, of_sink, past_rates
+from kbackup.runs.estimate import Estimate, of_restore, of_sink, of_upkeep, past_rates
 from kbackup.runs.history import RunRecord
 
 
@@ -67,3 +67,20 @@ def test_the_newest_runs_count() -> None:
     slow = [run(seconds=120.0, timings={"work_s": 100.0})] * 50
 
     assert past_rates([run()] * 5) == past_rates([*[run()] * 5, *slow])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"exit_code": 6}, {"sent_bytes": 0}, {"sent_bytes": None}, {"follow": True}, {"timings": {}},
+     {"timings": {"work_s": "2"}}],
+    ids=str,
+)  # fmt: skip
+def test_a_copy_is_judged_by_the_bytes_that_copies_sent(other: dict[str, Any]) -> None:
+    """In 10 of 12 seconds; runs that failed, sent nothing, or waited, tell nothing."""
+    good, bad = run(sent_bytes=1000), run(**{"sent_bytes": 1000, **other})
+
+    def found(*runs: RunRecord) -> Estimate:
+        return of_upkeep(5000, 7, 5000, runs, "sent_bytes")
+
+    assert Estimate(5000, 7, 52.0) == found(good, bad) == found(bad, good)
+    assert Estimate(5000, 7, None) == found(bad) == found()

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kbackup.clock import rfc3339
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, LockedError, StoreError
 from kbackup.events import Event, to_json
@@ -156,6 +157,55 @@ def test_what_is_stored_comes_from_the_ledger(clock: HandClock, tmp_path: Path) 
     assert 1.0 == first["kbackup_stored_removed_objects orders"]
     removed = first["kbackup_stored_removed_bytes orders"]
     assert 0 < removed < first["kbackup_stored_bytes orders"]
+
+
+def test_copies_and_expiries_say_how_they_went(
+    store: MemoryStore, clock: HandClock, tmp_path: Path
+) -> None:
+    """The newest of each, and when one last went well; of another selection, nothing."""
+    asked: dict[str, Any] = {"command": "sink copy", "names": ["orders"]}
+    failed = [{"code": "store", "what": "a"}]
+    good = rfc3339(NOW - timedelta(hours=3))
+    ran(store, 3, sent=7, sent_bytes=70, last_success=good, **asked)
+    ran(store, 2, 6, sent=1, sent_bytes=9, last_success=None, errors=failed, **asked)
+    ran(store, 1, sent=5, command="sink copy", names=["audit"])
+    ran(store, -1, sent=6, **asked)
+    ran(store, 24 * 101, deleted=4, command="sink expire")
+    ran(store, 24 * 99, 3, deleted=2, deleted_bytes=20, command="sink expire")
+    metrics = exporter(store, clock, asked=Asked(["orders"]))
+
+    metrics.look()
+    metrics.write(tmp_path / "out.prom")
+
+    of_copy = {
+        "timestamp_seconds": NOW.timestamp() - 7200,
+        "success_timestamp_seconds": NOW.timestamp() - 3 * 3600,
+        "exit_code": 6.0, "objects": 1.0, "bytes": 9.0, "failures store": 1.0,
+    }  # fmt: skip
+    of_expiry = {
+        "timestamp_seconds": NOW.timestamp() - 99 * 86400,
+        "success_timestamp_seconds": NOW.timestamp() - 99 * 86400,
+        "exit_code": 3.0, "objects": 2.0, "bytes": 20.0,
+    }  # fmt: skip
+    found = samples(tmp_path / "out.prom")
+    wanted = {f"kbackup_last_copy_{name}": value for name, value in of_copy.items()}
+    wanted |= {f"kbackup_last_expiry_{name}": value for name, value in of_expiry.items()}
+    assert wanted == {
+        name: value for name, value in found.items() if "_copy_" in name or "_expiry_" in name
+    }
+
+
+def test_a_copy_that_never_went_well_is_old(
+    store: MemoryStore, clock: HandClock, tmp_path: Path
+) -> None:
+    """Never is a time long ago, so that an alert on age fires."""
+    ran(store, 1, 6, command="sink copy", last_success=None)
+    metrics = exporter(store, clock)
+
+    metrics.look()
+    metrics.write(tmp_path / "out.prom")
+
+    assert 0 == samples(tmp_path / "out.prom")["kbackup_last_copy_success_timestamp_seconds"]
 
 
 def test_a_restore_says_how_far_it_is(store: MemoryStore, clock: HandClock, tmp_path: Path) -> None:

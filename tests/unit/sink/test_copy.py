@@ -1,7 +1,7 @@
 """A second copy of a backup: equal, whole at any moment, and never over anything else."""
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -20,8 +20,9 @@ from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import TopicPartition
-from kbackup.runs import known
+from kbackup.runs import history, known
 from kbackup.runs.context import Environment, Stop
+from kbackup.runs.estimate import puts
 from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
 from kbackup.sink.expire import ExpireAsked, ExpireRun
@@ -37,6 +38,7 @@ from kbackup.stores import (
 )
 from tests.support.configurations import load
 from tests.support.copying import verified
+from tests.support.ended import ended
 from tests.support.fake_kafka import FakeKafka
 from tests.support.hand_clock import HandClock
 from tests.support.in_threads import InThreads
@@ -140,7 +142,7 @@ def copied(
     source: Store, target: Store, expect: int = 0, *, asked: Asked = ALL, **more: Any
 ) -> dict[str, Any]:
     """Copy once; return the summary, with what was told."""
-    summary = Summary("r", "sink copy")
+    summary = Summary(more.pop("run", "r"), "sink copy")
     layout = more.pop("layout", LAYOUT)
     copy = CopyRun(
         source, target, layout, FormatOptions(), asked, SystemClock(), summary, Stop(), **more
@@ -154,12 +156,14 @@ def copied(
 
 
 def contents(store: Store, prefix: str = "") -> dict[str, tuple[bytes, Mapping[str, str]]]:
-    """All that a store holds, but its locks, marks of success and its own ledger."""
+    """All that a store holds, but its locks, marks of success, own ledger and what it says of
+    how it was copied.
+    """
     found = {}
     for one in store.list(prefix):
         if not one.key.startswith(
             ("_kbackup/ledger/", "_kbackup/locks/", "_kbackup/success/", "_kbackup/drills/")
-        ):
+        ) and not one.key.endswith(("-sink-copy.json", "-sink-expire.json")):
             head = store.head(one.key)
             assert head is not None
             with store.open(one.key) as body:
@@ -201,6 +205,64 @@ def test_what_is_there_is_not_sent_again(source: Source, target: Store) -> None:
     assert (6, 11) == (more["sent"], more["found"])
     assert contents(source.store) == contents(target)
     assert ledger(source.store, "orders", "audit") == ledger(target, "orders", "audit")
+
+
+def last_copy(store: Store, asked: Asked = ALL) -> tuple[Mapping[str, Any], datetime | None]:
+    """What a store says of how it was copied into, and when that went well."""
+    found = history.last_run(store, LAYOUT, "sink copy", asked, SystemClock().now())
+    return ({}, None) if found is None else (found.record.said, found.success)
+
+
+def test_a_copy_says_how_it_was_made(source: Source, target: Store) -> None:
+    """There, where it is watched: what it sent, up to when it has all, and what failed."""
+    ago = [datetime.now(UTC) - timedelta(hours=hours) for hours in (3, 2, 1)]
+    first, some, failed = map(history.new_run_id, ago)
+    names, before = ["orders"], datetime.now(UTC).replace(microsecond=0)
+
+    copied(source.store, target, asked=Asked(names), run=first)
+    copied(source.store, target, asked=Asked(names, partitions=(1,)), run=some)
+
+    said, success = last_copy(target, Asked(names))
+    assert (first, 0, 4) == (said["run"], said["exit_code"], said["sent"])
+    assert said["timings"]["work_s"] >= 0
+    assert success is not None
+    assert before <= success
+    assert some == last_copy(target, Asked(names, partitions=(1,)))[0]["run"]
+    assert {} == last_copy(target, Asked(["audit"]))[0] == last_copy(source.store)[0]
+
+    source.store.delete(OBJECT)
+    copied(source.store, target, 7, run=failed)
+
+    said, still = last_copy(target)
+    assert (failed, 7, success) == (said["run"], said["exit_code"], still)
+
+
+def test_the_records_of_copies_stay_where_they_are(source: Source, target: Store) -> None:
+    """They say nothing of a copy of the copy; nor does a bucket's expiry of another one."""
+    third = open_store(StoreSettings(f"memory://{uuid4()}"))
+    history.write_run(source.store, LAYOUT, ended(command="sink expire"))
+    runs = ["2026-11-21T02:00:00Z-aaaa", "2026-11-21T03:00:00Z-bbbb"]
+    copied(source.store, target, run=runs[0])
+    copied(target, third, run=runs[1])
+
+    every = [[*history.runs(store, LAYOUT)] for store in (target, third)]
+    ran = [[one.run for one in records if one.command != "sink"] for records in every]
+    assert [[run] for run in runs] == ran
+
+
+def test_a_plan_says_what_a_copy_takes(source: Source, target: Store) -> None:
+    """Bytes and requests, of parts too, and the time by what earlier copies took."""
+    ended_s = {"seconds": 3.0, "timings": {"work_s": 2.0}, "sent": 9, "sent_bytes": 1000}
+    size = sum(one.size for one in source.store.list("topics/"))
+
+    first = copied(source.store, target, is_dry=True, of_parts=(100, 1000))
+    history.write_run(target, LAYOUT, ended(command="sink copy", **ended_s))
+    then = copied(source.store, target, is_dry=True)
+
+    parts = sum(puts(one.size, 1000) for one in source.store.list("topics/"))
+    assert {"bytes": size, "requests": 5 + parts, "seconds": None} == first["estimate"]
+    took = round(1.0 + size * 0.002, 1)
+    assert {"bytes": size, "requests": None, "seconds": took} == then["estimate"]
 
 
 def test_only_what_is_asked_for_is_copied(source: Source, target: Store) -> None:
@@ -489,6 +551,38 @@ def test_a_copy_that_follows_brings_what_is_new(source: Source, target: Store) -
     assert [] == list(told)
     assert [5, 6] == [sum(to_json(row)["sent"] for row in rows) for rows in (first, then)]
     assert 143 == summary.exit_code(15)
+
+
+def test_a_copy_that_follows_says_each_ten_minutes_that_it_does(
+    source: Source, target: Store
+) -> None:
+    """And at once what it has sent: a bucket with locks keeps each of these records."""
+    clock, stop, put = HandClock(), Stop(), list[str]()
+
+    class Noting(Mortal):
+        def put(self, key: str, body: BinaryIO, **more: Any) -> bool:
+            put.append(key)
+            return super().put(key, body, **more)
+
+    copy = CopyRun(
+        source.store, Noting(target), LAYOUT, FormatOptions(), ALL, clock,
+        Summary("r", "sink copy"), stop, poll_s=0.0,
+    )  # fmt: skip
+    passes, counts = 0, list[int]()
+
+    def look(timeout: float | None = None) -> bool:
+        nonlocal passes
+        passes += 1
+        counts.append(sum(key.endswith("-sink-copy.json") for key in put))
+        clock.pass_s(200)
+        if passes == 8:
+            stop.ask(15)
+        return stop.event.is_set()
+
+    stop.event.wait = look  # type: ignore[method-assign]
+    list(copy())
+
+    assert [1, 1, 1, 3, 3, 3, 5, 5] == counts
 
 
 def test_two_copies_at_once_do_no_harm(source: Source, target: Store) -> None:

@@ -15,11 +15,13 @@ from kbackup.errors import LockedError, TopicsLockedError
 from kbackup.events import Plain, to_json
 from kbackup.formats import FormatOptions
 from kbackup.inspect.topics import PartitionMap, coverage
+from kbackup.naming.renaming import ALL
 from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span
 from kbackup.restore.inventory import Inventory, listed
-from kbackup.runs import known
+from kbackup.runs import history, known
 from kbackup.runs.context import Stop
+from kbackup.runs.estimate import Estimate
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import Summary
 from kbackup.sink.expire import ExpireAsked, ExpireRun, ExpiryPlanned
@@ -52,7 +54,7 @@ class Expired:
         store: Store = options.pop("store", backup.store)
         agree = options.pop("agree", None)
         stop = options.pop("stop", Stop())
-        summary = Summary("e1", "sink expire")
+        summary = Summary(options.pop("run", "e1"), "sink expire")
         settings = load(
             "expire", s3_bucket_name="b", **{"yes": True, "no_lock": True} | options
         ).settings
@@ -126,6 +128,24 @@ def test_a_run_marks_and_a_later_one_deletes(views: tuple[ViewSpec, ...]) -> Non
     assert (0, []) == judged(backup, deep=True)
     assert ["removed", "stored"] == [one.state.value for one in drawn(backup).offsets]
     assert [] == Expired(backup, OLD).rows
+
+
+def test_a_run_leaves_a_record_and_a_plan_an_estimate() -> None:
+    """What it deleted, for metrics; and by how long that took, how long the next one will."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    size = sum(one.size for one in backup.store.list("topics/") if one.key in stored[:2])
+
+    planned = Expired(backup, OLD, dry_run=True).summary.facts["estimate"]
+    Expired(backup, OLD, run="2099-12-31T00:00:00Z-7f3a")
+
+    now = datetime(2100, 1, 1, tzinfo=UTC)
+    found = history.last_run(backup.store, backup.layout, "sink expire", ALL, now)
+    assert found is not None
+    said = found.record.said
+    assert (0, 2, size) == (said["exit_code"], said["deleted"], said["deleted_bytes"])
+    assert (found.record.started, 0) == (found.success, said["timings"]["work_s"])
+    assert Estimate(size, 2 + 1, None) == planned
 
 
 def test_what_was_marked_stays_for_its_time() -> None:
