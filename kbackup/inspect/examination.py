@@ -36,7 +36,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.report import HeldUp
-from kbackup.stores import Bucket, BucketFacts, Store, open_store
+from kbackup.stores import Bucket, BucketFacts, LifecycleRule, Store, Untold, open_store
 
 _PAST: Final = 100
 """The most run records that are read to find a topic's last successful run."""
@@ -469,6 +469,9 @@ def store_checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[
         yield from _facts(facts, layout)
     else:
         yield _clock(ahead, "" if writes else "without --write-probe")
+    if isinstance(store, Untold):
+        what, do = store.untold()
+        yield Check("store", "retention", "warn", f"{_UNTOLD}: {what}", do)
 
 
 def _recipients(store: Store, settings: Settings) -> Iterator[Check]:
@@ -599,14 +602,35 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         text = "what a killed run leaves of an unfinished upload is kept, and billed, for ever"
         do = "add a rule AbortIncompleteMultipartUpload of 7 days"
         yield Check("store", "lifecycle", "warn", text, do)
-    for rule in rules:
-        is_ours = keys.startswith(rule.prefix) or rule.prefix.startswith(keys)
-        if rule.expire_days is not None and is_ours:
+    ours = [one for one in rules if keys.startswith(one.prefix) or one.prefix.startswith(keys)]
+    yield from _versions(facts, ours)
+    for rule in ours:
+        if rule.expire_days is not None:
             text = f"rule {rule.name} deletes objects under {rule.prefix or 'any key'} "
             text += f"after {counted(rule.expire_days, 'day')}: a restore will find them missing"
             if rule.expire_days < facts.lock_days:
                 text += f", though their lock lasts {counted(facts.lock_days, 'day')}"
             yield Check("store", "expiration", "warn", text, "leave the backup out of the rule")
+
+
+def _versions(facts: BucketFacts, ours: Sequence[LifecycleRule]) -> Iterator[Check]:
+    """Yield how long a versioned bucket keeps what was deleted or overwritten."""
+    if facts.versioning != "Enabled":
+        return
+    kept = "what is deleted or overwritten is kept"
+    days, name = min(
+        ((rule.version_days, rule.name) for rule in ours if rule.version_days is not None),
+        default=(None, ""),
+    )
+    if days is None:
+        yield Check("store", "versions", "ok", f"{kept}, and billed, until somebody deletes it")
+    elif days < facts.lock_days:
+        text = f"{kept} for {counted(days, 'day')} by rule {name}, and the lock of a new object "
+        text += f"lasts {counted(facts.lock_days, 'day')}: an old one is lost sooner"
+        do = "let the rule keep versions for as long as an attack may go unnoticed"
+        yield Check("store", "versions", "warn", text, do)
+    else:
+        yield Check("store", "versions", "ok", f"{kept} for {counted(days, 'day')}, by rule {name}")
 
 
 _NOBODYS: int = 0

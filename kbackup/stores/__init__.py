@@ -288,12 +288,14 @@ class LifecycleRule:
         prefix: The keys it is about begin with this; empty for all.
         abort_days: Days after which unfinished uploads are thrown away; None: not by this rule.
         expire_days: Days after which objects are deleted; None: not by this rule.
+        version_days: Days after which what was deleted or overwritten is; None: not by this rule.
     """
 
     name: str
     prefix: str
     abort_days: int | None
     expire_days: int | None
+    version_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +307,10 @@ class BucketFacts:
         versioning: ``Enabled``, ``Suspended``, or empty where it was never switched on.
         object_lock: What new objects are locked for, such as ``GOVERNANCE 30 days`` or ``on``;
             empty where there is no lock.
-        rules: The enabled lifecycle rules that abort uploads or delete objects.
+        rules: The enabled lifecycle rules that abort uploads, or delete objects or versions.
         untold: Why, for each of these attributes that is None.
-        lock_days: For how many days the configuration has new objects locked; 0: it does not say.
+        lock_days: For how many days the configuration has new objects locked, else the bucket;
+            0: neither says.
     """
 
     clock_ahead_s: float | None
@@ -348,6 +351,15 @@ class Bucket(Protocol):
         Raises:
             StoreError: If a request fails for another reason.
         """
+        ...
+
+
+@runtime_checkable
+class Untold(Protocol):
+    """A store whose server cannot be asked what becomes of objects by its own rules."""
+
+    def untold(self) -> tuple[str, str]:
+        """Return what is not known, and the command that shows it."""
         ...
 
 

@@ -90,6 +90,8 @@ class CloudStore:
 
     _NO_CREDENTIALS: ClassVar[str]
     _GRANT: ClassVar[str]
+    _SHOWS: ClassVar[str]
+    """The command that shows what obstore cannot ask for, by the parts of the URL."""
 
     @staticmethod
     def check_url(url: str) -> None:
@@ -349,6 +351,11 @@ class CloudStore:
         with suppress(ObjectNotFoundError):
             self._tried("delete", key, lambda: self._obstore.delete(self._client(0), path))
 
+    def untold(self) -> tuple[str, str]:
+        """Name what obstore cannot ask for: `Untold`."""
+        what = "versions, soft deletion, retention policies and lifecycle rules"
+        return what, f"look at them: {self._SHOWS.format(*self._place())}"
+
     def check_name(self, key: str) -> None:
         """Refuse what object_store takes for a path, or for none: `Names`."""
         if _UNNAMEABLE.search(key):
@@ -440,6 +447,10 @@ class AzureStore(CloudStore):
         "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE"
     )
     _GRANT = "the role Storage Blob Data Contributor on the container"
+    _SHOWS = (
+        "az storage account management-policy show --account-name {0}; az storage account "
+        "blob-service-properties show --account-name {0}"
+    )
 
     @staticmethod
     def check_url(url: str) -> None:
@@ -471,6 +482,7 @@ class GoogleStore(CloudStore):
     _HYPHEN = "-"
     _NO_CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run where there is a service account"
     _GRANT = "the role Storage Object User on the bucket"
+    _SHOWS = "gcloud storage buckets describe gs://{0}"
 
     @staticmethod
     def check_url(url: str) -> None:

@@ -36,6 +36,7 @@ from kbackup.stores import (
     Ranges,
     Store,
     StoredObject,
+    Untold,
     Uploads,
     Versions,
 )
@@ -217,6 +218,7 @@ class EncryptedStore:
             Bucket: ("bucket_facts", "probe_upload", "probe_conditions"),
             Uploads: ("unfinished", "abort"),
             Names: ("check_name",),
+            Untold: ("untold",),
             Versions: ("is_locked", "locked_until", "delete_versions"),
         }
         for ability, methods in more.items():

@@ -293,8 +293,8 @@ class S3Store:
 
     def bucket_facts(self) -> BucketFacts:
         """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""
-        lock = self._requests.settings.lock
-        return replace(bucket.facts(self._requests), lock_days=0 if lock is None else lock[1])
+        lock, found = self._requests.settings.lock, bucket.facts(self._requests)
+        return found if lock is None else replace(found, lock_days=lock[1])
 
     def probe_conditions(self, key: str) -> tuple[str, ...]:
         """Try conditions that must fail: `Bucket.probe_conditions`."""

@@ -57,19 +57,21 @@ def facts(requests: "Requests") -> BucketFacts:
     ahead = _clock_ahead(page, datetime.fromtimestamp(time.time(), UTC))
     if ahead is None:
         untold["clock_ahead_s"] = "the server sends no date"
+    lock = ask("object_lock", "get_object_lock_configuration", _lock)
     return BucketFacts(
         ahead,
         ask("versioning", "get_bucket_versioning", lambda answer: answer.get("Status", "")),
-        ask("object_lock", "get_object_lock_configuration", _lock),
+        None if lock is None else lock[0],
         ask("rules", "get_bucket_lifecycle_configuration", lambda answer: tuple(_rules(answer))),
         untold,
+        lock_days=0 if lock is None else lock[1],
     )
 
 
 def is_locked(requests: "Requests") -> bool:
     """Whether the bucket has Object Lock: `Versions.is_locked`."""
     try:
-        return bool(_lock(requests.send("get_object_lock_configuration", "")))
+        return bool(_lock(requests.send("get_object_lock_configuration", ""))[0])
     except StoreError as error:
         if error.place.get("s3_code") in _NONE_SET or transfer.not_implemented(error):
             return False
@@ -132,13 +134,16 @@ def _clock_ahead(answer: Mapping[str, Any], now: datetime) -> float | None:
     return (server - now).total_seconds() if server.tzinfo is not None else None
 
 
-def _lock(answer: Mapping[str, Any]) -> str:
+def _lock(answer: Mapping[str, Any]) -> tuple[str, int]:
+    """Return what new objects are locked for, for people and in days."""
     configuration = answer.get("ObjectLockConfiguration", {})
     if configuration.get("ObjectLockEnabled") != "Enabled":
-        return ""
+        return "", 0
     rule = configuration.get("Rule", {}).get("DefaultRetention", {})
-    unit = "Years" if "Years" in rule else "Days"
-    return f"{rule['Mode']} {rule[unit]} {unit.lower()}" if unit in rule else "on"
+    for unit, days in (("Years", 365), ("Days", 1)):
+        if unit in rule:
+            return f"{rule['Mode']} {rule[unit]} {unit.lower()}", rule[unit] * days
+    return "on", 0
 
 
 def _rules(answer: Mapping[str, Any]) -> Iterator[LifecycleRule]:
@@ -147,8 +152,9 @@ def _rules(answer: Mapping[str, Any]) -> Iterator[LifecycleRule]:
         prefix = chosen.get("Prefix", chosen.get("And", {}).get("Prefix", rule.get("Prefix", "")))
         abort = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
         expire = rule.get("Expiration", {}).get("Days")
-        if rule.get("Status") == "Enabled" and (abort is not None or expire is not None):
-            yield LifecycleRule(rule.get("ID", "without a name"), prefix, abort, expire)
+        versions = rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays")
+        if rule.get("Status") == "Enabled" and {abort, expire, versions} != {None}:
+            yield LifecycleRule(rule.get("ID", "without a name"), prefix, abort, expire, versions)
 
 
 # imports boto3

@@ -83,27 +83,29 @@ def test_a_date_that_says_nothing_is_unknown(date: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("configuration", "text"),
+    ("configuration", "text", "days"),
     [
-        ({}, ""),
-        ({"ObjectLockEnabled": "Enabled"}, "on"),
+        ({}, "", 0),
+        ({"ObjectLockEnabled": "Enabled"}, "on", 0),
         (
             {"ObjectLockEnabled": "Enabled",
              "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 30}}},
-            "GOVERNANCE 30 days",
+            "GOVERNANCE 30 days", 30,
         ),
         (
             {"ObjectLockEnabled": "Enabled",
              "Rule": {"DefaultRetention": {"Mode": "COMPLIANCE", "Years": 1}}},
-            "COMPLIANCE 1 years",
+            "COMPLIANCE 1 years", 365,
         ),
     ],
 )  # fmt: skip
-def test_a_lock_is_told_with_its_mode_and_time(configuration: dict[str, Any], text: str) -> None:
+def test_a_lock_is_told_with_its_mode_and_time(
+    configuration: dict[str, Any], text: str, days: int
+) -> None:
     """What is locked cannot be deleted by a ransom note's author either."""
-    answer = {"ObjectLockConfiguration": configuration}
+    found = facts(get_object_lock_configuration={"ObjectLockConfiguration": configuration})
 
-    assert text == facts(get_object_lock_configuration=answer).object_lock
+    assert (text, days) == (found.object_lock, found.lock_days)
 
 
 def test_rules_are_read_in_each_of_their_spellings() -> None:
@@ -118,6 +120,12 @@ def test_rules_are_read_in_each_of_their_spellings() -> None:
         },
         {"ID": "c", "Status": "Enabled", "Prefix": "c/", "Expiration": {"Days": 3}},
         {"Status": "Enabled", "Filter": {}, "Expiration": {"Days": 4}},
+        {
+            "ID": "v",
+            "Status": "Enabled",
+            "Filter": {},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 6},
+        },
         {"ID": "off", "Status": "Disabled", "Filter": {}, "Expiration": {"Days": 5}},
         {"ID": "cold", "Status": "Enabled", "Filter": {}, "Transitions": []},
     ]
@@ -127,6 +135,7 @@ def test_rules_are_read_in_each_of_their_spellings() -> None:
         LifecycleRule("b", "b/", 2, None),
         LifecycleRule("c", "c/", None, 3),
         LifecycleRule("without a name", "", None, 4),
+        LifecycleRule("v", "", None, None, 6),
     ) == facts(get_bucket_lifecycle_configuration={"Rules": rules}).rules
 
 

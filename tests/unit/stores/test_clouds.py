@@ -151,6 +151,20 @@ class TestLostAnswers:
 
 
 @pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(
+    ("scheme", "said"), [("az", "--account-name account"), ("gs", "gs://bucket")]
+)
+def test_what_cannot_be_asked_is_told_with_the_command_that_shows_it(
+    scheme: str, said: str
+) -> None:
+    """The cloud's own rules may delete a backup, or keep what was deleted."""
+    what, do = opened(scheme).untold()
+
+    assert "lifecycle rules" in what
+    assert do.endswith(said)
+
+
+@pytest.mark.usefixtures("memory")
 def test_parts_do_not_replace_what_came_meanwhile() -> None:
     """An object in parts, which have no condition, is looked for before they become one."""
     store = opened()

@@ -206,6 +206,49 @@ def test_a_rule_that_hides_what_is_locked_is_named(days: int, *, is_said: bool) 
     assert is_said == (f"their lock lasts {days} days" in found.text)
 
 
+@pytest.mark.parametrize(
+    ("rules", "level", "said"),
+    [
+        pytest.param([], "ok", "billed, until somebody deletes it", id="no rule"),
+        pytest.param([("logs/", 3)], "ok", "until somebody", id="a rule for others"),
+        pytest.param([("", 40), ("topics/", 30)], "ok", "for 30 days, by rule v30", id="long"),
+        pytest.param([("", 29)], "warn", "29 days by rule v29, and the lock", id="short"),
+    ],
+)
+def test_what_was_overwritten_is_kept_as_long_as_locks_last(
+    rules: list[tuple[str, int]], level: str, said: str
+) -> None:
+    """A lock begins when an object is stored: of an old one, a rule for versions is all."""
+    given = (ABORT, *(LifecycleRule(f"v{days}", at, None, None, days) for at, days in rules))
+    bucket = Bucket(object_lock="GOVERNANCE 30 days", lock_days=30, rules=given)
+
+    found = one(store_checks(bucket, settings(), writes=False), "versions")
+
+    assert level == found.level
+    assert said in found.text
+
+
+def test_where_nothing_is_versioned_no_versions_are_judged() -> None:
+    """That there are none is said already."""
+    bucket = Bucket(versioning="", rules=(ABORT, LifecycleRule("v", "", None, None, 1)))
+
+    assert "versions" not in levels(store_checks(bucket, settings(), writes=False))
+
+
+def test_what_a_cloud_cannot_be_asked_is_named(store: MemoryStore) -> None:
+    """With the command that shows it; a folder has no such rules."""
+
+    class Cloud(MemoryStore):
+        def untold(self) -> tuple[str, str]:
+            return "its rules", "look at them"
+
+    cloud = Cloud(StoreSettings("memory://cloud"))
+    found = one(store_checks(cloud, settings(), writes=False), "retention")
+
+    assert ("warn", "not checkable: its rules") == (found.level, found.text)
+    assert "retention" not in levels(store_checks(store, settings(), writes=False))
+
+
 def test_what_is_denied_is_called_not_checkable() -> None:
     """A fact that the server denies is called not checkable, neither good nor bad."""
     bucket = Bucket(versioning=None, untold={"versioning": "AccessDenied (403)"})
