@@ -11,17 +11,27 @@ from botocore.exceptions import ClientError
 
 from tests.contract.product import (
     Environment,
+    Finding,
+    Layout,
     LocalS3,
+    Notes,
+    ReadOptions,
     RestoreRun,
     SinkRun,
     Stop,
     StoreSettings,
+    Summary,
     SystemClock,
+    VerifyJob,
+    known,
     open_store,
     to_json,
+    verify,
+    verify_task,
 )
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
 from tests.support.in_turn import InTurn
 from tests.support.invoked import invoke
 from tests.support.standby import Standby
@@ -82,6 +92,17 @@ class Locked:
             AWS_DEFAULT_REGION=self.server.region,
         )  # fmt: skip
 
+    def found(self, *, deep: bool) -> set[str | None]:
+        """The objects that a verify names."""
+        settings, layout, options = self.store(), Layout(), ReadOptions()
+        store, job = open_store(settings), VerifyJob(settings, options)
+        told = verify(
+            store, layout, options, Summary("v", "restore verify"), now=SystemClock().now(),
+            notes=Notes(known.read(store, layout, SystemClock())),
+            read=(lambda units: verify_task(job, units, SilentLine())) if deep else None,
+        )  # fmt: skip
+        return {one.key for one in told if isinstance(one, Finding)}
+
     def there(self) -> list[str]:
         """All that is there."""
         return [one.key for one in open_store(self.store()).list("")]
@@ -109,8 +130,7 @@ def locked(s3_server: LocalS3) -> Locked:
 
 
 def test_all_but_locks_and_marks_of_success_is_locked(locked: Locked) -> None:
-    """Large objects too; and for as long as the page says."""
-    locked.kafka.values[locked.where, 3] = bytes(6 * 2**20)
+    """For as long as the page says."""
     assert 0 == locked.sink()
     days = timedelta(days=int(locked.said["s3.object.lock.days"]))
 
@@ -150,6 +170,21 @@ def test_what_was_deleted_and_overwritten_is_restored_whole(locked: Locked) -> N
     assert (0, wanted) == locked.restored(**{AS_OF: before})
     listed = locked.typed("restore", "list", "-X", f"{AS_OF}={before}").stdout
     assert "35" in listed
+
+
+def test_what_is_no_more_what_was_stored_is_named(locked: Locked) -> None:
+    """Its current version is a delete marker, or not ours: of another size, or of the same."""
+    for _ in range(3):
+        assert 0 == locked.sink()
+        locked.kafka.append(locked.where, 5)
+    hidden, longer, alike = (key for key in locked.there() if key.startswith("topics/"))
+    size = locked.client.head_object(Bucket=locked.bucket, Key=alike)["ContentLength"]
+    locked.client.delete_object(Bucket=locked.bucket, Key=hidden)
+    locked.client.put_object(Bucket=locked.bucket, Key=longer, Body=bytes(9999))
+    locked.client.put_object(Bucket=locked.bucket, Key=alike, Body=bytes(size))
+
+    assert {hidden, longer} == locked.found(deep=False)
+    assert {hidden, longer, alike} == locked.found(deep=True)
 
 
 def test_what_is_locked_is_not_expired(locked: Locked) -> None:

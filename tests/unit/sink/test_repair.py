@@ -9,6 +9,9 @@ from uuid import uuid4
 
 import pytest
 
+from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.rows import OBJECTS, table
+from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError
 from kbackup.events import to_json
@@ -177,6 +180,23 @@ def test_a_repair_after_compaction_says_what_compaction_did(left: range) -> None
     assert "removed by compaction" in error["why"]
     assert "kbackup sink accept" in error["do"]
     assert bool(left) == any("orders+0+0000000013" in key for key in bucket.objects())
+
+
+def test_what_was_removed_on_purpose_is_not_written_again() -> None:
+    """Neither before it is deleted nor after: the mark would have to be taken back first."""
+    bucket = Bucket()
+    key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
+    row = read(bucket.store, Layout(), SystemClock()).ledger(ORDERS).objects[key]
+    ledger = topic_stream(bucket.store, Layout(), "orders", SystemClock())
+    ledger.append(table([objects.removed(row, "e1", 1)], OBJECTS))
+
+    summaries = [bucket.repair("orders:0:10")]
+    bucket.store.delete(key)
+    summaries.append(bucket.repair("orders:0:10"))
+
+    assert [4, 4] == [one["exit_code"] for one in summaries]
+    assert all("expire --undo" in one["errors"][0]["do"] for one in summaries)
+    assert key not in bucket.objects()
 
 
 def test_another_topic_of_the_name_is_refused() -> None:

@@ -1,6 +1,6 @@
 """Versions of an object, as a server lists them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -62,6 +62,75 @@ def test_the_newest_version_goes_last() -> None:
     versions.delete(server, "a")
 
     assert ["1", "2", "3"] == server.deleted
+
+
+SECOND = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
+
+
+def found(key: str, version: str, *, after_s: int = 0, size: int | None = 1) -> dict[str, Any]:
+    """A version, or without a size a delete marker, as S3 lists it: its times have seconds."""
+    told = {"Key": key, "VersionId": version, "LastModified": SECOND + timedelta(seconds=after_s)}
+    return told if size is None else {**told, "Size": size, "ETag": f'"{version}"'}
+
+
+class AtTimes:
+    """A server that lists versions, the newest of each key first, in pages of one key."""
+
+    def __init__(self, *pages: list[dict[str, Any]]) -> None:
+        self.pages = pages
+
+    def send(self, operation: str, about: str, **params: Any) -> Any:  # noqa: ARG002
+        """Answer with the page behind the marker."""
+        after = params.get("KeyMarker", "")
+        left = [page for page in self.pages if page[0]["Key"] > after]
+        every = left[0] if left else []
+        answer = {
+            "Versions": [one for one in every if "Size" in one],
+            "DeleteMarkers": [one for one in every if "Size" not in one],
+            "IsTruncated": len(left) > 1,
+        }
+        return answer | ({"NextKeyMarker": left[0][0]["Key"]} if left else {})
+
+    def etag(self, answer: dict[str, Any], key: str) -> str:  # noqa: ARG002
+        """The one listed."""
+        return str(answer["ETag"]).strip('"')
+
+
+@pytest.mark.parametrize(
+    ("listed", "wanted"),
+    [
+        pytest.param(
+            [found("a", "long"), found("a", "short")], "long", id="two of one second: the later"
+        ),
+        pytest.param(
+            [found("a", "evil", after_s=1), found("a", "long"), found("a", "short")], "long",
+            id="not ours, a second later",
+        ),
+        pytest.param(
+            [found("a", "gone", after_s=1, size=None), found("a", "long")], "long",
+            id="a delete marker, a second later",
+        ),
+        pytest.param(
+            [found("a", "gone", size=None), found("a", "long")], "long",
+            id="a delete marker of the same second: the version",
+        ),
+        pytest.param(
+            [found("a", "long", after_s=9), found("a", "gone", size=None, after_s=-1),
+             found("a", "old", after_s=-2)], None, id="deleted before",
+        ),
+        pytest.param([found("a", "late", after_s=1)], None, id="not there yet"),
+    ],
+)  # fmt: skip
+def test_the_version_of_a_time_is_the_one_that_was_stored(
+    listed: list[dict[str, Any]], wanted: str | None
+) -> None:
+    """By the server's times alone: the ledger, with whatever it names, may be gone too."""
+    server: Any = AtTimes([found("0", "0")], listed, [found("a.keys", "9")])
+
+    every = {one.key: one.etag for one in versions.listed(server, "", "", SECOND)}
+
+    assert wanted == versions.at(server, "a", SECOND)
+    assert {"0": "0", "a.keys": "9"} | ({"a": wanted} if wanted else {}) == every
 
 
 @pytest.mark.parametrize("command", ["restore", "configs", "groups", "access"])
