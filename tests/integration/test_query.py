@@ -28,8 +28,11 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session that the programs here share: each has tables of its own in it."""
+def spark(class_archive: None) -> Iterator[Any]:
+    """A session that the programs here share: each has tables of its own in it.
+
+    The archive is made before: that takes a Spark in this process, which may have one at a time.
+    """
     with session(EngineSettings(jvm=find_jvm())) as begun:
         yield begun()
 
