@@ -78,6 +78,7 @@ class Entry:
             version wrote it, and for any other kind.
         digest: Of the object's records, behind its method: ``r1:`` of records, ``b1:`` of batches
             as Kafka stores them, ``h1:`` with a key.  None: not taken.
+        version: The store's version of the object; None where it is not known.  So far always.
         data_key: Id of what the object is encrypted with; None where it is not.
         first_stored: When an object of these records was stored first, in ms since the epoch: one
             that takes its place keeps it.  None for any other kind, and where a run has entered
@@ -104,6 +105,7 @@ class Entry:
     counter: int | None = None
     covers: str | None = None
     digest: str | None = None
+    version: str | None = None
     data_key: str | None = None
     first_stored: int | None = None
     held_since: int | None = None
@@ -429,6 +431,7 @@ OBJECTS: Final = Form(
             pa.field("counter", pa.int64()),
             pa.field("covers", pa.string()),
             pa.field("digest", pa.string()),
+            pa.field("version", pa.string()),
             pa.field("data_key", pa.string()),
             pa.field("first_stored", pa.int64()),
             pa.field("held_since", pa.int64()),
