@@ -12,7 +12,7 @@ import click
 import psutil
 from rich.console import Console
 
-from benchmarks import many, memory, query, report, restores, spans, stages
+from benchmarks import encryption, many, memory, query, report, restores, spans, stages
 from benchmarks.cases import BARE, CLIENTS, Bench, Case
 from benchmarks.peer import VARIABLE, Peer, PeerMissingError
 from benchmarks.records import CODECS, LOADS, PROCESSES, Load, loads
@@ -103,6 +103,8 @@ def main(
             lines += [{"type": "memory", **row} for row in memory.measured(services, scale)]
         if not only or "many" in only:
             lines += [{"type": "many", **row} for row in many.measured(services, scale)]
+        if "encryption" in only:  # forty runs more than most want
+            lines += [{"type": "encryption", **row} for row in encryption.measured(services, scale)]
         if "spans" in only:  # nine runs more than most want
             lines += [{"type": "spans", **row} for row in spans.measured(services, scale)]
     for line in lines:
@@ -116,6 +118,7 @@ def main(
     report.show_restores([line for line in lines if line["type"] == "restore"], screen)
     report.show_memory([line for line in lines if line["type"] == "memory"], screen)
     report.show_many([line for line in lines if line["type"] == "many"], screen)
+    encryption.show([line for line in lines if line["type"] == "encryption"], screen)
     spans.show([line for line in lines if line["type"] == "spans"], screen)
 
 
