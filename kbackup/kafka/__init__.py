@@ -35,6 +35,13 @@ class Position:
     metadata: str = ""
 
 
+NOT_DESCRIBED: Final = "DEAD"
+"""The state of a group that is listed, and whose members the client cannot ask for.
+
+It is a share group, or one of Kafka Streams whose tasks the broker assigns (KIP-1071).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """A consumer group, as the cluster lists it.

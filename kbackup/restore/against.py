@@ -28,6 +28,7 @@ from kbackup.restore.restored import (
     LeftOut,
     Restored,
     RestoredPartition,
+    removed_since,
     why_spread,
     written,
 )
@@ -242,7 +243,8 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
             return unclear(why)
         first, expired = rows[0].first, max(0, deleted - rows[0].target_first)
         row = replace(row, expired=sum(one.records for one in gone))
-    since, removed, start = _removed_since(restored, of, window), 0, of.lane.log.start_offset
+    since = removed_since(restored.inventory, of, window)
+    removed, start = 0, of.lane.log.start_offset
     if since and (not of.sets or first < of.sets[0].begin):
         count = None if first or of.is_compacted else _records(restored, of, since, window)
         if count is None:
@@ -270,18 +272,6 @@ def _why_unclear(of: RestoredPartition) -> str | None:
     if of.is_compacted and not (of.rows and all(one.is_contiguous for one in of.rows)):
         return "the target is compacted, and no row says what it held"
     return None
-
-
-def _removed_since(restored: Restored, of: RestoredPartition, window: Window) -> Sequence[FileSet]:
-    """Return the sets that a restore has read, and that were removed on purpose since."""
-    inventory, absent = restored.inventory, of.position.absent or ()
-    return [
-        files
-        for files in inventory.removed(of.source)
-        if files.begin < of.position.cursor.reached
-        and window.takes(files, inventory.entered(files))
-        and not any(span.start_offset <= files.begin < span.end_offset for span in absent)
-    ]
 
 
 def _records(

@@ -8,6 +8,7 @@ read again, or not at all.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from kbackup.catalog.groups import GroupEntry
 from kbackup.clock import shown_ms
@@ -16,6 +17,7 @@ from kbackup.kafka import Cluster
 from kbackup.naming.renaming import rename
 from kbackup.records import TopicIdentity, TopicPartition
 from kbackup.restore.restored import BY_HAND, Restored, RestoredPartition
+from kbackup.restore.settle import deletes_older_than
 from kbackup.restore.translate import InexactError, Translated, Translator
 from kbackup.stores import Store
 
@@ -99,7 +101,7 @@ class GroupView:
 
     def _approximate(self, of: RestoredPartition, at: TopicPartition, offset: int) -> Translated:
         found, begin = self._at_time(at, self._moment(of, offset)), of.lane.log.start_offset
-        return found if found.offset >= begin else self._at(at, begin, found.note)
+        return found if found.offset >= begin else replace(found, offset=begin)
 
     def _partition(self, row: GroupEntry, at: TopicPartition) -> RestoredPartition | None:
         """Return what was restored of a partition that a group stood in; None: nothing of it is.
@@ -136,9 +138,24 @@ class GroupView:
             at = TopicPartition(there.name, partition)
             yield at, self._begins(at, "the source has no such partition")
 
+    def unread(self, at: TopicPartition, offset: int) -> int:
+        """Return the lag that Kafka shows of a group that stands there.
+
+        It counts what open transactions have written, too.
+        """
+        return max(0, self._ends[at] - offset)
+
+    def keeps_ms(self, topic: str) -> int | None:
+        """Return for how long a topic of the backup kept records; None: for ever, or unknown."""
+        entry = self._restored.inventory.known.topics.get(topic)
+        return None if entry is None else deletes_older_than(entry.config)
+
+    @cached_property
+    def _ends(self) -> dict[TopicPartition, int]:
+        return self._cluster.ends([*self._restored.spans])
+
     def _begins(self, at: TopicPartition, note: str) -> Translated:
-        span = self._restored.spans[at]
-        return Translated(span.start_offset, len(span), note=note)
+        return Translated(self._restored.spans[at].start_offset, note=note)
 
     # by time
 
@@ -180,14 +197,14 @@ class GroupView:
     def _at_time(self, at: TopicPartition, moment: int | None) -> Translated:
         span = self._restored.spans[at]
         if moment is None:
-            return self._at(at, span.end_offset, "approximate: all of the backup was read")
+            return _near(span.end_offset, "approximate: all of the backup was read")
         found = self._cluster.first_since({at: moment}).get(at, span.end_offset)
         note = f"approximate, by time {shown_ms(moment)}: may repeat or skip"
-        return self._at(at, min(max(found, span.start_offset), span.end_offset), note)
+        return _near(min(max(found, span.start_offset), span.end_offset), note)
 
-    def _at(self, at: TopicPartition, offset: int, note: str) -> Translated:
-        end = self._restored.spans[at].end_offset
-        return Translated(offset, max(0, end - offset), note=note, is_approximate=True)
+
+def _near(offset: int, note: str) -> Translated:
+    return Translated(offset, note=note, is_approximate=True)
 
 
 def _is_older(moment: int | None, other: int | None) -> bool:

@@ -31,7 +31,7 @@ from kbackup.errors import (
     some,
 )
 from kbackup.events import INLINE, Warned
-from kbackup.kafka import Cluster, Connection, GroupOffset, Groups
+from kbackup.kafka import NOT_DESCRIBED, Cluster, Connection, GroupOffset, Groups
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Rename, matching, rename
 from kbackup.plugins import choose_topics
@@ -146,7 +146,7 @@ class GroupTranslated:
         was: The next offset that it was to read when it was captured; None: it never had one, as
             the source has no such partition.
         becomes: The same in the target; None where it is refused.
-        unread: How many offsets lie from there to the end of the log.
+        unread: How many offsets lie from there to the end of the log: the lag that Kafka shows.
         lost: How many that it had to read the target has deleted.
         note: What is to be said of it; empty for nothing.
         is_approximate: It goes by the time of a record: some may be read again, or not at all.
@@ -170,12 +170,22 @@ class GroupTranslated:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """One group: its rows, what to set, and what is in the way."""
+    """One group: its rows, what to set, and what is in the way.
+
+    Attributes:
+        name: What it is called in the target.
+        rows: What becomes of its offsets.
+        offsets: Where it is to stand.
+        refusals: Why it cannot be set.
+        oldest: Of each topic of the backup, when the oldest record that it had not read was
+            written, in ms since the epoch, as far as that is known.
+    """
 
     name: str
     rows: Sequence[GroupTranslated]
     offsets: Mapping[TopicPartition, GroupOffset]
     refusals: Sequence[KbackupError]
+    oldest: Mapping[str, int]
 
 
 class GroupsRun:
@@ -228,6 +238,7 @@ class GroupsRun:
             stood, called = by_group(captures), asked.called(chosen, view.group)
             planned = [plan(view, stood.get(group, {}), name) for name, group in called.items()]
             self._summary.skip("bad_objects", view.bad_objects)
+            yield from self._doomed(view, planned)
         for group in planned:
             yield from group.rows
         refused = [error for group in planned for error in group.refusals]
@@ -366,19 +377,35 @@ class GroupsRun:
                 text = f"{group} is an application of Kafka Streams, which will not find "
                 yield self._summary.warn("streams_renamed", text + some(lacking))
 
+    def _doomed(self, view: GroupView, planned: Sequence[PlannedGroup]) -> Iterator[Warned]:
+        """Name groups whose next records the originals' retention will delete, once it is set."""
+        found, now = defaultdict[str, list[str]](list), self._clock.ms()
+        for group in planned:
+            for topic, written in group.oldest.items():
+                kept = view.keeps_ms(topic)
+                if kept is not None and written < now - kept:
+                    found[topic].append(group.name)
+        for topic, names in found.items():
+            text = f"{topic}: under its original's retention, Kafka deletes records not read by "
+            yield self._summary.warn("retention", text + some(names))
+
     def _apply(
         self, clients: Groups, planned: Sequence[PlannedGroup], before: Standing, name: str
     ) -> None:
+        # whether these have members only setting them tells: if one is refused, no other is set
+        unseen = {each.name for each in clients.listed().groups if each.state == NOT_DESCRIBED}
         applied = Applied(name, before, {one.name: one.offsets for one in planned})
         applied.store(self._store, self._layout)
         self._summary.facts["undo"] = applied.id
-        for group in planned:
-            self._set(clients, group.name, group.offsets)
+        for group in sorted(planned, key=lambda one: one.name not in unseen):
+            is_set = self._set(clients, group.name, group.offsets)
+            if not is_set and group.name in unseen:
+                return
 
     def _set(
         self, clients: Groups, group: str, offsets: Mapping[TopicPartition, GroupOffset]
-    ) -> None:
-        """Set one group, and see that it stands there; another one is set all the same."""
+    ) -> bool:
+        """Set one group, and return whether it stands there."""
         try:
             clients.alter(group, offsets)
             ((_, now),) = clients.offsets([group])
@@ -386,7 +413,7 @@ class GroupsRun:
             self._summary.fail(
                 RefusedError(error.what, f"{error.why}: it is as it was", error.do or BY_HAND)
             )
-            return
+            return False
         moved = [at for at, wanted in offsets.items() if (now or {}).get(at) != wanted]
         if moved:
             self._summary.fail(
@@ -396,8 +423,9 @@ class GroupsRun:
                     "stop its consumers, and run the command again",
                 )
             )
-            return
+            return False
         self._summary.facts["groups"].append(group)
+        return True
 
     def undo(self, name: str) -> None:
         """Set groups back to where they stood before a run of this command.
@@ -457,7 +485,7 @@ class GroupsRun:
                 for row, at, found in view.translated([asked]):
                     if isinstance(found, KbackupError):
                         raise found
-                    yield _row(where, "", at, row, found)
+                    yield _row(view, where, "", at, row, found)
 
 
 Stood = Mapping[str, Sequence[GroupEntry]]
@@ -483,18 +511,21 @@ def plan(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
     """
     rows, refusals = list[GroupTranslated](), list[KbackupError]()
     offsets: dict[TopicPartition, GroupOffset] = {}
+    oldest: dict[str, int] = {}
     for topic, own in stood.items():
         for row, at, found in view.translated(own):
-            rows.append(_row(row.where, name, at, row, found))
+            rows.append(_row(view, row.where, name, at, row, found))
             if isinstance(found, KbackupError):
                 refusals.append(found)
                 continue
             offsets[at] = GroupOffset(found.offset, row.metadata or b"")
+            if found.written is not None:
+                oldest[topic] = min(found.written, oldest.get(topic, found.written))
         for at, begin in view.added(topic):
             source = TopicPartition(topic, at.partition)
-            rows.append(_row(source, name, at, None, begin))
+            rows.append(_row(view, source, name, at, None, begin))
             offsets[at] = GroupOffset(begin.offset, b"")
-    return PlannedGroup(name, rows, offsets, refusals)
+    return PlannedGroup(name, rows, offsets, refusals, oldest)
 
 
 def _live(cluster: Cluster, groups: Collection[str]) -> Iterator[KbackupError]:
@@ -523,6 +554,7 @@ def of_partitions(capture: TopicCapture, partitions: Collection[int] | None) -> 
 
 
 def _row(
+    view: GroupView,
     where: TopicPartition,
     group: str,
     at: TopicPartition,
@@ -536,8 +568,8 @@ def _row(
             where, group, at.topic, at.partition, was, None, None, note=found.why, taken=taken
         )  # fmt: skip
     return GroupTranslated(
-        where, group, at.topic, at.partition, was, found.offset, found.unread, found.lost,
-        found.note, found.is_approximate, taken,
+        where, group, at.topic, at.partition, was, found.offset, view.unread(at, found.offset),
+        found.lost, found.note, found.is_approximate, taken,
     )  # fmt: skip
 
 

@@ -320,6 +320,18 @@ def _of(
     }
 
 
+def removed_since(inventory: Inventory, of: RestoredPartition, window: Window) -> Sequence[FileSet]:
+    """Return the sets that a restore has read, and that were removed on purpose since."""
+    absent = of.position.absent or ()
+    return [
+        files
+        for files in inventory.removed(of.source)
+        if files.begin < of.position.cursor.reached
+        and window.takes(files, inventory.entered(files))
+        and not any(span.start_offset <= files.begin < span.end_offset for span in absent)
+    ]
+
+
 @dataclass(slots=True)
 class LeftOut:
     """What a restore that goes on at damage has left out.

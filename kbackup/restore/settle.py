@@ -98,7 +98,7 @@ def settled_changes(original: Mapping[str, str], current: Mapping[str, str]) -> 
     return Changes(config, removed, left, before)
 
 
-def _deletes_older_than(original: Mapping[str, str]) -> int | None:
+def deletes_older_than(original: Mapping[str, str]) -> int | None:
     """Return the age in ms at which the original's settings delete records; None for never."""
     if "delete" not in original.get("cleanup.policy", "delete"):
         return None
@@ -237,7 +237,7 @@ def _eaten(one: _Settled, said: BackupState, clock: Clock) -> str | None:
             f"{one.target}: retention.ms goes back to this cluster's default, which may delete "
             "restored records"
         )
-    age = _deletes_older_than(said.topics[one.source].config)
+    age = deletes_older_than(said.topics[one.source].config)
     if age is None or "retention.ms" not in one.changes.config:
         return None
     ledger = said.ledgers.get(one.source)

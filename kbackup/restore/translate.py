@@ -11,7 +11,8 @@ are counted in the target too.  Nothing is interpolated, and the record that is 
 with the backup's.
 """
 
-from collections.abc import Generator, Iterator
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,13 +26,15 @@ from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
 from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.restored import BY_HAND, LeftOut, RestoredPartition, written
+from kbackup.restore.restored import BY_HAND, LeftOut, RestoredPartition, removed_since, written
 from kbackup.runs import wiring
 from kbackup.runs.compare import are_same, untimed
 from kbackup.stores import Store
 
 if TYPE_CHECKING:
     from kbackup.kafka import Reader
+
+_REMOVED: Final = "objects were removed from the backup on purpose since"
 
 BY_TIME: Final = "--by-time goes by the records' times: it may repeat some, or skip some"
 
@@ -50,17 +53,18 @@ class Translated:
 
     Attributes:
         offset: The next offset to read.
-        unread: How many offsets lie before the end of the log.
         lost: How many records to be read the target has deleted already.
         note: What is to be said of it, in words; empty for nothing.
         is_approximate: It goes by time: some records may be read again, or not at all.
+        written: When the record there was written, in ms since the epoch; None where that is not
+            known.
     """
 
     offset: int
-    unread: int
     lost: int = 0
     note: str = ""
     is_approximate: bool = False
+    written: int | None = None
 
 
 class Translator:
@@ -78,6 +82,7 @@ class Translator:
     def __init__(self, job: RestoreJob, inventory: Inventory, store: Store) -> None:
         self._job, self._inventory, self._store = job, inventory, store
         self._found: dict[tuple[TopicPartition, int], Translated | KbackupError] = {}
+        self._gone: dict[TopicPartition, Sequence[Span]] = {}
         self._reader: Reader | None = None
         self.left = LeftOut()
 
@@ -116,13 +121,17 @@ class Translator:
         """
         check_reached(of, offset)
         found = self._next(of, offset, offset)[1]
-        if found is None:
+        ms, why = None, "its objects hold no times of records"
+        if self._lacks(of, offset, of.position.cursor.reached if found is None else _offset(found)):
+            why = _REMOVED
+        elif found is None:
             return None
-        ms: int | None = found["timestamp"][0].as_py()
-        if ms is None or ms == NO_TIMESTAMP:
+        else:
+            ms = _time(found)
+        if ms is None:
             raise RefusedError(
                 f"{of.source}: offset {offset} cannot be translated by time",
-                "its objects hold no times of records",
+                why,
                 BY_HAND,
                 topic=of.source.topic, partition=of.source.partition,
             )  # fmt: skip
@@ -134,10 +143,17 @@ class Translator:
         beyond = max(0, offset - max(reached, of.end or 0))
         note = f"{beyond} beyond the backup" if beyond else ""
         below, record = self._next(of, base.offset, offset)
+        if self._lacks(of, offset, reached if record is None else _offset(record)):
+            if not base.is_exact or base.offset < offset:
+                raise _inexact(of, offset, _REMOVED)
+            return self._proved(of, base.target, offset, None, f"not compared: {_REMOVED}")
         if record is None:
             end = max([of.lane.log.end_offset, *(row.target_last + 1 for row in of.rows[-1:])])
             behind = self._first(of, max(end, of.span.start_offset))
-            return _at(of, of.span.end_offset if behind is None else _offset(behind), note)
+            at = of.span.end_offset if behind is None else _offset(behind)
+            return Translated(at, note=note)
+        if self._lacks(of, base.offset, offset):
+            return self._proved(of, self._from_end(of, offset), offset, record, note)
         if base.is_exact:
             return self._proved(of, base.target + below, offset, record, note)
         found = self._nth(of, base.target, below, offset)
@@ -146,22 +162,46 @@ class Translator:
                 why = f"records of {of.target} cannot be counted: compaction may have taken some"
                 raise _inexact(of, offset, why)
             raise _differs(of, offset, "it was written to by others, or records of it are gone")
-        return _at(of, _offset(found), note)
+        return Translated(_offset(found), note=note, written=_time(record))
+
+    def _from_end(self, of: RestoredPartition, offset: int) -> int:
+        """Return where a record of R stands, counted from the end of its row.
+
+        Raises:
+            InexactError: If there is none, or the backup lacks some of its records there, too.
+        """
+        rows = (row for row in of.rows if row.first <= offset <= row.last and row.is_contiguous)
+        row = next(rows, None)
+        if row is None or self._lacks(of, offset, row.last + 1):
+            raise _inexact(of, offset, f"records before it cannot be counted: {_REMOVED}")
+        return row.target_last + 1 - sum(map(len, self._restored(of, offset, row.last + 1)))
+
+    def _lacks(self, of: RestoredPartition, start: int, end: int) -> bool:
+        """Whether R has records between two offsets that were removed from the backup since."""
+        if of.source not in self._gone:
+            inventory, reached = self._inventory, of.position.cursor.reached
+            removed = removed_since(inventory, of, wiring.window(inventory.settings))
+            known = [(files.begin, inventory.entered(files)) for files in removed]
+            self._gone[of.source] = [
+                Span(begin, reached if one is None else one.last_offset + 1) for begin, one in known
+            ]
+        gone = self._gone[of.source]
+        return any(max(start, one.start_offset) < min(end, one.end_offset) for one in gone)
 
     def _proved(
-        self, of: RestoredPartition, at: int, offset: int, record: pa.RecordBatch, note: str
+        self, of: RestoredPartition, at: int, offset: int, record: pa.RecordBatch | None, note: str
     ) -> Translated:
-        """Return *at*, once the record there is seen to be that of the backup."""
+        """Return *at*, once the record there is seen to be that of the backup, if it has it."""
         if at < of.span.start_offset:
             lost = of.span.start_offset - at
-            return _at(of, of.span.start_offset, f"{lost} deleted in the target", lost)
+            return Translated(of.span.start_offset, lost, f"{lost} deleted in the target")
         found = self._first(of, at)
         if found is None and not of.is_compacted:
             raise _differs(of, offset, f"it ends before offset {at}")
         is_there = found is not None and _offset(found) == at  # else it was compacted away
-        if found is not None and is_there and not _is(found, record, of):
+        if record is not None and found is not None and is_there and not _is(found, record, of):
             raise _differs(of, offset, f"offset {at} holds another record")
-        return _at(of, at, note)
+        return Translated(at, note=note, written=None if record is None else _time(record))
 
     def _next(
         self, of: RestoredPartition, start: int, offset: int
@@ -238,13 +278,13 @@ class _Base:
 
 def _base(of: RestoredPartition, offset: int) -> _Base:
     """Return the nearest place before an offset that a row knows."""
-    before = [row for row in of.rows if row.first <= offset]
-    row = before[-1] if before else None
+    following = bisect_right(of.rows, offset, key=lambda row: row.first)
+    row = of.rows[following - 1] if following else None
     if row is not None and offset <= row.last:
         if row.is_contiguous and row.is_dense:
             return _Base(offset, row.target_first + offset - row.first, is_exact=True)
         return _Base(row.first, row.target_first, is_exact=row.is_contiguous)
-    behind = of.rows[len(before)] if len(before) < len(of.rows) else None
+    behind = of.rows[following] if following < len(of.rows) else None
     start = 0 if row is None else row.last + 1
     target = of.lane.log.start_offset if row is None else row.target_last + 1
     if behind is not None and behind.target_first - target <= (0 if row is None else 1):
@@ -288,13 +328,14 @@ def _inexact(of: RestoredPartition, offset: int, why: str) -> InexactError:
     return InexactError(what, why, BY_TIME, topic=of.source.topic, partition=of.source.partition)
 
 
-def _at(of: RestoredPartition, offset: int, said: str, lost: int = 0) -> Translated:
-    return Translated(offset, max(0, of.span.end_offset - offset), lost, said)
-
-
 def _offset(record: pa.RecordBatch) -> int:
     offset: int = record["offset"][0].as_py()
     return offset
+
+
+def _time(record: pa.RecordBatch) -> int | None:
+    ms: int | None = record["timestamp"][0].as_py()
+    return None if ms == NO_TIMESTAMP else ms
 
 
 def _is(found: pa.RecordBatch, record: pa.RecordBatch, of: RestoredPartition) -> bool:

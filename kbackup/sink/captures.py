@@ -19,7 +19,7 @@ from kbackup.catalog.ledger.rows import TopicEntry, table
 from kbackup.config.running import NO_GROUPS
 from kbackup.errors import CorruptObjectError, KbackupError, some
 from kbackup.events import Warned
-from kbackup.kafka import SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
+from kbackup.kafka import NOT_DESCRIBED, SETTLE_S, Cluster, Connection, Group, GroupOffset, Topic
 from kbackup.naming.renaming import Asked, matching
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
@@ -57,9 +57,6 @@ NO_ACCESS: Final = "missing_cluster_parts"
 ACCESS_NOT_CAPTURED: Final = "access_not_captured"
 
 SHARED: Final = "share_groups"
-
-_NOT_CLASSIC: Final = "DEAD"
-"""What Kafka 4.1 says of a share group that it is asked to describe as a classic one."""
 
 Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
 
@@ -185,7 +182,7 @@ class GroupCaptures:
         self._note_lack(is_complete=is_complete)
         self._note_shared(sorted(
             name for name, positions in standing.items()
-            if known[name].state == _NOT_CLASSIC and positions == {}
+            if known[name].state == NOT_DESCRIBED and positions == {}
         ))  # fmt: skip
         return _Taken(now_ms, steady_s, known, is_complete, offsets, topics, ends)
 

@@ -15,7 +15,15 @@ from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.translated import Translation
 from kbackup.config import loading
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import NO_OTHERS, GroupOffset, KafkaSettings, Position
+from kbackup.kafka import (
+    NO_OTHERS,
+    NOT_DESCRIBED,
+    Group,
+    GroupList,
+    GroupOffset,
+    KafkaSettings,
+    Position,
+)
 from kbackup.pipeline.views import ReadOptions
 from kbackup.plugins import Step, choose_topics
 from kbackup.records import SCHEMA, Span, TopicPartition
@@ -193,6 +201,11 @@ class _Clients:
         """Where groups stand."""
         yield from ((group, dict(self.target.stood.get(group, {}))) for group in groups)
 
+    def listed(self) -> GroupList:
+        """The groups whose members nobody can ask for; there may be others."""
+        found = (Group(name, "", NOT_DESCRIBED) for name in sorted(self.target.unseen))
+        return GroupList(tuple(found), is_complete=True)
+
     def alter(self, group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> None:
         """Set a group, unless somebody has joined it."""
         if offsets:
@@ -231,6 +244,7 @@ class Grouped(ReadableTarget):
     stood: dict[str, dict[TopicPartition, GroupOffset]] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
+    unseen: set[str] = field(default_factory=set)
     changes: list[str] = field(default_factory=list)  # the group of each change
     dies_in: int = 0  # after how many changes the process is killed; 0 for never
 

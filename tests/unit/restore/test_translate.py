@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
-from kbackup.catalog.ledger.rows import TOPICS, TopicEntry, table
-from kbackup.catalog.ledger.stream import topics_stream
+from kbackup.catalog.ledger import objects
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, table
+from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.catalog.translated import TranslationLog
 from kbackup.clock import SystemClock
 from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
@@ -25,6 +26,7 @@ from kbackup.restore import transaction
 from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import Summary
+from tests.support.ledgers import CLOCK, ID, backup_with_ledger, enter
 from tests.support.target import (
     COPY,
     MARKER,
@@ -107,6 +109,45 @@ def test_each_offset_becomes_that_of_the_first_record_owed(
     ]
 
 
+@settings(max_examples=25)
+@given(data=st.data(), sets=sets(), size=st.integers(1, 6), is_forgotten=st.booleans())
+def test_what_was_removed_from_the_backup_since_is_passed_or_refused(
+    data: st.DataObject, sets: list[list[int]], size: int, *, is_forgotten: bool
+) -> None:
+    """Any objects, all of them too: what cannot be told is refused, and by time as well."""
+    backup, _ = backup_with_ledger()
+    keys = backup.put("orders", 0, *sets, identity=ID)
+    for key, own in zip(keys, sets, strict=True):
+        enter(backup, key, range(own[0], own[-1] + 1))
+    of = Restoring(backup, Grouped())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "TRANSACTION_RECORDS", size)
+        of.restore()
+    if is_forgotten:
+        of.keep_rows()
+    stood = data.draw(st.sets(st.integers(0, sets[-1][-1] + 2), min_size=1, max_size=5))
+    capture(of, **{f"g{offset}": offset for offset in stood})
+    ledger = topic_stream(backup.store, backup.layout, "orders", CLOCK)
+    gone = data.draw(st.sets(st.sampled_from(keys), min_size=1))
+    rows = [row for row in entries(ledger.read().rows) if row.key in gone]
+    ledger.append(table([objects.removed(row, "e1", 0) for row in rows], OBJECTS))
+
+    kept = {at for key, own in zip(keys, sets, strict=True) if key not in gone for at in own}
+    is_beginning = not is_forgotten and gone == {*keys[: len(gone)]}
+    exact, by_time = (
+        list(set_groups(of, by_time=by_time, dry_run=True)[1]) for by_time in (False, True)
+    )
+    for one, near in zip(exact, by_time, strict=True):
+        goes_on = next((at for own in sets for at in own if at >= one.was), None)
+        is_kept = goes_on is None or goes_on in kept
+        if one.becomes is None:
+            assert not (is_kept and is_beginning)
+            assert is_kept == (near.becomes is not None)
+        else:
+            assert owed(of, one.was) == one.becomes
+            assert is_kept == ("not compared" not in one.note)
+
+
 def test_what_others_wrote_since_is_unread() -> None:
     """A group that had read all goes on at the first record of others, not at the end."""
     of = restoring()
@@ -130,6 +171,16 @@ def test_the_end_has_no_lag() -> None:
         (found.becomes, found.unread) for found in (translated(of, at) for at in (5, 9, 4))
     ]
     assert "4 beyond the backup" == translated(of, 9).note
+
+
+def test_what_is_unread_is_the_lag_that_kafka_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the end of the log, behind what an open transaction has written."""
+    of = restoring()
+    of.backup.put("orders", 0, range(5))
+    of.restore()
+    monkeypatch.setattr(of.cluster, "ends", lambda wheres: dict.fromkeys(wheres, 9))
+
+    assert [5, 3] == [translated(of, at).unread for at in (4, 5)]
 
 
 @pytest.mark.parametrize("lacks_rows", [False, True])
@@ -160,6 +211,47 @@ def test_what_the_target_has_deleted_is_lost() -> None:
 
     assert (6, 4) == (found.becomes, found.lost)
     assert (7, 0) == (translated(of, 7).becomes, translated(of, 7).lost)
+
+
+def test_a_group_that_had_to_read_what_is_deleted_is_set_and_told() -> None:
+    """At the beginning of the log, with exit 3: else its clients might begin at the end."""
+    of = grouped(a=2, b=7)
+    of.cluster.logs[COPY].delete(6)
+
+    ended, _ = set_groups(of)
+
+    assert (3, {"deleted_offsets": 4}) == (ended.exit_code, ended.skipped)
+    stood = vars(of.cluster)["stood"]
+    assert [6, 7] == [stood[group][COPY].offset for group in ("a", "b")]
+
+
+@pytest.mark.parametrize("keeps", ["86400000", "-1", None])
+def test_what_the_originals_retention_will_delete_is_said(keeps: str | None) -> None:
+    """Of a group that had read all, nothing is deleted unread."""
+    of = grouped(a=3, b=10)
+    config = {} if keeps is None else {"retention.ms": keeps}
+    entry = TopicEntry("topic", "orders", "", "", 1, compacted=False, config=config)
+    topics_stream(of.store, Layout(), SystemClock()).append(table([entry], TOPICS))
+
+    ended, _ = set_groups(of)
+
+    said = [one.text for one in ended.warnings]
+    assert (keeps == "86400000") == any(text.endswith("records not read by a") for text in said)
+    assert ["a", "b"] == ended.facts["groups"]
+
+
+def test_what_a_capture_lacks_is_said() -> None:
+    """Groups that the sink could not see, and what their consumers had caused by then."""
+    of = grouped()
+    about = GroupEntry("topic", 2, "orders", is_complete=False, run="t", counter=2)
+    rows = [about, replace(about, kind="offset", group="a", partition=0, offset=3),
+            replace(about, kind="unsettled", partition=0, why="transaction")]  # fmt: skip
+    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+
+    ended, _ = set_groups(of)
+
+    codes = ["groups_incomplete", "group_unsettled"]
+    assert (0, codes) == (ended.exit_code, [one.code for one in ended.warnings])
 
 
 def test_a_record_that_compaction_took_leaves_the_next_one() -> None:
@@ -334,6 +426,21 @@ def test_a_consumer_that_joins_in_between_leaves_its_group_alone() -> None:
 
     assert (4, ["b"]) == (ended.exit_code, ended.facts["groups"])
     assert {"b"} == vars(of.cluster)["stood"].keys()
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_groups_whose_members_nobody_can_ask_for_come_first(joined: bool) -> None:
+    """Those of Streams (KIP-1071): if the broker refuses one of them, none is set."""
+    of = grouped(a=3, streams=5)
+    vars(of.cluster)["unseen"].add("streams")
+    if joined:
+        vars(of.cluster)["joined"].add("streams")
+
+    ended, _ = set_groups(of)
+
+    expected = ([], 4) if joined else (["streams", "a"], 0)
+    assert expected == (ended.facts["groups"], ended.exit_code)
+    assert joined == (vars(of.cluster)["stood"] == {})
 
 
 def test_a_dry_run_sets_nothing() -> None:
