@@ -196,6 +196,9 @@ def headline(summary: Ended) -> str:
     """Return how a run ended, in one line: ``sink finished, 3 records skipped``."""
     name = title(summary.command)
     if summary.result == "ok":
+        if unsettled := summary.facts.get("unsettled"):  # of a dry run
+            would = f"{count(len(unsettled), 'topic')} would be"
+            return f"{name}: dry run, nothing was changed; {would}"
         is_told = name in _TOLD or not is_idle(summary)
         return f"{name} finished" + ("" if is_told else ", nothing new")
     if summary.result == "skipped":
