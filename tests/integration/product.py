@@ -52,6 +52,7 @@ from kbackup.local.sample import compare_topics
 from kbackup.local.servers import free_ports
 from kbackup.naming import DatedLayout, Layout
 from kbackup.records import SCHEMA, Facts, Span, TopicPartition
+from kbackup.restore import groups as restore_groups
 from kbackup.restore import task as restore_task
 from kbackup.restore.job import partitions_of
 from kbackup.restore.run import RestoreRun
@@ -146,6 +147,7 @@ __all__ = [
     "needed",
     "partitions_of",
     "read_groups",
+    "restore_groups",
     "root",
     "session",
     "start_kafka",

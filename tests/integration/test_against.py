@@ -1,7 +1,9 @@
 """What was backed up and what was restored, compared record by record, on a real cluster."""
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
+from threading import Event, Thread
 from typing import Any, Final
 
 import pytest
@@ -82,6 +84,11 @@ ALTERED: Mapping[str, tuple[int, str, Alter]] = {
     "missing at the head": (0, "only in the backup", lambda rows: rows[1:]),
     "missing": (30, "only in the backup", lambda rows: [*rows[:30], *rows[31:]]),
     "missing at the end": (59, "only in the backup", lambda rows: rows[:-1]),
+    "swapped": (
+        10,
+        "key, value, headers, timestamp",
+        lambda rows: [*rows[:10], rows[11], rows[10], *rows[12:]],
+    ),
     "doubled": (31, "only in Kafka", lambda rows: [*rows[:31], *rows[30:]]),
 }
 """How a copy is altered: the offset and what is said there."""
@@ -114,3 +121,45 @@ def test_an_altered_copy_is_named_at_its_offset(
     first = line["differences"][0]
     stands = first["kafka_offset"] - begin if first["offset"] is None else first["offset"]
     assert (at, what) == (stands, first["what"])
+
+
+@pytest.mark.nightly
+def test_a_live_source_is_never_called_different(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """A hundred times, while records are written, expire, and are superseded."""
+    quick: Any = {"segment_ms": "100", "delete_retention_ms": "0"}
+    cluster.create(topic, retention_ms="3000", **quick)
+    cluster.create(keyed := f"{topic}-keyed", cleanup_policy="compact",
+                   min_cleanable_dirty_ratio="0.01", **quick)  # fmt: skip
+    stop = Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            for name in (topic, keyed):
+                now = int(time.time() * 1000)
+                rows = [Record(b"%d" % (at % 7), b"%d" % at, (), now)
+                        for at in range(number, number + 20)]  # fmt: skip
+                cluster.write(name, rows)
+            number += 20
+            time.sleep(0.05)
+
+    work = Thread(target=write)
+    work.start()
+    words = ("-t", topic, "-t", keyed)
+    seen = {"behind": 0, "expired": 0, "compacted": 0}
+    try:
+        for turn in range(100):
+            if turn % 5 == 0:
+                kbackup.json("sink", *words)
+            done = kbackup("restore", "verify", "--against", "source", *words, "--json")
+            assert done.code in (0, 3), done.stdout
+            for line in done.of("compared"):
+                assert not line["differences"]
+                seen = {name: count + (line[name] or 0) for name, count in seen.items()}
+    finally:
+        stop.set()
+        work.join()
+
+    assert all(seen.values()), seen

@@ -1,21 +1,24 @@
 """Consumer groups that go on in a restored topic, on a real cluster."""
 
+import resource
 import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Final
+from threading import Event, Thread
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as At
 
-from tests.integration.product import GroupOffset, KafkaSettings
+from tests.integration.product import GroupOffset, KafkaSettings, restore_groups
 from tests.integration.product import TopicPartition as Where
 from tests.integration.test_groups import commit
 from tests.support.cluster import Record, TestCluster, send
-from tests.support.command import Kbackup
+from tests.support.command import Kbackup, Result
+from tests.support.killing import kill_somewhen
 from tests.support.running import running, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.in_process]
@@ -91,6 +94,8 @@ def test_each_group_reads_exactly_what_it_had_not_read(
     assert (0, sorted(holey)) == (done.summary["exit_code"], sorted(done.summary["groups"]))
     assert owed == {group: read_on(cluster, group, copy) for group in holey}
     unread = {line["group"]: line["unread"] for line in done.of("group_offset")}
+    end = cluster.ends(copy)[1]
+    assert {group: end - standing(cluster, group, copy) for group in holey} == unread
     assert 0 == unread[f"g18-{topic}"]
 
 
@@ -295,6 +300,104 @@ def test_groups_follow_a_standby(kbackup: Kbackup, cluster: TestCluster, topic: 
     assert "group_left_alone" in [one["code"] for one in ended.of("warning")]
 
 
+@pytest.mark.nightly
+def test_captures_of_two_sinks_count_together(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """A group over topics that two cron lines back up: each offset is of its own capture."""
+    group, stood = f"billing-{topic}", {topic: 4, f"{topic}-other": 7}
+    for name, offset in stood.items():
+        cluster.create(name)
+        cluster.write(name, [Record(None, b"%d" % at) for at in range(10)])
+        commit(cluster, group, name, offset, "")
+        kbackup.json("sink", "-t", name)
+    words = (*(word for name in stood for word in ("-t", name)), *COPY)
+    kbackup.json("restore", *words)
+    done = kbackup.json("restore", "groups", *words)
+
+    assert stood == {name: standing(cluster, group, f"copy_of_{name}") for name in stood}
+    assert 2 == len({one["taken"] for one in done.of("group_offset")})
+
+
+@pytest.mark.nightly
+def test_a_group_that_is_joined_after_the_look_stays_and_the_others_are_set(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, copied: str, monkeypatch: Any
+) -> None:
+    """The broker refuses what is to be set for it."""
+    commit(cluster, other := f"audit-{topic}", topic, 5, "")
+    kbackup.json("sink", "-t", topic)
+    member = Consumer({"bootstrap.servers": cluster.servers, "group.id": copied})
+    member.subscribe([f"copy_of_{topic}"])
+    while not member.assignment():
+        member.poll(0.2)
+    monkeypatch.setattr(restore_groups, "_live", lambda *_: iter(()))
+    done = kbackup.json("restore", "groups", "-t", topic, *COPY, expect=4)
+    member.close()
+
+    assert ([other], [f"setting the offsets of group {copied}"]) == (
+        done.summary["groups"], [each["what"] for each in done.summary["errors"]]
+    )  # fmt: skip
+    assert [-1001, 5] == [standing(cluster, each, f"copy_of_{topic}") for each in (copied, other)]
+
+
+def process(cluster: TestCluster, into: str, out: str, group: str, stop: Event | None) -> None:
+    """Copy records exactly once, a few in a transaction, until told to stop, or all are read."""
+    reset = "error" if stop is None else "earliest"
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.servers, "group.id": group, "auto.offset.reset": reset,
+            "enable.auto.commit": False, "isolation.level": "read_committed",
+        }
+    )  # fmt: skip
+    producer = cluster.producer(**{"transactional.id": out})
+    producer.init_transactions()
+    consumer.subscribe([into])
+    while stop is None or not stop.is_set():
+        messages = consumer.consume(5, 1)
+        if not messages and stop is None and consumer.assignment():
+            break
+        producer.begin_transaction()
+        for message in messages:
+            assert message.error() is None, message.error()
+            producer.produce(out, message.value())
+        at = consumer.position(consumer.assignment())
+        if messages:
+            producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+    consumer.close()
+
+
+@pytest.mark.nightly
+def test_no_output_of_an_application_is_missing_once_it_goes_on(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """One that reads, writes and commits in transactions, and is at work while it is backed up."""
+    out, group, stop = f"{topic}-out", f"app-{topic}", Event()
+    for name in (topic, out):
+        cluster.create(name)
+    count = 20_000
+    cluster.write(topic, [Record(None, b"%d" % at) for at in range(count)])
+    work = Thread(target=process, args=(cluster, topic, out, group, stop))
+    work.start()
+    try:
+        wait_until(lambda: cluster.ends(out)[1] > 100, "the application")
+        kbackup.json("sink", "-t", topic, "-t", out)
+    finally:
+        stop.set()
+        work.join()
+    words = ("-t", topic, "-t", out, *COPY)
+    kbackup.json("restore", *words)
+    kbackup.json("restore", "groups", *words)
+    stood = standing(cluster, group, f"copy_of_{topic}")
+    before = len(read_all(cluster, f"copy_of_{out}", 0))
+    process(cluster, f"copy_of_{topic}", f"copy_of_{out}", group, None)
+
+    assert 0 < stood < count
+    assert stood <= before  # what was written with its offset is there
+    there = {value for _, value in read_all(cluster, f"copy_of_{out}", 0)}
+    assert {b"%d" % at for at in range(count)} == there
+
+
 COUNT: Final = 20
 """Partitions of the groups' topic; the first stays empty."""
 
@@ -370,7 +473,7 @@ def check(
 def test_sixty_groups_over_twenty_partitions(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
-    """At offsets of every kind each reads what is owed: in holes, a window, after another run."""
+    """At offsets of every kind each reads what is owed: in holes, a window, after kills, twice."""
     groups, chance = [f"g{at}-{topic}" for at in range(60)], Random(7)
     cluster.create(
         topic, COUNT, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01",
@@ -381,8 +484,11 @@ def test_sixty_groups_over_twenty_partitions(
     written = produce(producer, topic, chance)
     assert stop_compaction(cluster, topic) < written
     stood = stand(cluster, topic, groups, chance)
-    kbackup.json("sink", "-t", topic)
+    kbackup.json("sink", "-t", topic, "--flush-size", "5")
     cluster.create(copy := f"copy_of_{topic}", COUNT + 2)
+    for _ in range(3):
+        with running(kbackup, "restore", "-t", topic, *COPY) as command:
+            kill_somewhen(command, chance, lambda: any(cluster.end_offsets(copy)))
     kbackup.json("restore", "-t", topic, *COPY)
     done = kbackup.json("restore", "groups", "-t", topic, *COPY)
 
@@ -405,3 +511,53 @@ def test_sixty_groups_over_twenty_partitions(
 
     check(cluster, topic, copy, {**stood, **later})
     assert 0 == kbackup.json("restore", "verify", "--against", "target", "-t", topic, *COPY).code
+
+
+RECORDS: Final = 50_000_000
+MEMORY: Final = 512 * 2**20
+
+
+def _limited() -> None:
+    """Give this process no more memory of its own, and each thread a small stack of it."""
+    resource.setrlimit(resource.RLIMIT_STACK, (2**20, 2**20))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(2400)
+def test_groups_in_fifty_million_records_are_set_in_little_memory(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """Anywhere in them: what is looked for is found by rows, not by a map of all records."""
+    partitions, chance = 4, Random(50)
+    cluster.create(topic, partitions)
+    producer = cluster.producer(compression_type="lz4", batch_num_messages=100_000)
+    for number in range(RECORDS):
+        if not number % 100_000:
+            producer.flush()
+        producer.produce(topic, b"%d" % number, partition=number % partitions)
+    assert 0 == producer.flush(60)
+    stood = {
+        f"g{at}-{topic}": [chance.randrange(RECORDS // partitions) for _ in range(partitions)]
+        for at in range(20)
+    }
+    for group, offsets in stood.items():
+        consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": group})
+        wanted = [At(topic, at, offset) for at, offset in enumerate(offsets)]
+        consumer.commit(offsets=wanted, asynchronous=False)
+        consumer.close()
+    kbackup.json("sink", "-t", topic, "--flush-size", "100000", timeout=900)
+    kbackup.json("restore", "-t", topic, *COPY, timeout=900)
+
+    words = ("restore", "groups", "-t", topic, *COPY, "--json")
+    itself = Kbackup(kbackup.environment)  # and not what the tests run it by
+    out, err = itself.start(*words, preexec_fn=_limited).communicate(timeout=600)
+
+    done = Result(0, out, err)
+    assert sorted(stood) == sorted(done.summary["groups"]), f"{out}{err}"
+    for line in done.of("group_offset"):
+        consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "nobody"})
+        consumer.assign([At(line["target"], line["partition"], line["becomes"])])
+        value, owed = _next(consumer), line["was"] * partitions + line["partition"]
+        consumer.close()
+        assert b"%d" % owed == value

@@ -2,15 +2,15 @@
 
 import time
 from contextlib import closing
+from random import Random
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from kbackup.kafka import KafkaSettings
-from kbackup.kafka.fetch import BatchReader
-from kbackup.records import Span, TopicPartition
-from tests.integration.product import LocalS3
+from tests.integration.product import BatchReader, KafkaSettings, LocalS3, Span
+from tests.integration.product import TopicPartition as Partition
 from tests.support.brokers import three_brokers
 from tests.support.cluster import KEEP, TestCluster
 from tests.support.command import Kbackup
@@ -74,7 +74,7 @@ def test_one_of_three_brokers_may_die(s3: LocalS3, times: int) -> None:
 @pytest.mark.nightly
 def test_the_replica_in_the_readers_rack_is_read() -> None:
     """The leader of the partition says who that is; it is asked itself by readers of its rack."""
-    where = TopicPartition("near", 0)
+    where = Partition("near", 0)
     with three_brokers() as brokers:
         cluster = TestCluster(brokers[0].bootstrap_servers)
         new = NewTopic(where.topic, 1, 3, config=KEEP)
@@ -93,6 +93,65 @@ def test_the_replica_in_the_readers_rack_is_read() -> None:
 
     assert {400} == counts
     assert {rack: {servers[str(leader)], near} for rack, near in servers.items()} == asked
+
+
+_MANY, _GROUPS = 500, 20
+"""Partitions, of up to three records, and groups that stand in most of them."""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_groups_are_set_and_copies_compared_while_one_of_three_is_dead(s3: LocalS3) -> None:
+    """Over 500 partitions, at any offset: new leaders and coordinators are waited for."""
+    topic, chance = "wide", Random(500)
+    s3.create_bucket(bucket := "three-brokers-groups")
+    with three_brokers() as brokers:
+        servers = ",".join(broker.bootstrap_servers for broker in brokers)
+        cluster = TestCluster(servers)
+        new = NewTopic(topic, _MANY, 3, config=KEEP)
+        cluster.admin.create_topics([new])[topic].result(60)
+        sizes = [chance.randrange(4) for _ in range(_MANY)]
+        producer = cluster.producer()
+        for at, size in enumerate(sizes):
+            for number in range(size):
+                producer.produce(topic, b"%d/%d" % (at, number), partition=at)
+        assert 0 == producer.flush(60)
+        stood = {
+            f"g{group}": {at: chance.randint(0, sizes[at] + 1) for at in range(_MANY) if at % 7}
+            for group in range(_GROUPS)
+        }
+        for group, offsets in stood.items():
+            consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+            wanted = [TopicPartition(topic, at, offset) for at, offset in offsets.items()]
+            consumer.commit(offsets=wanted, asynchronous=False)
+            consumer.close()
+        places = {
+            "KBACKUP_BOOTSTRAP_SERVERS": servers,
+            "KBACKUP_STORE_URL": s3.endpoint_url,
+            "KBACKUP_S3_BUCKET_NAME": bucket,
+        }
+        kbackup = Kbackup({**places, **s3.environment}, WITHOUT_SPARK)
+        kbackup.json("sink", "-t", topic)
+        copied = ("-t", topic, "--rename-prefix", "copy_of_")
+        kbackup.json("restore", *copied, "--replication-factor", "3")
+        wait_until(lambda: _is_in_sync(cluster), "all replicas")
+
+        brokers[1].kill()
+        done = kbackup.json("restore", "groups", *copied)
+        beside = [kbackup.json("restore", "verify", "--against", side, *words) for side, words in
+                  (("target", copied), ("source", ("-t", topic)))]  # fmt: skip
+
+        assert sorted(stood) == sorted(done.summary["groups"])
+        for run in beside:
+            assert sum(sizes) == sum(one["records"] for one in run.of("compared"))
+        for group, offsets in stood.items():
+            there = cluster.committed(group, f"copy_of_{topic}", range(_MANY))
+            # behind the last record stands the marker of its transaction
+            ends = [size + 1 if size else 0 for size in sizes]
+            assert there == [
+                -1001 if at not in offsets else offsets[at] if offsets[at] < size else ends[at]
+                for at, size in enumerate(sizes)
+            ]
 
 
 def _goes_on(command: Running) -> None:

@@ -110,6 +110,18 @@ class LargeKafka(LocalKafka):
         return ["-Xmx6g" if str(word).startswith("-Xmx") else word for word in command]
 
 
+class UnfinishedKafka(LocalKafka):
+    """A broker with what Kafka has only begun to have: groups of Streams, and share groups."""
+
+    def __init__(self) -> None:
+        names = ("unstable.api.versions.enable", "unstable.feature.versions.enable")
+        super().__init__(dict.fromkeys(names, "true"))
+
+    def _command(self, *arguments: str | Path) -> list[str | Path]:
+        features = ("--feature", "streams.version=1", "--feature", "share.version=1")
+        return super()._command(*arguments, *(features if "format" in arguments else ()))
+
+
 class AnotherBroker(LocalKafka):
     """A broker that joins the cluster of a first one, which stays its controller.
 
