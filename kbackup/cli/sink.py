@@ -64,7 +64,7 @@ _COMMON: Final = (
     common=_COMMON,
     examples=(
         "kbackup sink -k broker:9092 -t orders -b my-bucket",
-        "kbackup sink --config quickstart-s3.properties",
+        "kbackup sink --config quickstart-s3.properties -k broker:9092",
         "kbackup sink --config s3.json --follow --rotate-idle-ms 10m",
     ),
 )

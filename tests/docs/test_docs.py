@@ -154,7 +154,7 @@ def command_lines(page: str) -> Iterator[str]:
     for block in code_blocks(page):
         for line in block.splitlines():
             found = re.search(r"(?:^|[\s/])kbackup (?=[a-z-])(.*)", line.replace(r"\%", "%"))
-            if found is not None and not re.match(r"\s*(#|Usage|\d+ |[A-Z])", line):
+            if found is not None and not re.match(r"\s*(#|Usage|\d+ (?!\d)|[A-Z])", line):
                 yield found[1]
 
 
