@@ -177,6 +177,7 @@ class ExpireRun:
         summary.facts |= history.selected(settings.asked)
         self._lock: RunLock | None = None
         self._has_versions, self._begun_ms, self._work_s = False, 0, 0.0
+        self._is_declined = False  # which is no failure to be told of
 
     def __call__(self) -> Iterator[Plain]:
         """Plan, yield the plan, and carry it out; what fails is in the summary.
@@ -190,7 +191,7 @@ class ExpireRun:
             if error.exit_code in _USAGE:
                 raise
             self._summary.fail(error)
-        if not self._settings.dry_run:
+        if not (self._settings.dry_run or self._is_declined):
             try:
                 said = self._summary.finish(self._stop.signal)
                 history.write_run(self._store, self._layout, said)
@@ -344,7 +345,8 @@ class ExpireRun:
         what = f"mark {counted(marks, 'object')} as removed, delete {counted(deletes, 'object')}"
         if undone:
             what = f"keep {counted(undone, 'object')}"
-        if self._agree is None or not self._agree(f"{what}?"):
+        self._is_declined = self._agree is None or not self._agree(f"{what}?")
+        if self._is_declined:
             raise RefusedError(
                 "nothing was done", "it was not confirmed", "--yes confirms in advance"
             )

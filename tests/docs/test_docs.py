@@ -41,7 +41,7 @@ ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIB
 EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
 PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 MIB = 2**20
-WORDS = 39_350
+WORDS = 39_400
 """How many words the documentation may have, decisions and benchmarks left out."""
 TRANSACTION = [TRANSACTION_RECORDS, TRANSACTION_BYTES / MIB]
 LEAST_KIB = [bound / 1024 for bound in LEAST_BYTES]
