@@ -244,7 +244,7 @@ class _Reading:
         read_epoch = self._read_epoch if self._checked_epoch != leader.epoch else NO_EPOCH
         if has_ids:  # whether a new leader has what was read, is asked once
             body.numbers("i", read_epoch)
-        elif read_epoch != NO_EPOCH:
+        elif read_epoch != NO_EPOCH and Api.OFFSET_FOR_LEADER_EPOCH in connection.versions:
             self._compare(connection, leader)
         rack = self.reader.rack if time.monotonic() >= self._leader_until else ""
         body.numbers("qi", -1, most).end().end().count(0).text(rack).end()

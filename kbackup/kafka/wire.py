@@ -69,6 +69,9 @@ Those of transactions are of their first protocol: brokers offer those of the se
 where the cluster does not have it, and one such request would block a transactional id for good.
 """
 
+_DISPENSABLE: Final = frozenset({Api.OFFSET_FOR_LEADER_EPOCH})
+"""What only some brokers are asked, those that do not say it in an answer to another question."""
+
 _FLEXIBLE: Final = {
     Api.FETCH: 12,
     Api.METADATA: 9,
@@ -312,7 +315,7 @@ class Connection:
         apis: What it will be asked.
 
     Attributes:
-        versions: The version in which each `Api` is asked.
+        versions: The version in which each `Api` is asked, as far as it can be.
 
     Raises:
         LostError: If it cannot be reached.
@@ -423,6 +426,8 @@ class Connection:
         for api in apis:
             ours = _SPOKEN[api]
             version = next((each for each in ours if each in theirs.get(api, ())), None)
+            if version is None and api in _DISPENSABLE:
+                continue
             if version is None:
                 why = f"it speaks none of the versions {ours} of {api.name}"
                 raise RefusedError(f"{self._place}: {why}")

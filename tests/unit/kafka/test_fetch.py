@@ -36,6 +36,7 @@ from tests.support.fake_broker import (
     FETCH,
     LOST,
     METADATA,
+    OFFERED,
     VERSIONS,
     Answer,
     FakeBroker,
@@ -64,6 +65,7 @@ def bytes_of(broker: FakeBroker, start: int = 0, end: int = 4) -> bytes:
         pytest.param({FETCH: (4, 17), METADATA: (0, 13)}, b"i" * 16, [-1, -1], id="4.1"),
         pytest.param({FETCH: (0, 12), METADATA: (0, 11)}, b"t", [-1, -1], id="2.7"),
         pytest.param({FETCH: (0, 11), METADATA: (0, 8)}, b"t", [-1, -1], id="2.3"),
+        pytest.param({END_OF_EPOCH: (0, 2)}, b"i" * 16, [-1, -1], id="epochs not asked for"),
     ],
 )
 def test_a_broker_is_asked_in_a_version_that_it_speaks(
@@ -72,7 +74,7 @@ def test_a_broker_is_asked_in_a_version_that_it_speaks(
     """Old brokers are asked by the topic's name, new ones by its id, all with a leader's epoch."""
     answers = [Answer(ONE, 4), Answer(TWO, 4)]
     with FakeBroker(
-        answers, versions={**versions, VERSIONS: (0, 3), END_OF_EPOCH: (0, 3)}
+        answers, versions={**OFFERED, END_OF_EPOCH: (0, 3), **versions, VERSIONS: (0, 3)}
     ) as broker:
         found = bytes_of(broker)
 
