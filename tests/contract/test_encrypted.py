@@ -233,12 +233,16 @@ def test_no_two_objects_are_alike(tmp_path: Path, keys: Everything) -> None:
 
 
 def test_plain_objects_are_read_where_that_is_said(tmp_path: Path, keys: Everything) -> None:
-    """What was stored before a backup was encrypted can be read on demand."""
+    """What was stored before a backup was encrypted can be read on demand, else it is damage."""
     below = open_store(_folder(tmp_path))
     put_bytes(below, "a", b"orders")
+    store = EncryptedStore(below, keys)
+
+    with pytest.raises(CorruptObjectError, match="it is not encrypted"):
+        open_bytes(store, "a")
     keys.takes_plain = True
 
-    assert b"orders" == open_bytes(EncryptedStore(below, keys), "a")
+    assert b"orders" == open_bytes(store, "a")
 
 
 def test_it_can_do_what_the_store_below_can(tmp_path: Path, keys: Everything) -> None:
