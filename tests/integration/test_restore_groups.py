@@ -375,7 +375,7 @@ def test_no_output_of_an_application_is_missing_once_it_goes_on(
     out, group, stop = f"{topic}-out", f"app-{topic}", Event()
     for name in (topic, out):
         cluster.create(name)
-    count = 20_000
+    count = 2_000
     cluster.write(topic, [Record(None, b"%d" % at) for at in range(count)])
     work = Thread(target=process, args=(cluster, topic, out, group, stop))
     work.start()
