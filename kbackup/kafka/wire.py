@@ -426,12 +426,11 @@ class Connection:
         for api in apis:
             ours = _SPOKEN[api]
             version = next((each for each in ours if each in theirs.get(api, ())), None)
-            if version is None and api in _DISPENSABLE:
-                continue
-            if version is None:
+            if version is not None:
+                self.versions[api] = version
+            elif api not in _DISPENSABLE:
                 why = f"it speaks none of the versions {ours} of {api.name}"
                 raise RefusedError(f"{self._place}: {why}")
-            self.versions[api] = version
 
     def _sign_in(self, security: Security) -> None:
         self.versions |= {Api.SASL_HANDSHAKE: 1, Api.SASL_AUTHENTICATE: 1}

@@ -1,6 +1,6 @@
 """Estimate what a run takes, by what past ones took."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
@@ -59,8 +59,7 @@ def past_rates(runs: Iterable[RunRecord]) -> PastRates:
     Args:
         runs: Of one command, the newest first.
     """
-    good = (run for run in islice(runs, _LOOKED_AT) if run.is_good and not run.said.get("follow"))
-    copied = [(run, run.past()) for run in good if run.past().records][:_RUNS]
+    copied = [(run, run.past()) for run in _ended_well(runs) if run.past().records][:_RUNS]
     if not copied:
         return PastRates()
     records = sum(past.records or 0 for _, past in copied)
@@ -78,6 +77,12 @@ def past_rates(runs: Iterable[RunRecord]) -> PastRates:
         work_s / sum(past.records or 0 for past, _ in timed),
         work_s / size if size else None,
     )
+
+
+def _ended_well(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
+    """Yield those that went well, and came to an end by themselves."""
+    looked_at = islice(runs, _LOOKED_AT)
+    return (run for run in looked_at if run.is_good and not run.said.get("follow"))
 
 
 def _work_s(run: RunRecord) -> float | None:
@@ -123,10 +128,9 @@ def of_upkeep(
         runs: Past ones of the same command, the newest first.
         counted: The field of their records that time goes with.
     """
-    good = (run for run in islice(runs, _LOOKED_AT) if run.is_good and not run.said.get("follow"))
     timed = [
         (run.said[counted], work_s, run.past().seconds or 0.0)
-        for run in good
+        for run in _ended_well(runs)
         if run.said.get(counted) and (work_s := _work_s(run)) is not None
     ][:_RUNS]
     if not timed:
