@@ -1,9 +1,9 @@
-"""Which numbers a night plays: a quarter of them, and all of them in four nights."""
+"""Which numbers a night plays: a fifth of them, and all of them in five nights."""
 
 import os
 from typing import Final
 
-NIGHTS: Final = 4
+NIGHTS: Final = 5
 
 
 def tonight(numbers: range) -> range:
