@@ -52,7 +52,7 @@ class Kbackup:
         """Start a command in a process group of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", self.module, *words],
-            env={**_others(), **self.environment},
+            env={**_others(), "PYTHONFAULTHANDLER": "1", **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -61,17 +61,22 @@ class Kbackup:
             **more,
         )
 
-    def __call__(self, *words: str, timeout: float = 240) -> Result:
-        """Run a command to its end."""
+    def __call__(self, *words: str, timeout: float = 480) -> Result:
+        """Run a command to its end; one that finds none says where each of its threads was."""
         process = self.start(*words)
         try:
-            out, err = process.communicate(timeout=timeout)
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGABRT)
+                out, err = process.communicate(timeout=10)
+                raise AssertionError(f"no end in {timeout:.0f} s: {words}\n{out}\n{err}") from None
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
         return Result(process.returncode, out, err)
 
-    def json(self, *words: str, expect: int = 0, timeout: float = 240) -> Result:
+    def json(self, *words: str, expect: int = 0, timeout: float = 480) -> Result:
         """Run a command with ``--json`` that must end with *expect*."""
         result = self(*words, "--json", timeout=timeout)
         assert expect == result.code, f"{result.stdout}\n{result.stderr}"

@@ -36,7 +36,7 @@ def in_one_process(kbackup: Kbackup) -> Kbackup:
 class InProcess(Kbackup):
     """``kbackup`` with an environment; what is started or watched is a process all the same."""
 
-    def __call__(self, *words: str, timeout: float = 240) -> Result:
+    def __call__(self, *words: str, timeout: float = 480) -> Result:
         """Run a command to its end."""
         del timeout  # pytest's
         own = {name: None for name in os.environ if name.startswith("KBACKUP_")}

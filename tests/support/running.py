@@ -3,19 +3,23 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
 
 from tests.support.command import Kbackup, Result
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 """Machines are shared: what is sure to come may take this long."""
+
+SHOWN = 300
+"""Lines of each stream that a failure shows: where twenty threads stand takes most of them."""
 
 
 def wait_until(is_so: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> None:
@@ -74,10 +78,17 @@ class Running:
         wait_until(there, f"line {count} of type {kind}")
 
     def show_tail(self) -> None:
-        """Show the last lines of both streams: pytest prints them where a test has failed."""
+        """Show the last lines of both streams: pytest prints them where a test has failed.
+
+        A command that is still at work is ended, and says where each of its threads was.
+        """
+        if not self.is_over:
+            self.signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                self.finish(10)
         for name, lines in (("stdout", self._out), ("stderr", self._err)):
             sys.stderr.write(f"--- {name} of the command, {len(lines)} lines\n")
-            sys.stderr.writelines(lines[-40:])
+            sys.stderr.writelines(lines[-SHOWN:])
 
     def members(self) -> list[psutil.Process]:
         """Processes of its session that still run: the driver, the JVM, Python workers."""
