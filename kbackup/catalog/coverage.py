@@ -7,7 +7,9 @@ record, or full records hold a part of one, it has to be known exactly which off
 
 A stated end is exact.  One that is not stated is at least the start, and at most what the next name
 without one leaves in its directory: a connector writes the objects there one after the other.  A
-count of rows gives a lower bound alone: a connector that drops records has fewer rows than offsets.
+count of rows gives a lower bound alone: markers, and records that a connector drops or files in
+another directory, leave fewer rows than offsets.  What then tells whether they reach others is a
+comparison of their rows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,6 +21,20 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from kbackup.records import UNKNOWN, Rotation, Span, TopicIdentity, joined, without
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison of values with what others hold has shown.
+
+    Attributes:
+        beside: The offsets that others hold, from the first on that the values may have too.
+        reaches: If that is the values' own start, whether they go on behind the end of it, else
+            whether they go on to its start.
+    """
+
+    beside: Span
+    reaches: bool
 
 
 class State(StrEnum):
@@ -63,6 +79,7 @@ class Holding:
         counted: How many rows were counted in it, where nothing states that.
         is_tombstones: Whether it holds records without a value, which lie between those with one.
         within: The key of values that begin with all of its rows, by a comparison of them.
+        compared: Of values that do not state their end, what was asked for last.
     """
 
     key: str
@@ -77,6 +94,7 @@ class Holding:
     counted: int | None = None
     is_tombstones: bool = False
     within: str = ""
+    compared: Compared | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -118,6 +136,19 @@ class Read:
     def start(self) -> int:
         """The first offset that is read."""
         return self.holding.start if self.only is None else self.only.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A holding that has to be read before all is decided.
+
+    Attributes:
+        holding: Full records, to see where they end, or values.
+        beside: Of values: the offsets of others that their rows are to be compared with.
+    """
+
+    holding: Holding
+    beside: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +195,7 @@ class Coverage:
         reads: What to read, in order, so that each record comes once.
         repeats: What is left out since something else that is read holds the same.
         disputes: What cannot be decided; while there are any, *reads* restores nothing soundly.
-        asks: Objects that have to be read before all is decided: values to count their rows, full
-            records to see where they end.  Then ask again.
+        asks: What has to be read before all is decided.  Then ask again.
         alike: Values that begin at one offset of one directory, whose rows are to be compared: a
             tool that stores records again which it has not committed leaves them.  Then ask again.
         ranges: The offsets from 0 to the highest known end, disjoint and in order.
@@ -175,7 +205,7 @@ class Coverage:
     reads: tuple[Read, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     disputes: tuple[Dispute, ...] = ()
-    asks: tuple[Holding, ...] = ()
+    asks: tuple[Ask, ...] = ()
     alike: tuple[tuple[Holding, ...], ...] = ()
     ranges: tuple[Range, ...] = ()
     foreign: tuple[Holding, ...] = ()
@@ -243,12 +273,12 @@ def cover(
     found.disputes += _begun_inside(known, [one for one in values if one.last is None], upper)
     reads = [Read(one) for one in full]
     furthest = max((one.least for one in values), default=-1)
-    found.asks += [one for one in full if one.last is None and one.start <= furthest]
+    found.asks += [Ask(one) for one in full if one.last is None and one.start <= furthest]
     vague = {one.key: one for one in partial if one.key not in redone and not one.is_dense}
     found.disputes += _beside_unfinished(values, [*vague.values()])
     told_of = [one for one in full if one.key not in vague]
     accounted = _accounted(told_of, said) if told_of else []
-    told = [[one.start for one in known if one.is_tombstones is kind] for kind in (False, True)]
+    told = [[one.span for one in known if one.is_tombstones is kind] for kind in (False, True)]
     for one in values:
         reads += found.beside(one, accounted, told[one.is_tombstones], upper.get(one.key))
     reads.sort(key=lambda read: (read.start, not read.holding.is_full, read.holding.directory))
@@ -264,10 +294,10 @@ class _Decisions:
 
     repeats: list[Repeat]
     disputes: list[Dispute]
-    asks: list[Holding] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
 
     def beside(
-        self, one: Holding, accounted: Sequence[Span], told: Sequence[int], bound: int | None
+        self, one: Holding, accounted: Sequence[Span], told: Sequence[Span], bound: int | None
     ) -> Iterator[Read]:
         """Yield what is to be read of values beside what others *accounted* for, before *bound*."""
         place = _place(accounted, one.start)
@@ -275,35 +305,37 @@ class _Decisions:
         if around is not None and around.start_offset > one.start:
             around = None
         later = place if around is None else place + 1
-        starts = [span.start_offset for span in accounted[later : later + 1]]
-        begun = bisect_right(told, one.start)
-        following = min([*starts, *told[begun : begun + 1]], default=None)
+        begun = bisect_right(told, one.start, key=lambda span: span.start_offset)
+        following = min([*accounted[later : later + 1], *told[begun : begun + 1]], default=None)
         if one.last is not None:
             yield from self._stated(one, accounted)
         elif around is not None:
-            if bound is not None and bound <= around.end_offset:
-                self.repeats.append(Repeat(one))
-            elif one.counted is None:
-                self.asks.append(one)
-            elif one.least >= around.end_offset:
+            reaches = self.reaches(one, Span(one.start, around.end_offset), bound)
+            if reaches:
                 why = "it begins among full records and reaches beyond their end"
                 self.disputes.append(Dispute((one.key,), one.span, why))
-            else:
+            elif reaches is not None:
                 self.repeats.append(Repeat(one))
         elif following is None or self.ends_before(one, following, bound):
             yield Read(one, bound=bound)
 
-    def ends_before(self, one: Holding, following: int, bound: int | None) -> bool:
-        """Whether values whose end is not stated end before another's first offset."""
-        # not known: their rows are counted; where they do not, it is disputed
-        if bound is not None and bound <= following:
-            return True
-        if one.counted is None:
-            self.asks.append(one)
-        elif one.least >= following:
-            why = f"it reaches beyond offset {following}, where another begins that holds the same"
+    def ends_before(self, one: Holding, following: Span, bound: int | None) -> bool:
+        """Whether values whose end is not stated end before others; where not, it is disputed."""
+        start = following.start_offset
+        reaches = False if bound is not None and bound <= start else self.reaches(one, following)
+        if reaches:
+            why = f"it reaches beyond offset {start}, where another begins that holds the same"
             self.disputes.append(Dispute((one.key,), one.span, why))
-        return one.counted is not None and one.least < following
+        return reaches is False
+
+    def reaches(self, one: Holding, beside: Span, bound: int | None = None) -> bool | None:
+        """Return what `Compared.reaches` says of values beside others; None where it is asked."""
+        if bound is not None and bound <= beside.end_offset:
+            return False
+        if one.compared is None or one.compared.beside != beside:
+            self.asks.append(Ask(one, beside))
+            return None
+        return one.compared.reaches
 
     def _stated(self, one: Holding, accounted: Sequence[Span]) -> Iterator[Read]:
         first = _place(accounted, one.start)

@@ -1,20 +1,24 @@
 """What covers a partition's offsets, by what ledger, listing and objects say."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate, islice
 from typing import Final
 
-from kbackup.catalog.coverage import Coverage, Dispute, Holding, Read, Said, cover
+import orjson
+import pyarrow as pa
+
+from kbackup.catalog.coverage import Ask, Compared, Coverage, Dispute, Holding, Read, Said, cover
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.merging import BAD, rows_alike
 from kbackup.catalog.reading import facts, read
-from kbackup.catalog.window import Window
+from kbackup.catalog.window import EVERY_OFFSET, Interval, Window
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
@@ -148,15 +152,16 @@ def covered(
         for group in found.alike:
             holdings |= _compared(store, by_key, group, options, identity)
         found = cover(holdings.values(), said, identity)
-    read_already: set[str] = set()
-    while asks := [one for one in found.asks if one.key not in read_already]:  # an answer may ask
-        for ask in asks:
-            holdings[ask.key] = _read(store, by_key[ask.key], ask, options, identity)
-            read_already.add(ask.key)
+    reader = _Reader(store, by_key, options, identity)
+    asked: set[tuple[str, Span | None]] = set()
+    while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
+        for ask in asks:  # an answer may ask again
+            holdings[ask.holding.key] = _answered(reader, ask, holdings)
+            asked.add((ask.holding.key, ask.beside))
         found = cover(holdings.values(), said, identity)
     unread = tuple(
         Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")
-        for one in found.asks
+        for one in (ask.holding for ask in found.asks)
     )
     found = replace(found, disputes=(*found.disputes, *unread), asks=())
     kept = [*found.reads, *map(Read, found.foreign)]
@@ -308,15 +313,137 @@ def _compared(
     }
 
 
-def _read(
-    store: Store, files: FileSet, ask: Holding, options: ReadOptions, identity: TopicIdentity
-) -> Holding:
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the sets of a partition, without siblings."""
+
+    store: Store
+    sets: Mapping[str, FileSet]
+    options: ReadOptions
+    identity: TopicIdentity
+
+    def read(self, key: str, wanted: Interval = EVERY_OFFSET) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a set."""
+        lone = replace(self.sets[key], keys=None, headers=None)
+        options = replace(self.options, wants_siblings=False)
+        return read(self.store, lone, options, self.identity, wanted)
+
+
+def _answered(reader: _Reader, ask: Ask, holdings: Mapping[str, Holding]) -> Holding:
     """Return what is asked for with what its rows show; as it is where they cannot be read."""
-    lone = replace(files, keys=None, headers=None)
-    last, count = None, 0
+    one, beside = ask.holding, ask.beside
     try:
-        for batch in read(store, lone, replace(options, wants_siblings=False), identity):
-            last, count = batch["offset"][-1].as_py(), count + len(batch)
+        if beside is None:
+            last, count = None, 0
+            for batch in reader.read(one.key):
+                last, count = batch["offset"][-1].as_py(), count + len(batch)
+            return replace(one, last=last, records=count)
+        rows = [content for batch in reader.read(one.key) for content in _contents(batch)]
+        others = [other for other in holdings.values() if _is_beside(other, one, beside)]
+        whole = [other for other in others if other.is_full]
+        if beside.start_offset == one.start:
+            reaches = goes_beyond(rows, _merged(reader, whole, beside))
+        elif len(rows) > beside.start_offset - one.start:
+            reaches = True
+        else:
+            lanes = [whole] if whole else _by_directory(others)
+            reaches = any(goes_on_in(rows, _merged(reader, lane, beside)) for lane in lanes)
     except BAD:
-        return ask
-    return replace(ask, last=last, records=count) if ask.is_full else replace(ask, counted=count)
+        return one
+    return replace(one, counted=len(rows), compared=Compared(beside, reaches))
+
+
+def _is_beside(other: Holding, one: Holding, beside: Span) -> bool:
+    """Whether a holding may have the records that values are compared with."""
+    is_known = other.is_full or (
+        other.last is not None and other.is_tombstones == one.is_tombstones
+    )
+    return is_known and other.start < beside.end_offset and other.least >= beside.start_offset
+
+
+def _by_directory(holdings: Iterable[Holding]) -> Iterable[list[Holding]]:
+    lanes: defaultdict[str, list[Holding]] = defaultdict(list)
+    for one in holdings:
+        lanes[one.directory].append(one)
+    return lanes.values()
+
+
+def _merged(
+    reader: _Reader, holdings: Iterable[Holding], beside: Span
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield offsets and contents of records from where values are compared on, each offset once."""
+    reached = beside.start_offset
+    for one in sorted(holdings, key=lambda one: one.start):
+        for batch in reader.read(one.key, Interval(reached, beside.end_offset - 1)):
+            for offset, content in zip(batch["offset"].to_pylist(), _contents(batch), strict=True):
+                if reached <= offset < beside.end_offset:
+                    yield offset, content
+                    reached = offset + 1
+
+
+COMPARED_RECORDS: Final = 1_000_000
+"""Among so many the record would be that values go on with, if they do."""
+
+
+# Record by record, for a few objects of other tools, whose texts have no form of their own: a
+# million records take two seconds.
+
+
+def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
+    """Yield what stands for each value: two texts of the same JSON are the same."""
+    for value in batch["value"].to_pylist():
+        if value is None:
+            yield None
+            continue
+        try:
+            yield orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+        except ValueError:
+            yield value
+
+
+def goes_beyond(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes | None]]) -> bool:
+    """Whether values reach behind all of the records that others hold from their start on.
+
+    Values have each of these records that their directory takes, those that are equal to one of
+    theirs among them.  Where the rows are not such as the records, as of another converter, there
+    are more rows than records, less those without a value, which a connector may have dropped.
+    """
+    known, at, count, is_like = set(rows), 0, 0, True
+    if not rows:
+        return False
+    for number, (_, content) in enumerate(others):
+        if is_like and (content in known or not number):
+            is_like = at < len(rows) and rows[at] == content
+            at += is_like
+        count += content is not None
+        if (at if is_like else count) >= len(rows):
+            return False
+    return True
+
+
+def goes_on_in(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes | None]]) -> bool:
+    """Whether values have the first of the records that others hold behind their start.
+
+    They do if their last rows are, of these records, the first that are equal to any of theirs, and
+    one of those rows is like no other: what repeats itself shows nothing.
+    """
+    found = Counter(rows)
+    lone = [0, *accumulate(found[row] == 1 for row in rows)]
+    few = (content for _, content in islice(others, COMPARED_RECORDS) if content in found)
+    first = list(islice(few, len(rows)))
+    if not first or not lone[-1]:
+        return False
+    back, length = [0], 0  # the search of Knuth, Morris and Pratt for *first* in the rows
+    for content in first[1:]:
+        while length and content != first[length]:
+            length = back[length - 1]
+        length += content == first[length]
+        back.append(length)
+    length = 0
+    for at, row in enumerate(rows[1:], 2):  # the first row is before the others
+        while length and (length == len(first) or row != first[length]):
+            length = back[length - 1]
+        length += row == first[length]
+        if length == len(first) and lone[at] > lone[at - length]:
+            return True  # and go on behind the last of them
+    return lone[-1] > lone[len(rows) - length]

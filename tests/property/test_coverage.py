@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.catalog.coverage import Coverage, Holding, Said, State, cover
+from kbackup.catalog.coverage import Ask, Compared, Coverage, Holding, Said, State, cover
 from kbackup.records import Rotation, Span, TopicIdentity
 
 END = 40
@@ -28,12 +28,12 @@ def written(draw: st.DrawFn) -> list[Written]:
     for writer in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, END - 1))
         # of two connectors in two directories nothing tells that they are not one
-        kinds = ("full", "full untold", "stated", "spread", *(("connector",) if not writer else ()))
-        kind = draw(st.sampled_from(kinds))
+        connectors = ("connector", "connector spread") if not writer else ()
+        kind = draw(st.sampled_from(("full", "full untold", "stated", "spread", *connectors)))
         for number in range(draw(st.integers(1, 4))):
             span = Span(at, min(END, at + draw(st.integers(1, 12))))
             inside = [one for one in log if span.start_offset <= one < span.end_offset]
-            if kind in ("stated", "spread") and draw(st.integers(0, 5)) == 0:
+            if not kind.startswith("full") and draw(st.integers(0, 5)) == 0:
                 inside = inside[::2]  # records without a value were dropped
             name, at = f"{writer}-{number}", span.end_offset
             found += _objects(kind, name, writer, span, inside)
@@ -46,14 +46,15 @@ def written(draw: st.DrawFn) -> list[Written]:
 
 
 def _objects(kind: str, name: str, writer: int, span: Span, inside: list[int]) -> list[Written]:
-    parts = [inside[::2], inside[1::2]] if kind == "spread" else [inside]
+    parts = [inside[::2], inside[1::2]] if kind.endswith("spread") else [inside]
     parts = [part for part in parts if part]
     rotation = Rotation(span, len(parts))
     found = []
     for number, part in enumerate(parts):
-        directory = f"connector-{writer}" if kind == "connector" else f"d{number}"
+        is_told = not kind.startswith("connector") and kind != "full untold"
+        directory = f"d{number}" if is_told else f"{writer}-{number}"
         one = Holding(f"{name}-{number}", directory, part[0], is_full=kind.startswith("full"))
-        if kind not in ("connector", "full untold"):
+        if is_told:
             one = replace(one, last=part[-1], records=len(part), sha256=one.key, rotation=rotation)
         found.append(Written(one, tuple(part)))
     return found
@@ -65,11 +66,16 @@ def answered(everything: list[Written]) -> Coverage:
     found = cover(one.holding for one in everything)
     while found.asks:
         for ask in found.asks:
-            one = holdings[ask.key]
-            counted = replace(one.holding, counted=len(one.offsets))
-            seen = replace(one.holding, last=one.offsets[-1]) if ask.is_full else counted
+            one = holdings[ask.holding.key]
+            if ask.beside is None:
+                seen = replace(one.holding, last=one.offsets[-1])
+            else:
+                is_around = ask.beside.start_offset == one.holding.start
+                edge = ask.beside.end_offset if is_around else ask.beside.start_offset
+                compared = Compared(ask.beside, one.offsets[-1] >= edge)
+                seen = replace(one.holding, counted=len(one.offsets), compared=compared)
             assert one.holding != seen, "asked twice"
-            holdings[ask.key] = replace(one, holding=seen)
+            holdings[ask.holding.key] = replace(one, holding=seen)
         found = cover(one.holding for one in holdings.values())
     return found
 
@@ -97,25 +103,12 @@ def test_each_record_comes_once_or_it_is_said_why_that_is_not_known(
     everything: list[Written],
 ) -> None:
     """What is not disputed is read so that every record of every object comes exactly once."""
-    honest = [
-        one for one in everything
-        if len(one.offsets) == _width(one) or _is_told(one) or one.holding.is_full
-    ]  # fmt: skip
-
-    found = answered(honest)
+    found = answered(everything)
 
     assert () == found.asks
     if not found.disputes:
-        expected = Counter({at for one in honest for at in one.offsets})
-        assert expected == delivered(honest, found)
-
-
-def _is_told(one: Written) -> bool:
-    return one.holding.last is not None
-
-
-def _width(one: Written) -> int:
-    return one.offsets[-1] - one.offsets[0] + 1
+        expected = Counter({at for one in everything for at in one.offsets})
+        assert expected == delivered(everything, found)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 40), st.data())
@@ -181,17 +174,21 @@ def test_objects_of_another_topic_are_no_part_of_the_log() -> None:
 
 
 def test_a_connectors_object_that_reaches_beyond_full_records_is_named() -> None:
-    """Its rows are counted: more of them than full records after its start, and it is disputed."""
+    """Its rows are compared: where they go on behind the full records, it is disputed."""
     objects = [Holding("v0", "d", 0, is_full=False), Holding("v100", "d", 100, is_full=False)]
     half = Holding("f0", "d", 0, is_full=True, last=149, records=150)
     whole = replace(half, last=199, records=200)
 
     asked = cover([*objects, half])
-    counted = [objects[0], replace(objects[1], counted=100)]
+    beyond, inside = (
+        replace(objects[1], counted=9, compared=Compared(Span(100, end), reaches))
+        for end, reaches in ((150, True), (200, False))
+    )
 
-    assert ["v100"] == [one.key for one in asked.asks]
-    assert [("v100",)] == [one.keys for one in cover([*counted, half]).disputes]
-    assert () == cover([*counted, whole]).disputes
+    assert [Ask(objects[1], Span(100, 150))] == [*asked.asks]
+    assert [("v100",)] == [one.keys for one in cover([objects[0], beyond, half]).disputes]
+    assert ((), ()) == (cover([objects[0], inside, whole]).disputes, cover([inside, whole]).asks)
+    assert [Span(100, 200)] == [one.beside for one in cover([beyond, whole]).asks]
 
 
 def test_full_records_that_do_not_say_where_they_end_are_read_before_values_beside_them() -> None:
@@ -205,7 +202,7 @@ def test_full_records_that_do_not_say_where_they_end_are_read_before_values_besi
     asked = cover([full, *values])
     found = cover([replace(full, last=14, records=15), *values])
 
-    assert ["f0"] == [one.key for one in asked.asks]
+    assert [Ask(full)] == [*asked.asks]
     assert [("f0", None), ("v10", Span(15, 20)), ("v20", None)] == [
         (one.holding.key, one.only) for one in found.reads
     ]
@@ -219,10 +216,11 @@ def test_an_answer_may_ask_again() -> None:
     asked = cover([*values, *full])
     ended = [replace(full[0], last=0), replace(full[1], last=32)]
     again = cover([*values, *ended])
-    found = cover([values[0], replace(values[1], counted=1), *ended])
+    inside = replace(values[1], counted=1, compared=Compared(Span(32, 33), reaches=False))
+    found = cover([values[0], inside, *ended])
 
-    assert {"f0", "f27"} <= {one.key for one in asked.asks}
-    assert ["v32"] == [one.key for one in again.asks]
+    assert {"f0", "f27"} <= {one.holding.key for one in asked.asks}
+    assert [Ask(values[1], Span(32, 33))] == [*again.asks]
     assert ((), ()) == (found.asks, found.disputes)
     assert ["f0", "f27"] == [one.holding.key for one in found.reads]
 
@@ -234,9 +232,10 @@ def test_what_another_writer_began_says_nothing_of_where_a_connectors_object_end
     others = Holding("v5", "d", 5, is_full=False, last=9, records=5)
 
     asked = cover([connectors, half, others])
-    found = cover([replace(connectors, counted=17), half, others])
+    beyond = replace(connectors, counted=17, compared=Compared(Span(0, 10), reaches=True))
+    found = cover([beyond, half, others])
 
-    assert ["v0"] == [one.key for one in asked.asks]
+    assert ["v0"] == [one.holding.key for one in asked.asks]
     assert ["v0"] == [one.keys[0] for one in found.disputes]
 
 
@@ -247,7 +246,8 @@ def test_values_are_read_that_the_ledger_says_had_expired() -> None:
     said = Said(gone=[Span(0, 3)])
 
     found = cover([replace(values, last=9, records=10), full], said)
-    counted = cover([replace(values, counted=10), full], said)
+    compared = Compared(Span(3, 11), reaches=True)
+    counted = cover([replace(values, counted=10, compared=compared), full], said)
 
     assert [("v0", Span(0, 3)), ("f3", None)] == [
         (one.holding.key, one.only) for one in found.reads

@@ -112,13 +112,15 @@ PLANTED: dict[str, Planted] = {"A1": a1, "A2": a2, "A3": a3, "A6": a6, "A7": a7,
 
 def ends_unasked() -> AbstractContextManager[Any]:
     """Values that do not say where they end are taken to end among the full records around them."""
-    read = original("read holding")
+    answered = original("answered holding")
 
-    def one_row(*given: Any) -> Holding:
-        found: Holding = read(*given)
-        return found if found.is_full else replace(found, counted=1)
+    def inside(*given: Any) -> Holding:
+        found: Holding = answered(*given)
+        if found.compared is None:
+            return found
+        return replace(found, counted=1, compared=replace(found.compared, reaches=False))
 
-    return replaced("read holding", one_row)
+    return replaced("answered holding", inside)
 
 
 def values_uncut() -> AbstractContextManager[Any]:

@@ -191,7 +191,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "put": (keep, "_put"),
     "make plan": (sink_run, "make_plan"),
     "read ledger": (Stream, "read"),
-    "read holding": (covered, "_read"),
+    "answered holding": (covered, "_answered"),
     "stated": (coverage._Decisions, "_stated"),
     "other locks": (RunLock, "_others"),
     "following": (evidence, "_following"),

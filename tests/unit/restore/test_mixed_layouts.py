@@ -50,6 +50,94 @@ def test_a_connectors_object_that_reaches_beyond_full_records_is_named(again: Re
     assert 0 == Verified(backup).exit_code
 
 
+def field(backup: Backup, directories: int, *cuts: range) -> None:
+    """Store objects as a connector does whose partitioner takes a directory for each remainder."""
+    for cut in cuts:
+        for rest in range(directories):
+            (key,) = backup.put(
+                "orders", 0, [at for at in cut if at % directories == rest], views=JSON
+            )
+            body = backup.body(key)
+            backup.store.delete(key)
+            backup.replace(key, body, {}, to=key.replace("partition=0", f"d={rest}"))
+
+
+EVEN = range(0, 200, 2)
+
+
+@pytest.mark.parametrize("died", [60, 80, 99])
+def test_rows_of_a_log_with_gaps_do_not_tell_where_a_connectors_object_ends(
+    again: Restoring, died: int
+) -> None:
+    """Markers leave fewer records than offsets: what reaches beyond is named all the same."""
+    (key,) = connector(again.backup, EVEN)
+    again.backup.put("orders", 0, EVEN[:died])
+
+    with pytest.raises(RefusedError, match="reaches beyond their end") as refused:
+        again.restore()
+
+    assert key in refused.value.what
+    assert (7, [("overlap", key)]) == (
+        Verified(again.backup).exit_code,
+        Verified(again.backup).errors,
+    )
+
+    again.backup.put("orders", 0, EVEN[died:])
+    again.restore()
+
+    assert values(EVEN) == again.cluster.values("copy_of_orders")
+    assert 0 == Verified(again.backup).exit_code
+
+
+@pytest.mark.parametrize("views", [JSON, None], ids=["values", "full records"])
+def test_others_that_begin_within_a_connectors_object_with_gaps_are_seen(
+    again: Restoring, views: tuple[object, ...] | None
+) -> None:
+    """Fewer rows than offsets up to the others do not show that it ends before them."""
+    (key,) = connector(again.backup, EVEN[:50])
+    more = {} if views is None else {"views": views}
+    again.backup.put("orders", 0, EVEN[30:], **more)
+
+    with pytest.raises(RefusedError, match="another begins that holds the same") as refused:
+        again.restore()
+
+    assert key in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("directories", "begun", "died", "is_refused"),
+    [(2, 0, 160, True), (2, 0, 150, True), (3, 0, 125, True), (2, 60, 200, True),
+     (2, 0, 200, False), (3, 0, 200, False)],
+)  # fmt: skip
+def test_objects_in_several_directories_are_compared_with_full_records(
+    again: Restoring, directories: int, begun: int, died: int, *, is_refused: bool
+) -> None:
+    """Each has a share of the offsets only: all records come once, or an object is named."""
+    field(again.backup, directories, range(100), range(100, 200 if not begun else 150))
+    again.backup.put("orders", 0, range(begun, died))
+
+    if is_refused:
+        with pytest.raises(RefusedError, match="d=0/orders"):
+            again.restore()
+        assert 7 == Verified(again.backup).exit_code
+        return
+    again.restore()
+
+    assert values(range(200)) == again.cluster.values("copy_of_orders")
+    assert 0 == Verified(again.backup).exit_code
+
+
+def test_a_log_with_gaps_goes_over_to_full_records(again: Restoring) -> None:
+    """A connector's last object ends where the full records begin, though it has fewer rows."""
+    connector(again.backup, EVEN[:25], EVEN[25:50])
+    again.backup.put("orders", 0, EVEN[50:])
+
+    again.restore()
+
+    assert values(EVEN) == again.cluster.values("copy_of_orders")
+    assert 0 == Verified(again.backup).exit_code
+
+
 def test_dense_values_are_read_up_to_the_full_records(again: Restoring) -> None:
     """Full records from the middle of an object of values on replace the rest of it."""
     again.backup.put("orders", 0, range(50), range(50, 100), range(100, 150), views=JSON)
@@ -251,7 +339,11 @@ class Counted(MemoryStore):
 def test_each_object_is_asked_once(
     again: Restoring, monkeypatch: pytest.MonkeyPatch, *, is_windowed: bool
 ) -> None:
-    """What no ledger states costs a plan, and a verify, one request for each object."""
+    """What no ledger states costs a plan, and a verify, one request for each object.
+
+    The rows of a connector's last object, of which nothing says where it ends, are compared with
+    those of the next.
+    """
     keys = connector(again.backup, range(50), range(50, 100))
     keys += again.backup.put("orders", 0, range(100, 150), views=JSON)
     keys += again.backup.put("orders", 0, range(150, 200))
@@ -264,7 +356,7 @@ def test_each_object_is_asked_once(
     Verified(again.backup)
 
     expected = Counter(keys)
-    expected[keys[1]] += 1
+    expected.update(keys[1:3])
     assert expected == planned
     assert expected == store.asked
 
