@@ -405,18 +405,19 @@ def goes_beyond(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes 
     """Whether values reach behind all of the records that others hold from their start on.
 
     Values have each of these records that their directory takes, those that are equal to one of
-    theirs among them.  Where the rows are not such as the records, as of another converter, there
-    are more rows than records, less those without a value, which a connector may have dropped.
+    theirs among them.  Where not even the first row is like the first record, as of a converter
+    that writes others, they have no more rows than there are records, less those without a value:
+    a connector may have dropped these.
     """
-    known, at, count, is_like = set(rows), 0, 0, True
+    known, found, is_like = set(rows), 0, False
     if not rows:
         return False
     for number, (_, content) in enumerate(others):
-        if is_like and (content in known or not number):
-            is_like = at < len(rows) and rows[at] == content
-            at += is_like
-        count += content is not None
-        if (at if is_like else count) >= len(rows):
+        is_like = is_like or (number == 0 and content == rows[0])
+        if is_like and content in known and content != rows[found]:
+            return True
+        found += content in known if is_like else content is not None
+        if found == len(rows):
             return False
     return True
 

@@ -82,7 +82,7 @@ def test_rows_of_a_log_with_gaps_do_not_tell_where_a_connectors_object_ends(
         Verified(again.backup).errors,
     )
 
-    again.backup.put("orders", 0, EVEN[died:])
+    again.backup.put("orders", 0, EVEN)
     again.restore()
 
     assert values(EVEN) == again.cluster.values("copy_of_orders")
@@ -117,7 +117,7 @@ def test_objects_in_several_directories_are_compared_with_full_records(
     again.backup.put("orders", 0, range(begun, died))
 
     if is_refused:
-        with pytest.raises(RefusedError, match="d=0/orders"):
+        with pytest.raises(RefusedError, match=r"d=\d/orders"):
             again.restore()
         assert 7 == Verified(again.backup).exit_code
         return
