@@ -80,6 +80,7 @@ class RunLedger:
             settings: The topics' own and the cluster's: `accounting.topic_settings`.
 
         Raises:
+            NewerVersionError: If a later version has written of a topic that has new records.
             StoreError: If it cannot be written.
         """
         known, now = plan.known, self._clock.ms()
@@ -95,7 +96,9 @@ class RunLedger:
             if stored not in new and (keys := _left_out(plan, name))
         }
         due = dict.fromkeys(new) | left_out
+        added_to = {self._routes.topic(unit.where.topic) for unit in plan.units()} - {*new}
         with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda topic: self._stream(topic).check_version(), added_to))
             list(pool.map(lambda name: self._enter(name, due[name], reading), due))
         configs = cluster.topic_config(names, overridden_only=True)
         ids = cluster.cluster_id

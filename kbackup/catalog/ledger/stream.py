@@ -298,6 +298,17 @@ class Stream:
             found = self._look(self._names()).contents
         return found
 
+    def check_version(self) -> None:
+        """Read the newest file: what a later version has written is refused before more is added.
+
+        Raises:
+            NewerVersionError: If it is of a later version.
+            StoreError: If the store does not answer.
+        """
+        newest = next(self._names(), None)
+        if newest is not None:
+            self._part(newest)  # damage is for readers to say
+
     def read_if_new(self, seen: Collection[str]) -> tuple[Collection[str], Contents] | None:
         """Return what the stream holds, unless nothing was written since it was read last.
 

@@ -239,6 +239,7 @@ def test_a_later_version_is_read_by_that_version_alone() -> None:
 
     for ask in (
         ledger.read,
+        ledger.check_version,
         lambda: ledger.fold(1),
         lambda: ledger.rewrite(lambda there: there.rows),
     ):
