@@ -196,8 +196,17 @@ class SinkRun:
         # a run that was refused before it planned anything does not even take back what is wrong
         is_news = success != self._noted and (success is not None or self._account.rows())
         if is_news or held_up != self._held_up:
-            history.write_success(store, self._frame.layout, summary, held_up)
+            history.write_success(store, self._frame.layout, summary, self._unseen(store) | held_up)
             self._noted, self._held_up = success, held_up
+
+    def _unseen(self, store: Store) -> dict[TopicPartition, HeldUp]:
+        """Return what an earlier run has seen held up, and this one has not looked at."""
+        routes, frame = wiring.routes(self._frame.settings), self._frame
+        seen = {
+            routes(row.report.where) for row in self._account.rows() if row.report.start is not None
+        }
+        kept = history.read_held_up(store, frame.layout, selection(frame.settings))
+        return {where: each for where, each in kept.items() if where not in seen}
 
     def _fold(self, store: Store) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""

@@ -104,6 +104,21 @@ def test_what_is_held_up_for_too_long_is_left_out(backup: Backup) -> None:
     assert {} == history.read_held_up(open_store(backup.store), Layout())
 
 
+def test_what_holds_a_backup_up_is_not_forgotten_by_a_run_that_is_refused(backup: Backup) -> None:
+    """A host whose clock is behind, before a topic that was made anew, has looked at nothing."""
+    backup.sink()
+    backup.kafka.behind[WHERE] = 50
+    backup.sink()
+    held_up = history.read_held_up(open_store(backup.store), Layout())
+    backup.clock.pass_s(-86_400)
+    backup.kafka.ids["orders"] = "another"
+    refused = backup.sink()
+
+    assert 4 == refused["exit_code"]
+    assert {WHERE} == held_up.keys()
+    assert held_up == history.read_held_up(open_store(backup.store), Layout())
+
+
 def test_transactions_that_come_and_go_are_no_hanging_one(backup: Backup) -> None:
     """Where each look meets another open transaction, the backup goes on, and grows no older."""
     ages = []
