@@ -240,7 +240,7 @@ class MixedPlay(MixedStage):
             came = [] if log is None else [row.value or b"" for row in log.rows]
             order = [int(name.split(b"/")[2]) for name in came]
             expected = held.get(where, {})
-            if "hour" in self.mixture.directories:  # values of several directories have no order
+            if self.is_spread:  # values of several directories have no order
                 came, order = sorted(came, key=lambda name: int(name.split(b"/")[2])), sorted(order)
             if code == 0 and came != [expected[at] for at in sorted(expected)]:
                 missing = [at for at in sorted(expected) if expected[at] not in came]

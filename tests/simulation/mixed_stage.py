@@ -33,6 +33,7 @@ class MixedStage(Stage):
         self._stored: dict[TopicPartition, dict[int, bytes]] = {}
         self._entered: set[str] = set()
         self._connected: dict[TopicPartition, int] = {}
+        self.is_spread = "hour" in mixture.directories  # over several
         self._is_recreated = False
         self._past: list[tuple[str, TopicPartition, Position]] = []
         self.kafka.sink_groups.update(mixture.groups)
@@ -109,19 +110,30 @@ class MixedStage(Stage):
         """A connector writes what it has not written: values, without metadata."""
         size = rng.choice((4, 10, 17))
         ending = rng.choice((".json", ".bin", ".json.gz"))
+        directories = rng.choice((1, 1, 2, 3))
+        self.is_spread = self.is_spread or directories > 1
         for where in [] if self._is_recreated else self._wheres():
             begin = self._connected.get(where, 0)
             rows = self._log(where).between(begin, self._log(where).stable_end)
             for at in range(0, len(rows) - size + 1, size):
-                self._put_values(where, rows[at : at + size], ending)
+                for number in range(directories):
+                    share = [
+                        row for row in rows[at : at + size] if row.offset % directories == number
+                    ]
+                    name = f"partition={where.partition}" if directories == 1 else f"d={number}"
+                    self._put_values(where, share, name, ending)
                 self._connected[where] = rows[at + size - 1].offset + 1
 
-    def _put_values(self, where: TopicPartition, rows: Sequence[Row], ending: str) -> None:
+    def _put_values(
+        self, where: TopicPartition, rows: Sequence[Row], directory: str, ending: str
+    ) -> None:
+        if not rows:
+            return
         name = f"{where.topic}+{where.partition}+{rows[0].offset:010d}{ending}"
         body = b"".join((row.value or b"") + b"\n" for row in rows)
         if ending.endswith(".gz"):
             body = gzip.compress(body, mtime=0)
-        key = f"topics/{where.topic}/partition={where.partition}/{name}"
+        key = f"topics/{where.topic}/{directory}/{name}"
         self._take_away(key)  # as the connector replaces what it finds
         self.bucket.put(key, body, {}, by="person")
 
