@@ -48,12 +48,12 @@ Row = dict[str, Any]
     type=click.Choice(CLIENTS),
     default=CLIENTS[:1],
     show_default=True,
-    help="kafka.client of kbackup; of native and python, the ratios are shown. May be repeated.",
+    help="kafka.client of kbackup; may be repeated.",
 )
 @click.option(
     "--only",
     multiple=True,
-    help="Only what has this text in its name, such as 'sink native s3 1M-1KB', restore, peer, "
+    help="Only what has this text in its name, such as 'sink auto s3 1M-1KB', restore, peer, "
     "loop, stages, query, formats, memory, many or spans; may be repeated. The bare loop of the "
     "same direction and load is measured with it.",
 )
@@ -91,8 +91,6 @@ def main(
             rows.append(row)
         result = report.medians(report.with_ratios(rows))
         lines += [{**row, "type": "median"} for row in result]
-        comparison = report.compared(result)
-        lines += [{**row, "type": "comparison"} for row in comparison]
         if not only or "stages" in only:
             lines += [{"type": "stage", **row} for row in stages.measured(services, scale)]
         if not only or "query" in only:
@@ -112,7 +110,6 @@ def main(
     if output is not None:
         output.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *rows]))
     report.show(result, screen)
-    report.show_compared(comparison, screen)
     report.show_stages([line for line in lines if line["type"] == "stage"], screen)
     report.show_queries([line for line in lines if line["type"] == "query"], screen)
     report.show_restores([line for line in lines if line["type"] == "restore"], screen)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -26,16 +26,6 @@ _COLUMNS = {
     "of peer": ("peer_ratio", ",.2f"),
     "stored MB": ("stored_mb", ",.1f"),
 }
-
-TASK_AIMS: Final = {("sink", 100): 0.45, ("sink", 1000): 0.7} | {
-    ("restore", 100): 0.6,
-    ("restore", 1000): 0.8,
-}
-"""The most CPU time of the tasks by columns, as a share of that by objects: by bytes a value."""
-
-SPEED_AIMS: Final = {("sink", 100, 20_000_000): 2.5, ("restore", 100, 20_000_000): 1.7}
-"""How many times as fast a whole process, without Spark's start, is to be by columns: by bytes a
-value and records."""
 
 
 def with_ratios(rows: Sequence[Row]) -> list[Row]:
@@ -77,60 +67,6 @@ def medians(rows: Iterable[Row]) -> list[Row]:
         del merged["repetition"]
         found.append({**merged, "repetitions": len(repeated)})
     return found
-
-
-def compared(rows: Iterable[Row]) -> list[Row]:
-    """Return what records in columns cost against objects, from the medians of one run.
-
-    Each row has the CPU time of the tasks (``task_ratio``: less is better) and the speed of the
-    whole process without Spark's start (``speed``: more is better), with their aims, and the
-    peak memory of both.
-    """
-    found: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
-    for row in rows:
-        if row["client"]:
-            found[row["case"], row["load"], row["store"]][row["client"]] = row
-    result = []
-    for (case, load, store), ways in found.items():
-        if not {"native", "python"} <= ways.keys():
-            continue
-        native, python = ways["native"], ways["python"]
-        size = native["bytes"] // native["records"]
-        objects = python["task_cpu_us"]
-        result.append(
-            {
-                "case": case,
-                "load": load,
-                "store": store,
-                "task_ratio": round(native["task_cpu_us"] / objects, 3) if objects else None,
-                "task_aim": TASK_AIMS.get((case, size)),
-                "speed": round(python["seconds"] / native["seconds"], 3),
-                "speed_aim": SPEED_AIMS.get((case, size, native["records"])),
-                "peak_mib_native": native["peak_mib"],
-                "peak_mib_python": python["peak_mib"],
-            }
-        )
-    return result
-
-
-def show_compared(rows: Sequence[Row], console: Console) -> None:
-    """Print what `compared` found."""
-    if not rows:
-        return
-    table = Table(title="Columns against objects: native / python", title_justify="left")
-    table.add_column("")
-    columns = {
-        "CPU of tasks": ("task_ratio", ".2f"), "at most": ("task_aim", ".2f"),
-        "times as fast": ("speed", ".2f"), "at least": ("speed_aim", ".1f"),
-        "peak MiB native": ("peak_mib_native", ",.0f"),
-        "peak MiB python": ("peak_mib_python", ",.0f"),
-    }  # fmt: skip
-    for name in columns:
-        table.add_column(name, justify="right")
-    for row in rows:
-        cells = [_cell(row[name], form) for name, form in columns.values()]
-        table.add_row(f"{row['case']} {row['store']} {row['load']}", *cells)
-    console.print(table)
 
 
 def show(rows: Iterable[Row], console: Console) -> None:
@@ -216,14 +152,15 @@ def show_memory(rows: Sequence[Row], console: Console) -> None:
 
 
 def show_stages(rows: Sequence[Row], console: Console) -> None:
-    """Print what each stage costs a record, by columns in C and by objects in Python."""
-    for load in dict.fromkeys(row["load"] for row in rows):
-        table = Table(title=f"us of CPU a record of {load}", title_justify="left")
-        for name in ("stage", "native", "python", "ratio"):
-            table.add_column(name, justify="left" if name == "stage" else "right")
-        costs = {(row["stage"], row["way"]): row["us"] for row in rows if row["load"] == load}
-        for stage in dict.fromkeys(stage for stage, _ in costs):
-            native, python = costs[stage, "native"], costs[stage, "python"]
-            ratio = format(native / python, ".2f") if python else ""
-            table.add_row(stage, f"{native:.2f}", f"{python:.2f}", ratio)
-        console.print(table)
+    """Print what each stage costs a record."""
+    if not rows:
+        return
+    sizes = list(dict.fromkeys(row["load"] for row in rows))
+    table = Table(title="us of CPU a record", title_justify="left")
+    table.add_column("stage")
+    for load in sizes:
+        table.add_column(load, justify="right")
+    costs = {(row["stage"], row["load"]): row["us"] for row in rows}
+    for stage in dict.fromkeys(row["stage"] for row in rows):
+        table.add_row(stage, *(f"{costs[stage, load]:.2f}" for load in sizes))
+    console.print(table)

@@ -1,9 +1,9 @@
-"""Microseconds of CPU that each stage costs a record, for each way between Kafka and columns.
+"""Microseconds of CPU that each stage costs a record.
 
-Every stage is measured by itself, in a process of its own for each way, with what it needs ready
-in memory: reading from Kafka; converting, routing and cutting; writing Parquet; storing files in a
-folder; opening them there; reading Parquet; writing to Kafka in transactions.  CPU is that of all
-the process's threads, the client's own included.
+Every stage is measured by itself, in a process of its own, with what it needs ready in memory:
+reading from Kafka; converting, routing and cutting; writing Parquet; storing files in a folder;
+opening them there; reading Parquet; writing to Kafka in transactions.  CPU is that of all the
+process's threads, the client's own included.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,8 +36,6 @@ from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import Store, StoreSettings
 
-WAYS: Final = ("native", "python")
-
 Row = dict[str, Any]
 
 
@@ -46,14 +44,12 @@ class Share:
     """What one process measures.
 
     Attributes:
-        way: How records pass.
         servers: The broker's address.
         topic: Where the records are.
         target: Where they go to.
         records: In each partition.
     """
 
-    way: str
     servers: str
     topic: str
     target: str
@@ -61,33 +57,26 @@ class Share:
 
 
 def measured(services: Services, scale: float) -> Iterator[Row]:
-    """Yield a row for each load, way and stage."""
+    """Yield a row for each load and stage."""
     for load in loads(scale):
-        name = load.name
-        load = replace(load, name=f"{name}-stages")  # noqa: PLW2901  (topics of its own)
-        services.fill(load)
-        for way in WAYS:
-            target = f"{load.topic}-{way}"
-            services.create_topic(target)
-            share = Share(way, services.servers, load.topic, target, load.records // PARTITIONS)
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.stages", json.dumps(asdict(share))],
-                check=True, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-            services.delete_topic(target)
-            for stage, cost in json.loads(done.stdout).items():
-                yield {
-                    "stage": stage,
-                    "load": load.name.removesuffix("-stages"),
-                    "way": way,
-                    "us": cost,
-                }
-        services.delete_topic(load.topic)
+        own = replace(load, name=f"{load.name}-stages")  # a topic of its own
+        target = f"{own.topic}-copy"
+        services.fill(own)
+        services.create_topic(target)
+        share = Share(services.servers, own.topic, target, load.records // PARTITIONS)
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.stages", json.dumps(asdict(share))],
+            check=True, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        for topic in (target, own.topic):
+            services.delete_topic(topic)
+        for stage, cost in json.loads(done.stdout).items():
+            yield {"stage": stage, "load": load.name, "us": cost}
 
 
 def costs(share: Share) -> dict[str, float]:
     """Return microseconds of CPU a record for each stage."""
-    kafka = KafkaSettings(share.servers, client=share.way)
+    kafka = KafkaSettings(share.servers)
     form, options = ParquetFormat(), FormatOptions()
     wheres = [TopicPartition(share.topic, at) for at in range(PARTITIONS)]
     span = Span(0, share.records)

@@ -1,26 +1,9 @@
-"""The benchmark's loads by name, and its comparison of columns with objects."""
-
-from typing import Any
+"""The benchmark's loads by name, and its comparison with a peer."""
 
 import pytest
 
 from benchmarks import report
 from benchmarks.records import Load, loads
-
-
-def _median(case: str, client: str, load: str, task_us: float, seconds: float) -> dict[str, Any]:
-    """Return a row as the medians have it."""
-    return {
-        "case": case,
-        "client": client,
-        "load": load,
-        "store": "dir",
-        "records": 20_000_000,
-        "bytes": 2_000_000_000,
-        "task_cpu_us": task_us,
-        "seconds": seconds,
-        "peak_mib": 500 if client == "native" else 600,
-    }
 
 
 def test_loads_are_named_by_records_and_size() -> None:
@@ -51,29 +34,3 @@ def test_a_whole_process_is_compared_with_the_peers_of_its_repetition() -> None:
     ]  # fmt: skip
 
     assert [1.0, 3.0, None] == [row["peer_ratio"] for row in report.with_ratios(rows)]
-
-
-def test_columns_are_compared_with_objects_of_the_same_case() -> None:
-    """A case of both clients gives ratios and aims; one without its counterpart gives none."""
-    rows = [
-        _median("sink", "native", "20M-100B", 0.8, 10.0),
-        _median("sink", "python", "20M-100B", 2.0, 24.0),
-        _median("restore", "native", "20M-100B", 0.8, 10.0),
-        _median("consume loop", "", "20M-100B", 0.0, 1.0),
-    ]
-
-    found = report.compared(rows)
-
-    assert [
-        {
-            "case": "sink",
-            "load": "20M-100B",
-            "store": "dir",
-            "task_ratio": 0.4,
-            "task_aim": 0.45,
-            "speed": 2.4,
-            "speed_aim": 2.5,
-            "peak_mib_native": 500,
-            "peak_mib_python": 600,
-        }
-    ] == found
