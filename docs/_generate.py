@@ -155,17 +155,22 @@ _BAR: Final = "\\|"
 
 
 def _commands(names: frozenset[str]) -> str:
-    rest = sorted(ALL - names)
-    if len(rest) < len(names) / 3:
-        return f"all but {', '.join(sorted(_typed(frozenset(rest))))}" if rest else "all commands"
-    return ", ".join(sorted(_typed(names)))
+    rest, typed = _typed(ALL - names), _typed(names)
+    if 3 * len(rest) <= len(typed):
+        return f"all but {', '.join(sorted(rest))}" if rest else "all commands"
+    return ", ".join(sorted(typed))
 
 
 def _typed(names: frozenset[str]) -> set[str]:
-    """Return the commands as they are typed, though `verify` takes more options with another."""
-    if "against" not in names:
-        return {*names}
-    return {*names - {"against"}} | (set() if "verify" in names else {"verify --against"})
+    """Return the commands as they are typed, where one takes more options than its name says."""
+    typed = {*names}
+    for more, usual, shown in (
+        ("against", "verify", "verify --against"),
+        ("restore-status", "status", "restore status"),
+    ):
+        if more in typed:
+            typed = typed - {more} | (set() if usual in typed else {shown})
+    return typed
 
 
 def _type(found: Property) -> str:

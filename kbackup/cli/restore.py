@@ -592,18 +592,21 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 @max_age_option
 @option(
     "--of-group", group="Safety", metavar="NAME",
-    help="Only restores with this consumer group.",
+    help="Only restores with this consumer group.  Default: the restore of the configuration.",
 )  # fmt: skip
-@config_options("status")
+@config_options("restore-status")
 def status_command(max_age: str | None, of_group: str | None, **parameters: Any) -> None:
-    """Report how far a restore is, and how past ones ended.  No JVM is started."""
+    """Report how far a restore is, and how past ones ended.  No JVM is started.
+
+    Of the restore that --config and the options are of, else of the only one.
+    """
 
     def work(session: Session) -> "Ended":
         from kbackup.runs.status import RESTORE  # noqa: PLC0415
 
         return report_status(session, RESTORE, max_age, of_group)
 
-    run("status", "restore status", parameters, work)
+    run("restore-status", "restore status", parameters, work)
 
 
 @restore_command.command(

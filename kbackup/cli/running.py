@@ -439,7 +439,7 @@ class OpenedBackup:
 
 
 def report_status(
-    session: Session, of: "Words", max_age: str | None, group: str | None = None
+    session: Session, of: "Words", max_age: str | None, of_group: str | None = None
 ) -> "Ended":
     """Report how past runs ended, and write or serve that as metrics where they are asked for.
 
@@ -447,13 +447,23 @@ def report_status(
         session: The command's.
         of: Whose runs.
         max_age: The oldest that the last success may be, a duration; None for any age.
-        group: Only runs that keep their positions in it.
+        of_group: Only restores that keep their positions in it.
     """
+    from kbackup.catalog import identity  # noqa: PLC0415
+    from kbackup.runs import wiring  # noqa: PLC0415
     from kbackup.runs.metrics import Exporter, Watched  # noqa: PLC0415
+    from kbackup.runs.status import RESTORE, ThisRestore  # noqa: PLC0415
 
     oldest = None if max_age is None else options.seconds("--max-age", max_age)
     at, settings = OpenedBackup.of(session, f"{of.command} status"), session.settings
-    watched = Watched(settings.url, at.store, at.layout, at.clock, at.asked, of, group)
+    restore = None
+    if of_group is not None:
+        restore = ThisRestore([of_group], of_group, is_configured=False)
+    elif of is RESTORE and session.loaded.names_restore:
+        backup = identity.read(at.store, at.layout, wiring.address(settings).address)
+        groups = wiring.restore_groups(settings, backup)
+        restore = ThisRestore(groups, wiring.restore_lock(settings))
+    watched = Watched(settings.url, at.store, at.layout, at.clock, at.asked, of, restore)
     if settings.metrics_file is None and settings.metrics_listen is None:
         return watched.status(max_age_s=oldest)
     exporter = Exporter(watched)

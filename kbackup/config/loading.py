@@ -23,9 +23,9 @@ from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.property import (
     CONVERTING,
     DRILL,
-    FINDING,
     KAFKA,
     KEYS,
+    NAMING,
     READING,
     RESTORE,
     SETTLING,
@@ -73,7 +73,7 @@ def _sides(command: str, connector: str | None) -> frozenset[str]:
     """Return the commands whose properties apply."""
     if command == "ddl":  # it describes what a sink will write
         return SINK
-    if command in FINDING | DRILL:  # what tells a restore from another tells which one wrote it
+    if command in NAMING | DRILL:  # what tells a restore from another tells which one wrote it
         return RESTORE | {command}
     if command in SINK | READING | STATUS | KEYS:
         return frozenset({command})
@@ -309,7 +309,9 @@ class ConfigValidator:
             return bool(found.commands & self.sides) or not found.is_property
         if transforms.is_transform(name):
             return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
-        return known.is_client_property(name) and not self.sides.isdisjoint(KAFKA)
+        # where a restore stands is asked from any host, which need not reach its cluster
+        talks = not self.sides.isdisjoint(KAFKA) and self.command not in NAMING - KAFKA
+        return known.is_client_property(name) and talks
 
     def narrowing(self) -> Iterator[str]:
         """Yield the variables that choose the command's records, or their topics."""
@@ -469,6 +471,7 @@ Command = Literal[
     "verify",
     "against",
     "status",
+    "restore-status",
     "thaw",
     "configs",
     "groups",
@@ -496,6 +499,16 @@ class Loaded:
     warnings: tuple[ConfigIssue, ...]
     passed_on: Mapping[str, str] = field(repr=False)
     narrowing: tuple[str, ...] = ()
+
+    @property
+    def names_restore(self) -> bool:
+        """Whether it tells one restore from others: a file does, and options for that do."""
+        tells = {
+            found.name
+            for found in PROPERTIES
+            if "restore-status" in found.commands and "status" not in found.commands
+        }
+        return any(origin.kind == "file" or name in tells for name, origin in self.origins.items())
 
     def shown(self, all: bool = False) -> list[tuple[str, str, str]]:  # noqa: A002
         """Return name, value and origin of what was given or derived, or of all properties.

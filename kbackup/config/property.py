@@ -43,7 +43,7 @@ KAFKA: Final = frozenset(
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
 DRILL: Final = frozenset({"drill"})
-STATUS: Final = frozenset({"status", "configs", "access", "abort-uploads"})
+STATUS: Final = frozenset({"status", "restore-status", "configs", "access", "abort-uploads"})
 """The commands that read run records: they open no object, so they do not depend on the layout."""
 KEYS: Final = frozenset({"keys"})
 """The commands that are about keys alone."""
@@ -51,11 +51,13 @@ WITHOUT_LAYOUT: Final = STATUS | KEYS
 """The commands that open no object of records."""
 FINDING: Final = RESTORE | {"groups", "against"}
 """The commands that find a restore again by the options that it was given."""
+NAMING: Final = FINDING | {"restore-status"}
+"""The same, and the one that only asks which restore it is: what tells it from others."""
 SETTLING: Final = RESTORE | {"configs", "groups", "access"}
 """The commands that write to the target of a restore."""
 CHOOSING: Final = SINK | READING - {"cat"} | STATUS
 """The commands that select topics and partitions by options; a cat is given one place."""
-TIMED: Final = FINDING | {"cat"}
+TIMED: Final = NAMING | {"cat"}
 """The commands that choose records by time."""
 SPARK: Final = RUNS | {"verify", "against", "query", "drill"}
 """The commands that may start Spark."""
@@ -71,8 +73,8 @@ class Property(Option[Any]):
     Attributes:
         commands: The commands that use it: "sink", "restore", "list", "verify", "cat", "query",
             "against" (``verify --against``), "thaw", "reindex", "accept", "copy", "expire",
-            "status", "configs", "groups", "access", "drill", "abort-uploads", "keys", "doctor",
-            "config".
+            "status" (of a sink), "restore-status", "configs", "groups", "access", "drill",
+            "abort-uploads", "keys", "doctor", "config".
         group: Its heading.
         declared: What its plugins declare; None if it is the tool's own.
         plugins: The seam and the names of the plugins that declare it.

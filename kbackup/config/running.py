@@ -12,6 +12,7 @@ from kbackup.config.property import (
     FINDING,
     KAFKA,
     KEYS,
+    NAMING,
     READING,
     RESTORE,
     RUNS,
@@ -48,7 +49,7 @@ from kbackup.options import DURATION_MOST_MS, Suspicion, read_names
 ENCRYPTING: Final = SINK | {"doctor", "config"}
 """The commands that are about what a sink stores."""
 
-MEASURED: Final = RUNS | {"status"}
+MEASURED: Final = RUNS | {"status", "restore-status"}
 """The commands that have metrics."""
 
 GENERIC: Final = "GENERIC"
@@ -118,7 +119,7 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     group = optional_text(
         "Consumer group that keeps the position.  Default: connect-NAME for a connector's file, "
         "else derived from the bucket and topics.dir.",
-        commands=RUNS | FINDING,
+        commands=RUNS | NAMING,
         aliases=("consumer.override.group.id",),
         example="nightly-backup",
         check=check_group,
@@ -379,7 +380,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     rename = verbatim(
         "New name of each topic, such as 'copy_of_$0'.  $0, $1 and so on stand for what "
         "rename.regex matched, as in Java.",
-        commands=SETTLING | FINDING,
+        commands=SETTLING | NAMING,
         example="copy_of_$0",
         is_literal=True,
         suspicions=(
@@ -392,7 +393,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     )
     rename_prefix = verbatim(
         "Put this in front of each topic's name.  The common case of rename.",
-        commands=SETTLING | FINDING,
+        commands=SETTLING | NAMING,
         example="copy_of_",
         is_literal=True,
         check=_begins_names,
@@ -400,7 +401,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
     rename_regex = verbatim(
         "Pattern that a topic's whole name must match for the topic to be renamed; default: all "
         "are renamed.",
-        commands=SETTLING | FINDING,
+        commands=SETTLING | NAMING,
         example="prod[.](.*)",
         is_literal=True,
     )
@@ -437,19 +438,19 @@ class Restore(Group, title="Restore", commands=RESTORE):
         "moment",
         None,
         read_moment,
-        commands=FINDING | {"list", "access"},
+        commands=NAMING | {"list", "access"},
         is_property=False,
         example="2026-11-21T14:30:00Z",
     )
     from_offset = optional_integer(
         "Only records with this offset or a higher one.",
-        commands=FINDING,
+        commands=NAMING,
         is_property=False,
         ge=0,
     )
     to_offset = optional_integer(
         "Only records with a lower offset.",
-        commands=FINDING,
+        commands=NAMING,
         is_property=False,
         ge=0,
     )
@@ -476,7 +477,7 @@ class Restore(Group, title="Restore", commands=RESTORE):
         ("same", "modulo", "key"),
         "same",
         any_case=True,
-        commands=FINDING,
+        commands=NAMING,
     )
     target_partitions = optional_integer(
         "Number of partitions of created topics.  Default: the backup's.",

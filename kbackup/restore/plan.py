@@ -192,7 +192,7 @@ class Planner:
         self.routes, self._only, self._beside = routes, only, beside
         self.missing: list[KbackupError] = []
         self.backup = backup or wiring.address(self.settings)
-        self._group = group or wiring.restore_group(self.settings, self.backup)
+        self._group = group or wiring.restore_groups(self.settings, self.backup)[0]
         self.window = wiring.window(self.settings)
         self.map = PartitionMap(self.settings.partition_map, self._group)
 

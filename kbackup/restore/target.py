@@ -530,11 +530,10 @@ def group(settings: Settings, cluster: Cluster, backup: BackupIdentity) -> str:
     Raises:
         KafkaError: If the cluster does not answer.
     """
-    named = wiring.restore_group(settings, backup)
-    before = wiring.restore_group(settings, BackupIdentity(backup.address))
-    if named == before or _is_begun(named, settings, cluster):
+    named, *before = wiring.restore_groups(settings, backup)
+    if not before or _is_begun(named, settings, cluster):
         return named
-    return before if _is_begun(before, settings, cluster) else named
+    return next((name for name in before if _is_begun(name, settings, cluster)), named)
 
 
 def _is_begun(name: str, settings: Settings, cluster: Cluster) -> bool:

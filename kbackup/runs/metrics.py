@@ -29,10 +29,10 @@ from kbackup.errors import ConfigurationError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
 from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
-from kbackup.runs import history, known
+from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Periodic, RunCommand, RunContext
 from kbackup.runs.history import LastRun, PastRun, RunRecord
-from kbackup.runs.status import RESTORE, SINK, Words, status
+from kbackup.runs.status import RESTORE, SINK, ThisRestore, Words, status
 from kbackup.stores import Store, open_store
 
 _log: Final = logging.getLogger(__name__)
@@ -323,7 +323,7 @@ class Watched:
         clock: The time.
         asked: Which topics and partitions.
         of: Whose runs.
-        group: Only those that keep their positions in it; None for all.
+        restore: Which restore's; None for all.
     """
 
     url: str
@@ -332,7 +332,7 @@ class Watched:
     clock: Clock
     asked: Asked
     of: Words
-    group: str | None = None
+    restore: ThisRestore | None = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -355,7 +355,7 @@ class Watched:
         """
         return status(
             self.store, self.layout, max_age_s=max_age_s, now=self.clock.now(), asked=self.asked,
-            of=self.of, group=self.group, own=own, has_schemas=has_schemas,
+            of=self.of, restore=self.restore, own=own, has_schemas=has_schemas,
         )  # fmt: skip
 
     def stored(self) -> dict[str, Stored]:
@@ -594,11 +594,12 @@ class RunMetrics:
         if self._exporter is None:
             frame, settings = self._frame, self._frame.settings
             of = SINK if frame.summary.command == SINK.command else RESTORE
+            this = ThisRestore([frame.group], wiring.restore_lock(settings))
             store = open_store(frame.world.store)
             self._exporter = Exporter(
                 Watched(
                     settings.url, store, frame.layout, frame.world.clock, settings.asked, of,
-                    (frame.group or None) if of is RESTORE else None,
+                    this if of is RESTORE and frame.group else None,
                 ),
                 self._own,
             )  # fmt: skip

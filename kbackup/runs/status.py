@@ -3,7 +3,7 @@
 Everything comes from run records and lock objects; Kafka is not contacted, and nothing is written.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -12,7 +12,7 @@ from typing import Final
 from kbackup.catalog import access, drills, groups
 from kbackup.catalog.schemas import SchemaIndex
 from kbackup.clock import StoppedClock, moment_of
-from kbackup.errors import ConfigurationError, CorruptObjectError, OutdatedBackupError
+from kbackup.errors import ConfigurationError, CorruptObjectError, OutdatedBackupError, some
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
@@ -40,6 +40,27 @@ class Words:
     old: str
     do: str
     keeps_success: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThisRestore:
+    """One restore among all from a bucket.
+
+    Attributes:
+        groups: The consumer groups of which one keeps its positions.
+        lock: What its lock is for.
+        is_configured: Whether a configuration says which it is: a run for fewer topics than that
+            is of another.
+    """
+
+    groups: Sequence[str]
+    lock: str
+    is_configured: bool = True
+
+    def has(self, record: RunRecord, asked: Asked) -> bool:
+        """Whether a run was one of this restore, for what is asked."""
+        is_whole = not (self.is_configured and record.names) or bool(asked.words)
+        return is_whole and any(map(record.keeps_positions_in, self.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +143,7 @@ def status(
     now: datetime,
     asked: Asked = ALL,
     of: Words = SINK,
-    group: str | None = None,
+    restore: ThisRestore | None = None,
     own: RunRecord | None = None,
     has_schemas: bool = True,
 ) -> Ended:
@@ -165,8 +186,7 @@ def status(
             of them.  With neither topics nor a pattern, all runs count as runs of one backup.
         of: The command whose runs count.  A successful restore has restored what was in the
             bucket when it began.
-        group: Only runs that keep their positions in this consumer group, of which with a partition
-            map each partition has its own; None for all.
+        restore: Only runs of this one; None for all.
         own: A run that counts as the newest one, in place of the record that it has left.
         has_schemas: Warn of schemas that are not in the bucket: a listing for each topic.
 
@@ -179,7 +199,7 @@ def status(
     past: list[PastRun] = []
     rows = success = newest = None
     words = set(asked.words)
-    groups = set[str]()
+    groups, others = set[str](), set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
     left = (
         record
@@ -187,8 +207,10 @@ def status(
         if own is None or record.run != own.run
     )
     for record in islice(chain([own] if own else [], left), _LOOKED):
-        is_of_group = group is None or record.keeps_positions_in(group)
-        if record is not own and not (words <= record.covered and is_of_group):
+        is_mine = restore is None or restore.has(record, asked)
+        if record is not own and not (words <= record.covered and is_mine):
+            whose = f"{record.group} for {some(record.names)}" if record.names else record.group
+            others |= set() if restore is None else {str(whose)}
             continue
         groups.add(str(record.group))
         newest = newest or record
@@ -208,8 +230,9 @@ def status(
     for (of_names, _), record in kept.items():
         if success is None and set(of_names) == words and record.vouches_for(asked.partitions):
             success = _believed(record, kept, summary, now)
-    if group is not None and newest is not None:
-        group = newest.group  # a lock names that of the restore
+    mine = set[str | None]()  # a restore's lock names its group, or what follows from its options
+    if restore is not None:
+        mine = {restore.lock} if newest is None else {restore.lock, newest.group, newest.run}
     summary.partitions = [*(rows or ())]
     if of.keeps_success and has_schemas:
         index = SchemaIndex.read(store, layout, sorted(asked.names) or None)
@@ -219,7 +242,7 @@ def status(
         summary.facts["captures"] = _captures(store, layout, summary, now, asked)
         summary.facts["access_kept"] = _access(store, layout, summary)
         summary.facts["last_drill"] = drills.last(store, layout)
-    _judge(of, summary, layout, (success, now, max_age_s), newest)
+    _judge(of, summary, layout, (success, now, max_age_s), newest, restore, others)
     summary.facts |= {
         "group": None if newest is None else newest.group,
         "topics_dir": layout.topics_dir,
@@ -228,7 +251,7 @@ def status(
         "last_success": success,
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
-        "running": list(_running(of, store, layout, now, words, group)),
+        "running": list(_running(of, store, layout, now, words, mine)),
     }
     return summary.finish()
 
@@ -334,14 +357,20 @@ def _judge(
     layout: Layout,
     times: tuple[datetime | None, datetime, float | None],
     newest: RunRecord | None,
+    restore: ThisRestore | None,
+    others: Collection[str],
 ) -> None:
     success, now, max_age_s = times
     trouble = "" if newest is None else newest.trouble
     if success is None:
         text = f"{of.unknown} {f'{layout.topics_dir}/' if layout.topics_dir else 'this bucket'}"
+        text += "" if restore is None else f" with group {restore.groups[0]}"
         if newest is None:
-            why = "no such run has left a record there"
-            summary.fail(OutdatedBackupError(text, why, f"run kbackup {of.command}"))
+            why, do = "no such run has left a record there", f"run kbackup {of.command}"
+            if others:
+                why = f"restores there are of {', '.join(sorted(others))}"
+                do += ", or give the options that one was given, or its group with --of-group"
+            summary.fail(OutdatedBackupError(text, why, do))
         else:
             summary.fail(OutdatedBackupError(text, trouble, of.do))
     elif max_age_s is not None and _age_s(success, now) > max_age_s:
@@ -351,12 +380,18 @@ def _judge(
 
 
 def _running(
-    of: Words, store: Store, layout: Layout, now: datetime, asked: set[str], group: str | None
+    of: Words,
+    store: Store,
+    layout: Layout,
+    now: datetime,
+    asked: set[str],
+    mine: set[str | None],
 ) -> Iterator[RunningNow]:
-    if of is RESTORE:  # its lock names its group, and no topic
-        asked = set() if group is None else {group}
     for holder in locks.holders(store, layout, of.command):
-        is_asked = asked <= set(holder.body.get("names") or ())
+        names = {*(holder.body.get("names") or ())}
+        is_asked = (
+            asked <= names if of is SINK else not mine or mine & {holder.body.get("run"), *names}
+        )
         if is_asked and abs((now - holder.modified).total_seconds()) < locks.STALE_S:
             said = holder.body
             yield RunningNow(

@@ -401,9 +401,14 @@ def check_as_of(settings: Settings, now_ms: int) -> None:
         )
 
 
-def restore_group(settings: Settings, backup: BackupIdentity) -> str:
-    """Return the group of a restore: another renaming, window, transform or map is another."""
-    return group(settings, backup, "restore", *_restored(settings))
+def restore_groups(settings: Settings, backup: BackupIdentity) -> list[str]:
+    """Return the group of a restore: another renaming, window, transform or map is another.
+
+    After it comes the one that a restore has which was begun before the backup had an id.
+    """
+    both = (backup, BackupIdentity(backup.address))
+    found = (group(settings, one, "restore", *_restored(settings)) for one in both)
+    return [*dict.fromkeys(found)]
 
 
 def restore_lock(settings: Settings) -> str:

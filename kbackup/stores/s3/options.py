@@ -311,8 +311,8 @@ LOCK_DAYS: Final = parsed(
     example="30",
 )
 _OF_A_TIME: Final = (
-    "restore", "list", "cat", "query", "verify", "against", "status", "configs", "groups", "access",
-    "config",
+    "restore", "list", "cat", "query", "verify", "against", "status", "restore-status", "configs",
+    "groups", "access", "config",
 )  # fmt: skip
 AS_OF: Final = optional_text(
     "s3.versions.as.of",

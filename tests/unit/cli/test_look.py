@@ -3,13 +3,20 @@
 import io
 import socket
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from backup_samples import JSON, TIME, Backup, batch
 from click.testing import CliRunner
 
+from kbackup.catalog import identity
 from kbackup.cli import root
+from kbackup.config import loading
+from kbackup.naming import Layout
+from kbackup.runs import history, wiring
+from kbackup.stores import StoreSettings, open_store
+from tests.support.ended import ended, row
 
 
 @pytest.mark.parametrize("option", ["--template", "-f"])
@@ -95,6 +102,51 @@ def test_status_writes_metrics(words: str, tmp_path: Path) -> None:
     )
 
     assert (7, True) == (result.exit_code, "kbackup_up{" in out.read_text())
+
+
+STANDBY = """\
+store.url={url}
+bootstrap.servers=none:9092
+security.protocol=SSL
+ssl.ca.location=/is/on/another/host.pem
+rename=copy_of_$0
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        pytest.param("--config {file}", 0, id="configuration"),
+        pytest.param("--config {file} -t orders", 0, id="topic of it"),
+        pytest.param("--config {file} --rename other_$0", 7, id="another restore's options"),
+        pytest.param("--config {file} --group night", 0, id="group"),
+        pytest.param("--config {file} --of-group night", 0, id="another's group"),
+        pytest.param("--config {file} --of-group none", 7, id="group of nobody"),
+        pytest.param("--store-url {url} --rename copy_of_$0", 0, id="options"),
+        pytest.param("--store-url {url} --rename copy_of_$0 --partition-map key", 7, id="map"),
+        pytest.param("--store-url {url}", 2, id="nothing"),
+    ],
+)
+def test_the_status_of_a_restore_is_that_of_its_configuration(
+    words: str, exit_code: int, tmp_path: Path
+) -> None:
+    """Who restores otherwise from the bucket does not break the line that watches a standby."""
+    url, file, layout = f"file://{tmp_path / 'backup'}", tmp_path / "s.properties", Layout()
+    file.write_text(STANDBY.format(url=url))
+    (tmp_path / "backup").mkdir()
+    now, store = datetime.now(UTC), open_store(StoreSettings(url))
+    settings = loading.load("restore", options={}, files=[file], environ={}).settings
+    backup = identity.ensure(store, layout, wiring.address(settings).address, now)
+    for group in (wiring.restore_groups(settings, backup)[0], "night"):
+        rows = [row("orders")]
+        run = ended(run=history.new_run_id(now), command="restore", group=group, partitions=rows)
+        history.write_run(store, layout, run)
+    asked = words.format(file=file, url=url).split()
+
+    result = CliRunner().invoke(root, ["restore", "status", *asked, "--max-age", "1h"])
+
+    assert exit_code == result.exit_code, result.output
+    assert (exit_code == 2) == ("restores of 2 consumer groups were found" in result.output)
 
 
 def test_status_says_why_metrics_cannot_be_written(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from kbackup.events import to_json
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.report import HeldUp, Summary
-from kbackup.runs.status import RESTORE, status
+from kbackup.runs.status import RESTORE, ThisRestore, status
 from kbackup.stores.memory import MemoryStore
 from tests.support.ended import ended
 from tests.support.standby import Standby, codes
@@ -222,7 +222,8 @@ def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> Non
     standby.follow(happens, group="standby")
     now = standby.time.now()
     store, layout = standby.backup.store, standby.backup.layout
-    found = to_json(status(store, layout, max_age_s=240, now=now, of=RESTORE, group="standby"))
+    mine = ThisRestore(["standby"], "standby")
+    found = to_json(status(store, layout, max_age_s=240, now=now, of=RESTORE, restore=mine))
 
     assert (7, ["outdated"]) == (found["exit_code"], codes(found))
     assert (360.0, 3) == (found["age_s"], found["partitions"][0]["lag"])

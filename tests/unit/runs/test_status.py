@@ -14,7 +14,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
-from kbackup.runs.status import RESTORE, status
+from kbackup.runs.status import RESTORE, ThisRestore, status
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
@@ -282,6 +282,11 @@ def put_back(store: MemoryStore, hours_ago: float, group: str = "standby", **mor
     return ran(store, hours_ago, command="restore", group=group, **more)
 
 
+def of_group(name: str) -> ThisRestore:
+    """The restores that a person names by their group."""
+    return ThisRestore([name], name, is_configured=False)
+
+
 def test_a_restore_is_as_old_as_what_it_has_put_back(store: MemoryStore) -> None:
     """One that follows says so itself; a sink's success, however new, is none of a restore."""
     ran(store, 0.1)
@@ -314,7 +319,7 @@ def test_a_partition_maps_groups_are_those_of_its_restore(
     """The group of any partition, as ``kafka-consumer-groups`` lists it, finds the restore."""
     put_back(store, 0.1, partition_map=how)
 
-    found = look(store, HOUR, of=RESTORE, group=asked)
+    found = look(store, HOUR, of=RESTORE, restore=of_group(asked))
 
     assert exit_code == found["exit_code"]
 
@@ -326,6 +331,68 @@ def test_restores_into_two_clusters_do_not_stand_for_each_other(store: MemorySto
 
     with pytest.raises(ConfigurationError, match="found: drill, standby"):
         look(store, HOUR, of=RESTORE)
-    found = [look(store, HOUR, of=RESTORE, group=group) for group in ("standby", "drill", "none")]
+    found = [
+        look(store, HOUR, of=RESTORE, restore=of_group(group))
+        for group in ("standby", "drill", "none")
+    ]
 
     assert [0, 7, 7] == [one["exit_code"] for one in found]
+
+
+CONFIGURED = ThisRestore(["standby", "before-the-id"], "restore|x")
+
+
+@pytest.mark.parametrize(
+    ("asked", "more", "exit_code"),
+    [
+        pytest.param(Asked(), {}, 0, id="all topics"),
+        pytest.param(Asked(["a", "b"]), {"names": ["a", "b"]}, 0, id="several topics"),
+        pytest.param(Asked(["a", "b"]), {"names": ["a"]}, 7, id="of which only some were restored"),
+        pytest.param(Asked(), {"names": ["a"]}, 7, id="all topics, of which one was restored"),
+        pytest.param(Asked(), {"only_partitions": [0]}, 7, id="not all partitions"),
+        pytest.param(Asked(), {"partition_map": "key"}, 0, id="partition map"),
+        pytest.param(Asked(), {"group": "before-the-id"}, 0, id="begun before the backup's id"),
+        pytest.param(Asked(), {"group": "drill"}, 7, id="never run"),
+    ],
+)
+def test_the_restore_of_a_configuration_is_looked_at_alone(
+    store: MemoryStore, asked: Asked, more: dict[str, Any], exit_code: int
+) -> None:
+    """What others have restored from the bucket, later and well, does not count."""
+    put_back(store, 0.5, **more)
+    put_back(store, 0.1, group="other")
+
+    found = look(store, HOUR, of=RESTORE, restore=CONFIGURED, asked=asked)
+
+    assert exit_code == found["exit_code"]
+
+
+def test_a_restore_that_has_never_run_says_which_have(store: MemoryStore) -> None:
+    """Its group is named, since it follows from options; so is what has run in its place."""
+    put_back(store, 0.1, group="other")
+    put_back(store, 0.1, names=["a"])
+
+    (error,) = look(store, HOUR, of=RESTORE, restore=CONFIGURED)["errors"]
+
+    assert "no good run of kbackup restore is known for topics/ with group standby" == error["what"]
+    assert "restores there are of other, standby for a" == error["why"]
+    assert "--of-group" in error["do"]
+
+
+@pytest.mark.parametrize(
+    ("names", "restore", "running"),
+    [
+        pytest.param("restore|x", CONFIGURED, ["r1"], id="its options"),
+        pytest.param("other", CONFIGURED, [], id="another"),
+        pytest.param("restore|x", of_group("other"), [], id="another group"),
+    ],
+)
+def test_a_running_restore_is_known_by_what_it_was_given(
+    store: MemoryStore, tmp_path: Path, names: str, restore: ThisRestore, running: list[str]
+) -> None:
+    """Its lock holds no group that follows from options."""
+    now = datetime.now(UTC)
+    with sink(store, tmp_path, "r1", purpose="restore", names=[names]):
+        found = status(store, LAYOUT, max_age_s=None, now=now, of=RESTORE, restore=restore)
+
+    assert running == [each.run for each in found.facts["running"]]
