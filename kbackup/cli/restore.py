@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kbackup.runs.report import Summary
     from kbackup.stores import Store
 
-_TEMPLATE: Final = "%t[%p]@%o %T %k %h %s\\n"
+_TEMPLATE: Final = "%t[%p]@%o %Z %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
 
 
@@ -254,7 +254,8 @@ def _entered(summary: "Summary", told: "Told") -> "Plain":
 )  # fmt: skip
 @option(
     "--template", group="Output", metavar="TEXT",
-    help="How to print a record, as kcat does.  %t %p %o %k %s %K %S %h %T \\n; also -f.",
+    help="How to print a record, as kcat does.  %t %p %o %k %s %K %S %h %T \\n, and %Z, the "
+        "time in UTC.  Also -f.",
 )  # fmt: skip
 @option("--key", group="Restore", metavar="TEXT", help="Only records with this key, byte for byte.")
 @config_options("cat")

@@ -424,7 +424,8 @@ def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
         *(replace(each, is_spared=True) for each in _numbers("objects")),
         *_numbers("first", "last", "records"),
         _bytes("stored"),
-        Column("newest", lambda row: _moment(row.newest), is_whole=True),
+        Column("oldest record", lambda row: _moment(row.oldest), is_spared=True, is_whole=True),
+        Column("newest record", lambda row: _moment(row.newest), is_whole=True),
         Column("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
     ]
     return Listing(columns, partitions)

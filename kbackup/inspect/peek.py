@@ -21,6 +21,7 @@ from kbackup.catalog.listing import Catalog, FileSet, not_in_backup
 from kbackup.catalog.merging import records
 from kbackup.catalog.schemas import SchemaIndex, SchemaUse
 from kbackup.catalog.window import EVERYTHING, Window
+from kbackup.clock import shown_ms
 from kbackup.connect.registry.framing import schema_ids
 from kbackup.errors import (
     ConfigurationError,
@@ -72,8 +73,8 @@ def render(record: Record, template: str) -> bytes:
 
     ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%k`` key, ``%s`` payload, ``%K`` and ``%S``
     their sizes in bytes (-1 for null), ``%R`` that of the payload as four bytes, ``%T`` timestamp
-    in ms (-1 for none), ``%h`` headers, ``%%``; ``\n``, ``\r``, ``\t``, ``\x0a``.  A null key or
-    payload prints nothing.
+    in ms (-1 for none), ``%Z`` the same in UTC (kcat has no such letter), ``%h`` headers, ``%%``;
+    ``\n``, ``\r``, ``\t``, ``\x0a``.  A null key or payload prints nothing.
 
     Args:
         record: As ``peek`` yields it.
@@ -137,6 +138,10 @@ def _timestamp(record: Record) -> bytes:
     return str(-1 if record["ts"] is None else record["ts"]).encode()
 
 
+def _moment(record: Record) -> bytes:
+    return b"?" if record["ts"] is None else shown_ms(record["ts"]).encode()
+
+
 _LETTERS: Final[Mapping[str, Callable[[Record], bytes]]] = {
     "t": lambda record: record["topic"].encode(),
     "p": lambda record: str(record["partition"]).encode(),
@@ -147,6 +152,7 @@ _LETTERS: Final[Mapping[str, Callable[[Record], bytes]]] = {
     "S": lambda record: str(_length(record["payload"])).encode(),
     "R": lambda record: _length(record["payload"]).to_bytes(4, "big", signed=True),
     "T": _timestamp,
+    "Z": _moment,
     "h": _headers,
 }
 

@@ -141,6 +141,7 @@ class StoredPartition:
         bytes: Bytes of the objects.
         newest: The highest timestamp of its records; None where names and ledger do not show it.
         last_stored: When its newest object was stored; None without objects.
+        oldest: The lowest timestamp, as *newest*.
     """
 
     HEAD: ClassVar = {"type": "partition"}
@@ -154,6 +155,7 @@ class StoredPartition:
     bytes: int
     newest: datetime | None
     last_stored: datetime | None
+    oldest: datetime | None = None
 
     def looked_at(self, store: Store, sets: Sequence[FileSet], options: ReadOptions) -> Self:
         """Return the row with what the last object of each directory shows.
@@ -172,6 +174,7 @@ def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -
     """Return what names and ledger show of *where*, whose objects are *sets*."""
     files = [file for each in sets for file in each.files]
     stored_s = max((file.modified for file in files), default=None)
+    oldest, newest = _times(sets, known.ledger(where))
     judged = JudgedPartition(where, sets, (), {}, is_deep=False, ledger=known.ledger(where))
     return StoredPartition(
         where,
@@ -181,19 +184,23 @@ def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -
         last=judged.last(),
         records=judged.records(),
         bytes=sum(file.size for file in files),
-        newest=_newest(sets, known.ledger(where)),
+        newest=newest,
         last_stored=None if stored_s is None else datetime.fromtimestamp(stored_s, UTC),
+        oldest=oldest,
     )
 
 
-def _newest(sets: Sequence[FileSet], ledger: PartitionLedger) -> datetime | None:
-    """Return the highest timestamp of the records of *sets*, if the ledger has each of them."""
+def _times(
+    sets: Sequence[FileSet], ledger: PartitionLedger
+) -> tuple[datetime | None, datetime | None]:
+    """Return the lowest and the highest timestamp in *sets*, if the ledger has each of them."""
     mains = [files.main for files in sets if files.main is not None]
     rows = [row for main in mains if (row := ledger.objects.get(main.key)) is not None]
-    times = [row.max_timestamp for row in rows if row.max_timestamp is not None]
-    if not times or len(rows) < len(sets):
-        return None
-    return clock.moment_of(max(times))
+    lows = [row.min_timestamp for row in rows if row.min_timestamp is not None]
+    highs = [row.max_timestamp for row in rows if row.max_timestamp is not None]
+    if not (lows and highs) or len(rows) < len(sets):
+        return None, None
+    return clock.moment_of(min(lows)), clock.moment_of(max(highs))
 
 
 def format_label(file: BackupFile) -> str:

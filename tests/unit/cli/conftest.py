@@ -89,7 +89,7 @@ def _start(said: Event) -> Any:
 
 
 def _partition(said: Event) -> Any:
-    times = {name: said.get(name) for name in ("newest", "last_stored")}
+    times = {name: said.get(name) for name in ("oldest", "newest", "last_stored")}
     read = {name: text and datetime.fromisoformat(text) for name, text in times.items()}
     return _made(StoredPartition, said, **read)
 

@@ -175,3 +175,19 @@ def test_status_says_why_metrics_cannot_be_served(tmp_path: Path) -> None:
     assert 2 == result.exit_code
     assert f"metrics cannot be served at 127.0.0.1:{port}" in result.stderr
     assert "Address already in use" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param([], "orders[0]@7 2023-11-14T22:13:20.007Z k trace=t7 v\n", id="usual"),
+        pytest.param(["-f", "%T\\n"], f"{TIME + 7}\n", id="as kcat has it"),
+    ],
+)
+def test_cat_shows_times_in_utc(more: list[str], expected: str, tmp_path: Path) -> None:
+    """As every screen does; a template's letters mean what they mean to kcat."""
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, batch([7], key=b"k", value=b"v"))
+    words = ["restore", "cat", "orders", "--store-url", f"file://{tmp_path}", *more]
+
+    assert expected == CliRunner().invoke(root, words, prog_name="kbackup").stdout

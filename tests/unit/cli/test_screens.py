@@ -18,6 +18,7 @@ WIDTHS = (40, 80, 100, 200)
 
 _SINK = [*["0", "1999999"] * 3, "1", "2", "0", "0", "512302"]  # the offsets of each partition
 _STORED = ["2026", "11", "21", "02", "01", "2025", "03", "02", "02", "00"]  # when objects were
+_OLDEST = ["2026", "08", "21", "00", "00"]  # a record's time
 SPARED = {
     ("sink,skipped", 80): _SINK,
     ("sink,failed", 80): _SINK,
@@ -26,8 +27,8 @@ SPARED = {
     ("restore", 80): ["600", "52", "0", "1999999", "1", "1"],
     ("restore,refused", 80): ["600"],
     ("restore-plan,refused", 80): ["600", "52", "18"],
-    ("restore-list", 100): _STORED,
-    ("restore-list", 80): [*_STORED, "31", "200"],  # objects too
+    ("restore-list", 100): [*_STORED, *_OLDEST],
+    ("restore-list", 80): [*_STORED, *_OLDEST, "31", "200"],  # objects too
     ("restore-groups", 80): ["2026", "11", "21", "02", "00"] * 3,  # when they were captured
 }
 """What a screen of so many columns leaves out of a table rather than take it apart."""
@@ -59,7 +60,7 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("restore-list", "avro/snappy 2026-11-21T01:59Z"),
+        ("restore-list", "avro/snappy 2026-11-21T01:59Z newest record"),
         ("restore-groups", "billing copy_of_orders"),
         ("restore-plan,refused", "payments copy_of_payments copy_of_audit"),
         ("restore", "copy_of_payments copy_of_orders"),

@@ -42,6 +42,7 @@ def test_a_partition_is_told_from_names_and_ledger() -> None:
     assert {
         "type": "partition", "topic": "orders", "partition": 3, "format": "parquet/zstd",
         "objects": 3, "first": 0, "last": 11, "records": 12, "bytes": stored,
+        "oldest": rfc3339(datetime.fromtimestamp(TIME / 1000, UTC)),
         "newest": rfc3339(datetime.fromtimestamp((TIME + 11) / 1000, UTC)),
     } == row  # fmt: skip
     assert 2 == len(keys)
