@@ -508,7 +508,7 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
         error: What click says.
         path: The command as it is typed, such as ``kbackup sink run``.
     """
-    listed = f"{path} --help lists what it has"
+    listed = f"{path} --help-all lists what it has"
     match error:
         case UnknownWordError():
             near = difflib.get_close_matches(error.word, error.known, 1)

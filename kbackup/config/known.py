@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from kbackup import plugins
 from kbackup.config.issues import ConfigIssue, Value, error
-from kbackup.config.property import PREFIXES, READING, RUNS, SINK, of_side, variable
+from kbackup.config.property import PREFIXES, READING, RUNS, SINK, VARIABLES, of_side, variable
 from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
 from kbackup.config.transforms import is_transform
 from kbackup.errors import ConfigurationError, with_extra
@@ -244,24 +244,25 @@ def name_of_variable(text: str) -> str | None:
     """
     name = _by_variable().get(text)
     if name is None:
-        family = text.removeprefix("KBACKUP_").lower().replace("_", ".")
+        family = text.removeprefix(VARIABLES).lower().replace("_", ".")
         is_one = family.startswith(_FAMILIES)
         return family if is_one and re.fullmatch(r"[\w.]+", family) else None
     return name
 
 
 _OPTION: Final = "give it on the command line"
+_LISTED: Final = "kbackup config show --all lists all names"
 
 
 def nearest(name: str) -> tuple[str, str]:
-    """Return why *name* has no effect and what to do, including the nearest known name."""
+    """Return why *name* has no effect and what to do: a known name, where one may be meant."""
     if name in BY_NAME:
         return "it is an option, not a property of a file; it has no effect", _OPTION
     best = FROM_LIFE.get(name)
     if best is None:
         best, likeness = _likest(name)
         if likeness < _MEANT:
-            return "no such property; it has no effect", f"the nearest known name is {best}"
+            return "no such property; it has no effect", _LISTED
     return "no such property; it has no effect", f"did you mean {best}?"
 
 
@@ -302,8 +303,11 @@ def _likest(name: str) -> tuple[str, float]:
 
 def nearest_variable(text: str) -> tuple[str, str]:
     """Return why the variable *text* has no effect and what to do."""
-    found = difflib.get_close_matches(text[:_SUGGESTIONS_MAX], _by_variable(), 1, 0.0)
-    return "no such variable; it has no effect", f"the nearest known one is {found[0]}"
+    rest = text.removeprefix(VARIABLES)[:_SUGGESTIONS_MAX]
+    known = [name.removeprefix(VARIABLES) for name in _by_variable()]
+    found = difflib.get_close_matches(rest, known, 1, _MEANT)
+    do = f"did you mean {VARIABLES}{found[0]}?" if found else _LISTED
+    return "no such variable; it has no effect", do
 
 
 CLIENTS: Final = ("consumer", "producer", "admin")

@@ -123,9 +123,13 @@ class Property(Option[Any]):
         )
 
 
+VARIABLES: Final = "KBACKUP_"
+"""What the variables of properties begin with."""
+
+
 def variable(name: str) -> str:
     """Return the environment variable of property *name*."""
-    return "KBACKUP_" + name.upper().replace(".", "_")
+    return VARIABLES + name.upper().replace(".", "_")
 
 
 class Group:

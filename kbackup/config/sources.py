@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from kbackup.config import files, known
 from kbackup.config.issues import MASK, ConfigIssue, Origin, Value, error, is_secret, short, warning
-from kbackup.config.property import read_pairs, variable
+from kbackup.config.property import VARIABLES, read_pairs, variable
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 from kbackup.options import read_names
@@ -174,7 +174,6 @@ def unfilled(name: str, text: str, *, is_secret: bool) -> str | None:
     return None if match is None else match[0]
 
 
-PREFIX: Final = "KBACKUP_"
 _PROVIDERS: Final = "config.providers"
 READ_ELSEWHERE: Final = frozenset(
     {"KBACKUP_ARCHIVE", "KBACKUP_CACHE_DIR", "KBACKUP_CONFIG", "KBACKUP_KAFKA"}
@@ -302,7 +301,7 @@ def _add_file(merged: Merged, path: Path) -> None:
 
 def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
     for given, text in environ.items():
-        if not given.startswith(PREFIX) or given in READ_ELSEWHERE:
+        if not given.startswith(VARIABLES) or given in READ_ELSEWHERE:
             continue
         origin = Origin("env", given)
         name = known.name_of_variable(given)

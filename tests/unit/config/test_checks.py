@@ -272,7 +272,7 @@ OURS = SINK.replace("connector.class=io.confluent.connect.s3.S3SinkConnector\n",
         ),
         pytest.param(
             "offset.storage.topic=t", "offset.storage.topic", "no such property",
-            "the nearest known name is s3.storage.class", id="unlike any",
+            "kbackup config show --all lists all names", id="unlike any",
         ),
         pytest.param(
             "json=true", "json", "it is an option, not a property of a file",

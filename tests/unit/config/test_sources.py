@@ -106,12 +106,20 @@ def test_two_variables_of_one_property_agree(
     assert "one" == merged.values["s3.bucket.name"].text
 
 
-def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
-    """A misspelled variable is reported with the nearest name."""
-    [issue] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).issues
+@pytest.mark.parametrize(
+    ("name", "do"),
+    [
+        ("KBACKUP_FLUSH_SIZ", "did you mean KBACKUP_FLUSH_SIZE?"),
+        ("KBACKUP_FOO_BAR", "kbackup config show --all lists all names"),
+    ],
+)
+def test_an_unknown_variable_is_named_with_what_may_be_meant(
+    tmp_path: Path, name: str, do: str
+) -> None:
+    """A misspelt variable is reported with the name that is like it, where one is."""
+    [issue] = _merge(tmp_path, environ={name: "3"}).issues
 
-    assert ("warning", "unknown_name") == (issue.level, issue.code)
-    assert "KBACKUP_FLUSH_SIZE" in issue.do
+    assert ("warning", "unknown_name", do) == (issue.level, issue.code, issue.do)
 
 
 def test_an_alias_stands_behind_the_name(tmp_path: Path) -> None:
