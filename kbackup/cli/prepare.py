@@ -222,7 +222,8 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
 
     Checks configuration, disk, S3, Kafka, Java and Spark, and prints one line for each check, with
     what to do.  Takes the options of sink and restore, so that you can check a command exactly as
-    typed.  Exits 0, or with the code of the area that failed.
+    typed.  Exits 0, with the code of the area that failed, or with 3 if store or brokers are not
+    named.
     """
     from kbackup.inspect.check import doubts  # noqa: PLC0415  (not needed for --help)
 
@@ -249,6 +250,8 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
             session.tell(check)
             if check.level == "fail":
                 summary.fail(check.issue())
+            elif not check.is_made:
+                summary.skip("checks_not_made")
         return summary.finish(session.stop.signal)
 
     perform("doctor", replace(loaded, warnings=()), work)

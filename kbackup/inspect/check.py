@@ -38,6 +38,7 @@ class Check:
         do: What the operator can do; may be empty.
         code: The code of the error that made it fail.
         place: Further fields, as plain JSON values.
+        is_made: Whether it was checked at all, as it was asked for.
     """
 
     HEAD: ClassVar = {"type": "check"}
@@ -49,12 +50,18 @@ class Check:
     do: str = field(default="", metadata=NULL_IF_EMPTY)
     code: str = field(default="check", metadata=NOT_SHOWN)
     place: dict[str, Any] = field(default_factory=dict, metadata=INLINE)
+    is_made: bool = field(default=True, metadata=NOT_SHOWN)
 
     def issue(self) -> Issue:
         """Return a failed check as one of a summary's errors."""
         place = {**self.place, "area": self.area, "name": self.name}
         what = f"{self.area} {self.name}"
         return Issue(self.code, what, self.text, self.do, place, exit_code=EXIT_CODES[self.area])
+
+
+def not_made(area: Area, name: str, why: str, do: str = "") -> Check:
+    """Return the check that could not be made."""
+    return Check(area, name, "warn", f"not checked: {why}", do, is_made=False)
 
 
 def failed(area: Area, name: str, error: KbackupError) -> Check:

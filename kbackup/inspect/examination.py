@@ -21,7 +21,7 @@ from kbackup.config.running import NO_GROUPS
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
-from kbackup.inspect.check import Check, doubt, failed
+from kbackup.inspect.check import Check, doubt, failed, not_made
 from kbackup.inspect.host import (
     FoundJava,
     avro_reader,
@@ -67,7 +67,10 @@ def examine(
         _configuration(settings, doubts),
         iter([disk_space(settings)]),
     ]
-    if not any(doubt.level == "error" for doubt in doubts):
+    if any(doubt.level == "error" for doubt in doubts):
+        why = "the configuration is wrong"
+        parts.append(iter([not_made("store", "bucket", why), not_made("kafka", "cluster", why)]))
+    else:
         parts.append(_services(settings, writes=writes))
     engine = wiring.engine_settings(settings, None)
     parts.append(spark_checks(find_java, engine, starts=starts, stop=stop))
@@ -226,7 +229,7 @@ def kafka_checks(
     """
     if settings.bootstrap_servers is None:
         do = "name the brokers: -k HOST:PORT"
-        yield Check("kafka", "cluster", "warn", "not checked: no bootstrap.servers", do)
+        yield not_made("kafka", "cluster", "no bootstrap.servers", do)
         return
     name = "client"
     try:
@@ -434,7 +437,7 @@ def open_for(settings: Settings) -> Store | Check:
     """Return the store, or why there is none to check."""
     if not settings.url:
         do = "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER"
-        return Check("store", "bucket", "warn", f"not checked: no {PLACES[0].name}", do)
+        return not_made("store", "bucket", f"no {PLACES[0].name}", do)
     try:
         return open_store(wiring.store_settings(settings))
     except KbackupError as error:

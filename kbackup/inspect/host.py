@@ -18,7 +18,7 @@ from kbackup.config import Settings
 from kbackup.connect import native
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.events import Event
-from kbackup.inspect.check import Check, failed
+from kbackup.inspect.check import Check, failed, not_made
 from kbackup.spark.channel import Line, NotBegun
 from kbackup.spark.engine import archive_classes, run
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive
@@ -152,7 +152,7 @@ def spark_checks(
     if not starts:
         return
     if java is None or package.level == "fail":
-        yield Check("spark", "start", "warn", "not checked: something it needs is missing")
+        yield not_made("spark", "start", "something it needs is missing")
     else:
         ready = replace(settings, jvm=Jvm(str(java.home), java.class_archive))
         start = _start(ready, stop)
@@ -241,7 +241,7 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
         do = error.do.removeprefix("run kbackup doctor; ")
         return Check("spark", "start", "fail", str(error), do, error.code)
     if not reports and stop.is_set():
-        return Check("spark", "start", "warn", "not checked: the doctor was stopped before")
+        return not_made("spark", "start", "the doctor was stopped before")
     seconds = time.monotonic() - began
     found = set()
     for report in reports:

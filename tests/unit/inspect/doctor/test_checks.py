@@ -1,5 +1,6 @@
 """Checks, and what ties them together."""
 
+import json
 import threading
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
@@ -7,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from kbackup.cli import root
 from kbackup.config import ConfigIssue
 from kbackup.connect import native
 from kbackup.errors import KafkaError
@@ -47,8 +50,27 @@ def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
 
     found = list(examination.examine(unreachable, [doubt], Java, starts=False))
 
-    assert {"configuration", "disk", "spark"} == {check.area for check in found}
+    assert {"configuration", "disk", "spark"} == {check.area for check in found if check.is_made}
+    assert {"bucket", "cluster"} == {check.name for check in found if not check.is_made}
     assert "fail" == one(found, "flush.size").level
+
+
+@pytest.mark.parametrize(
+    ("named", "left_out"),
+    [
+        pytest.param([], 2, id="nothing"),
+        pytest.param(["--store-url"], 1, id="store"),
+    ],
+)
+def test_what_was_not_named_was_not_checked(
+    named: list[str], left_out: int, tmp_path: Path
+) -> None:
+    """Exit 0 would promise that a run finds what it needs."""
+    place = [tmp_path.as_uri()] if named else []
+    shown = CliRunner().invoke(root, ["doctor", "--no-spark", "--json", *named, *place])
+
+    summary = json.loads(shown.stdout.splitlines()[-1])
+    assert (3, {"checks_not_made": left_out}) == (summary["exit_code"], summary["skipped"])
 
 
 def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
