@@ -75,7 +75,7 @@ class Brokers:
             self._security = Security.of(operators)
         except RefusedError as error:
             raise refused("connecting to Kafka", error) from None
-        self._servers = [_address(each) for each in settings.bootstrap_servers.split(",")]
+        self._servers = [address_of(each) for each in settings.bootstrap_servers.split(",")]
         self.patience_s = patience_s(settings, operators)
         self._timeout_s = timeout_s or max(settings.timeout_s, _TIMEOUT_S)
         self._connections: dict[tuple[str, int], Connection] = {}
@@ -191,7 +191,7 @@ class Brokers:
         return KafkaError(self._doing, "it was closed by another thread")
 
 
-def _address(server: str) -> tuple[str, int]:
+def address_of(server: str) -> tuple[str, int]:
     """Return host and port of ``host:port``, as librdkafka reads it."""
     name = server.strip().rpartition("://")[2]
     host, colon, port = name.rpartition(":")

@@ -4,6 +4,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from confluent_kafka.admin import NewTopic as Asked
 
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, RefusedError, counted
 from kbackup.kafka import NO_ENDS, PATIENCE_S, SETTLE_S, KafkaSettings, NewTopic, Position, Topic
+from kbackup.kafka.brokers import address_of
 from kbackup.kafka.client import (
     CLIENT_LOG,
     REQUEST_TIMEOUTS,
@@ -45,6 +47,7 @@ from kbackup.kafka.client import (
     patiently,
     position_of,
 )
+from kbackup.kafka.wire import speaks
 from kbackup.kafka.writer import NUMBERS
 from kbackup.records import Span, TopicPartition
 
@@ -133,6 +136,12 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.02
 
+_SOON_S: Final = 2.0
+"""How long a cluster may take to answer first before it is looked at what listens there."""
+
+_LOOKED_AT: Final = 3
+"""Servers that are looked at: they are of one listener."""
+
 _FIRST_ASK_S: Final = 3.0
 """How long offsets are waited for before the client looks up the leaders again.  It asks those that
 it knows: where one has died meanwhile it waits for all of the time that it is given, and says of
@@ -164,10 +173,28 @@ class KafkaCluster:
             logger=CLIENT_LOG,
         )
         what = f"connecting to Kafka at {settings.bootstrap_servers}"
-        found = calls(what, self._complaints, self._metadata)
+        found = calls(what, self._complaints, lambda: self._connected(what))
         self.cluster_id: str = found.cluster_id or ""
         self.brokers = len(found.brokers)
         self._names = sorted(found.topics)
+
+    def _connected(self, what: str) -> Any:
+        """Return the first answer; where none comes soon, see whether only one side speaks TLS.
+
+        The client would try again and again, and say that the broker disconnects.
+        """
+        with suppress(KafkaException):
+            return self._admin.list_topics(timeout=min(_SOON_S, self._settings.timeout_s))
+        protocol = self._settings.admin.get("security.protocol", "PLAINTEXT").upper()
+        has_tls = protocol.endswith("SSL")
+        for server in self._settings.bootstrap_servers.split(",")[:_LOOKED_AT]:
+            if speaks(*address_of(server), has_tls=not has_tls):
+                why = f"{server} speaks {'no ' * has_tls}TLS, and security.protocol is {protocol}"
+                do = "name the port that speaks TLS, or set security.protocol={}PLAINTEXT"
+                if not has_tls:
+                    do = "set security.protocol={}SSL"
+                raise KafkaError(what, why, do.format("SASL_" * protocol.startswith("SASL")))
+        return self._metadata()
 
     def _metadata(self) -> Any:
         try:

@@ -469,6 +469,27 @@ def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str, place: str) -
         raise LostError(f"{place}: {error}") from None
 
 
+_WHICH_VERSIONS: Final = struct.pack(">ihhih", 10, Api.API_VERSIONS, 0, 7, -1)
+"""A request that any listener without TLS answers before a login; 7 comes back."""
+
+
+def speaks(host: str, port: int, *, has_tls: bool, timeout_s: float = 2.0) -> bool:
+    """Whether what listens there is seen to speak TLS, or Kafka's protocol without it."""
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # nothing is believed, and nothing is said
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout_s) as plain:
+            if has_tls:
+                with anyone.wrap_socket(plain, server_hostname=host):
+                    return True
+            plain.sendall(_WHICH_VERSIONS)
+            return plain.makefile("rb").read(8)[4:] == _WHICH_VERSIONS[8:12]
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # it says no, and says it in TLS
+    except (OSError, UnicodeError):
+        return False
+
+
 def _steps(security: Security) -> Generator[bytes, bytes, None]:
     """Yield what is said to sign in, each in answer to what the broker has said."""
     if security.mechanism == "PLAIN":

@@ -311,6 +311,16 @@ def test_a_wrong_password_is_said(
         read(kafka, topic, Span(0, 10), road)
 
 
+@pytest.mark.nightly
+def test_who_speaks_no_tls_where_it_is_spoken_is_told_at_once(secure: SecureKafka) -> None:
+    """A real listener lets such a client fall without a word, again and again."""
+    login = {**secure.properties("scram"), "security.protocol": "SASL_PLAINTEXT"}
+    tls = {**secure.properties("scram"), "security.protocol": "SSL"}
+    for address, admin in ((secure.scram, {}), (secure.scram, login), (secure.oauth, tls)):
+        with pytest.raises(KbackupError, match=r"speaks (no )?TLS, and security.protocol is"):
+            KafkaSettings(address, admin=admin, timeout_s=60.0).cluster()
+
+
 # -- a broker that is slow, or not alone ---------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from kbackup.batches import native as batches_native
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import KafkaSettings, LogStartMovedError, brokers, fetch, reader, wire
 from kbackup.kafka.answers import Aborted, committed
-from kbackup.kafka.brokers import _address
+from kbackup.kafka.brokers import address_of
 from kbackup.kafka.fetch import BatchReader
 from kbackup.kafka.wire import (
     Api,
@@ -450,7 +450,7 @@ def test_a_missing_certificate_is_said() -> None:
 )
 def test_servers_are_spelt_as_for_the_client(server: str, address: tuple[str, int]) -> None:
     """Addresses are read as librdkafka reads them."""
-    assert address == _address(server)
+    assert address == address_of(server)
 
 
 def test_who_leads_is_asked_once_until_that_no_longer_holds() -> None:
