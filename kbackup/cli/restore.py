@@ -674,7 +674,8 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
 @option("--users", is_flag=True, group="Restore", help="Only SCRAM users.")
 @option(
     "--passwords", type=click.Path(path_type=Path), group="Restore", metavar="FILE",
-    help="The users' passwords, user:password on each line.  Its mode has to be 0600.",
+    help="The users' passwords, user:password on each line.  A colon in a name is written \\:, and "
+        "the mode has to be 0600.",
 )  # fmt: skip
 @_rename_groups
 def access_command(

@@ -4,6 +4,7 @@ Everything is planned and shown first.  Nothing is taken away or changed: what i
 entries that deny before those that allow, users last.  Broker settings are compared, never set.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -105,10 +106,15 @@ class SettingCompared:
 Told = AclPlanned | UserPlanned | SettingCompared | Warned
 
 
-def read_passwords(path: Path) -> dict[str, bytes]:
-    """Return the passwords of a file that its owner alone may read, by user.
+_USER: Final = re.compile(r"((?:[^\\:]|\\[\\:]|\\(?![\\:]))+):(.+)", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\([\\:])")
 
-    A line is ``user:password``; the first colon divides them.  Empty lines count for nothing.
+
+def read_passwords(path: Path) -> dict[str, bytes]:
+    r"""Return the passwords of a file that its owner alone may read, by user.
+
+    A line is ``user:password``; the first colon divides them, and one in a name is written ``\:``,
+    as PostgreSQL has it.  A password is as it stands.  Empty lines count for nothing.
 
     Raises:
         ConfigurationError: If the file cannot be read, or a line is none.
@@ -121,13 +127,15 @@ def read_passwords(path: Path) -> dict[str, bytes]:
         raise ConfigurationError(f"--passwords {path} cannot be read", why) from None
     found = {}
     for number, line in enumerate(text.split("\n"), 1):
-        name, colon, password = line.removesuffix("\r").partition(":")
-        if not (name or colon):
+        if not (typed := line.removesuffix("\r")):
             continue
-        if not name or not password or name in found:
-            why = "the user is there twice" if name in found else "it is not user:password"
+        divided = _USER.fullmatch(typed)
+        name = "" if divided is None else _ESCAPED.sub(r"\1", divided[1])
+        if divided is None or name in found:
+            why = r"it is not user:password (a colon in a name is \:)"
+            why = why if divided is None else "the user is there twice"
             raise ConfigurationError(f"--passwords {path}: line {number} is no password", why)
-        found[name] = password.encode()
+        found[name] = divided[2].encode()
     return found
 
 

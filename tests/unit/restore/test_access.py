@@ -341,7 +341,16 @@ def test_passwords_of_the_owner_alone_are_read(passwords: Path, mode: int) -> No
     assert {"app": b"se:cret ", "other": b"x"} == read_passwords(passwords)
 
 
-@pytest.mark.parametrize("line", ["secretword", "secretword:", ":secretword", "app:secretword"])
+def test_a_colon_in_a_name_is_escaped(passwords: Path) -> None:
+    """A password is as it stands, and so is any other backslash."""
+    passwords.write_text("a\\:b:c\\:d\na\\\\:e\nDOM\\app:f\n")
+
+    assert {"a:b": rb"c\:d", "a\\": b"e", r"DOM\app": b"f"} == read_passwords(passwords)
+
+
+@pytest.mark.parametrize(
+    "line", ["secretword", "secretword:", ":secretword", "app:secretword", r"app\:secretword"]
+)
 def test_a_line_that_is_no_password_is_refused_and_not_shown(passwords: Path, line: str) -> None:
     """It may be a password."""
     passwords.write_text(f"app:x\n{line}\n")
