@@ -34,7 +34,7 @@ DEEP: Final = (
 """What ``--deep`` means, wherever it is."""
 
 SAMPLE: Final = (
-    "How much to read.  verify --deep: a random share, such as 5%; drill: the newest of each "
+    "Read only a part.  verify --deep: a random share, such as 5%; drill: the newest of each "
     "topic, such as 10GiB."
 )
 """What ``--sample`` means, likewise."""

@@ -203,8 +203,8 @@ class SettingShown:
     cls=GroupedCommand,
     examples=(
         "kbackup doctor -k broker:9092 -t orders -b my-bucket",
-        "kbackup doctor --config s3.properties --write-probe",
-        "kbackup doctor --config s3.properties --no-spark --quiet",
+        "kbackup doctor --config s3.properties -k broker:9092 --write-probe",
+        "kbackup doctor --config dr.properties --no-spark --quiet",
     ),
 )
 @option(

@@ -584,7 +584,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 
 @restore_command.command(
     "status",
-    common=looking("--max-age", "--of-group", "--metrics-file", "--metrics-listen"),
+    common=looking("--max-age", "--of-group", "--rename", "--metrics-file", "--metrics-listen"),
     examples=(
         "kbackup restore status -b my-bucket",
         "kbackup restore status --config standby.properties --max-age 10m --quiet",
@@ -599,7 +599,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 def status_command(max_age: str | None, of_group: str | None, **parameters: Any) -> None:
     """Report how far a restore is, and how past ones ended.  No JVM is started.
 
-    Of the restore that --config and the options are of, else of the only one.
+    Of the restore with these options and --config, else of the only one.
     """
 
     def work(session: Session) -> "Ended":

@@ -193,8 +193,8 @@ class Store(Group, title="S3", commands=ALL):
     """Where the backup is."""
 
     store_url = parsed(
-        "URL of another S3 server.  In place of a bucket: file:///FOLDER, "
-        "az://ACCOUNT/CONTAINER/PATH or gs://BUCKET/PATH.",
+        "URL of another S3 server, or file:///FOLDER.  Likewise az://ACCOUNT/CONTAINER/PATH and "
+        "gs://BUCKET/PATH.",
         "URL",
         None,
         read_store_url,
