@@ -24,6 +24,9 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.stores import Store
 
+STREAMS: Final = "streams"
+"""The protocol type of groups of Kafka Streams whose tasks the broker assigns (KIP-1071)."""
+
 TOPIC: Final = "topic"
 OFFSET: Final = "offset"
 UNSETTLED: Final = "unsettled"
@@ -57,7 +60,8 @@ class GroupEntry:
         topic_id: Of the topic, likewise.
         is_complete: Of a topic: whether these are known to be all groups that there were.
         group: The group.
-        protocol_type: ``consumer``, or what else its members speak; empty where nobody knows.
+        protocol_type: ``consumer``, ``streams``, or what else its members speak; empty where
+            nobody knows.
         state: The group's, such as ``EMPTY`` or ``STABLE``.
         partition: The partition.
         offset: The next offset that the group reads.

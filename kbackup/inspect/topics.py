@@ -280,7 +280,8 @@ class GroupStood:
         high_watermark: Where the partition's log ended.
         beyond: How many offsets before *offset* the backup had not reached; null for none.
         unsettled: Why not all that was in the partition then is in the backup; null if it is.
-        protocol_type: ``consumer``, or what else its members speak; empty if nobody knows.
+        protocol_type: ``consumer``, ``streams``, or what else its members speak; empty if nobody
+            knows.
         state: The group's, such as ``EMPTY`` or ``STABLE``.
         taken: When it was captured.
         is_complete: Whether all groups of the topic are known to be captured.

@@ -19,7 +19,17 @@ from kbackup.kafka import Cluster, GroupOffset, Groups
 from kbackup.naming.renaming import matching, rename
 from kbackup.records import TopicPartition
 from kbackup.restore.group_view import GroupView, Learned
-from kbackup.restore.groups import Applied, Stood, by_group, following_id, of_partitions, plan
+from kbackup.restore.groups import (
+    LONE_STREAMS,
+    Applied,
+    Stood,
+    by_group,
+    following_id,
+    lone_streams,
+    of_partitions,
+    plan,
+    why_lone,
+)
 from kbackup.restore.restored import Restored, why_spread
 from kbackup.restore.translate import NotReachedError
 from kbackup.restore.watch import Remarks
@@ -157,12 +167,13 @@ class FollowedGroups:
             self._remark(name, "group_left_alone", f"group {name} {why}: it is left alone")
         if not free:
             return
+        lone = lone_streams(clients, {name: self._waiting[name].stood for name in free})
         restored = Restored(settings, self._kafka, self._store, frame.world.clock, cluster)
         with closing(GroupView(restored, cluster, self._store, known=self._known)) as view:
             found = {
                 name: offsets
                 for name in free
-                if (offsets := self._translated(view, name)) is not None
+                if (offsets := self._translated(view, name, is_lone=name in lone)) is not None
             }
         self._known = view.learned
         if not found:
@@ -206,7 +217,7 @@ class FollowedGroups:
         return None
 
     def _translated(
-        self, view: GroupView, name: str
+        self, view: GroupView, name: str, *, is_lone: bool
     ) -> Mapping[TopicPartition, GroupOffset] | None:
         """Return where a group is to stand; None where it cannot be set yet."""
         waiting = self._waiting[name]
@@ -216,7 +227,7 @@ class FollowedGroups:
             self._rest(name)
             self._remark(name, "group_not_set", f"group {name} is not set: {failed[0]}")
             return None
-        self._remark(name)
+        self._remark(name, *((LONE_STREAMS, why_lone([name])) if is_lone else ()))
         if found.refusals:
             self._waiting[name] = replace(waiting, is_ahead=True)
             return None

@@ -256,6 +256,9 @@ class GroupsRun:
         with closing(self._kafka.consumer_groups()) as clients:
             names = [group.name for group in planned]
             before = {name: dict(found or {}) for name, found in clients.offsets(names)}
+            told = lone_streams(clients, {name: stood.get(called[name], {}) for name in names})
+            if told:
+                yield self._summary.warn(LONE_STREAMS, why_lone(told))
             own = Applied.find(self._store, self._layout, following_id(view.group, cluster))
             self._confirm(planned, before, own)
             if not self._settings.dry_run:
@@ -393,7 +396,7 @@ class GroupsRun:
         self, clients: Groups, planned: Sequence[PlannedGroup], before: Standing, name: str
     ) -> None:
         # whether these have members only setting them tells: if one is refused, no other is set
-        unseen = {each.name for each in clients.listed().groups if each.state == NOT_DESCRIBED}
+        unseen = _unseen(clients)
         applied = Applied(name, before, {one.name: one.offsets for one in planned})
         applied.store(self._store, self._layout)
         self._summary.facts["undo"] = applied.id
@@ -490,6 +493,36 @@ class GroupsRun:
 
 Stood = Mapping[str, Sequence[GroupEntry]]
 """Where a group stood, by topic."""
+
+LONE_STREAMS: Final = "streams_group"
+
+
+def lone_streams(clients: Groups, stood: Mapping[str, Stood]) -> list[str]:
+    """Return the groups of Kafka Streams (KIP-1071) that are not there as such.
+
+    Args:
+        clients: Those of the target.
+        stood: Where groups stood, by what they are called there.
+    """
+    found = {
+        name
+        for name, topics in stood.items()
+        if any(row.protocol_type == captured.STREAMS for rows in topics.values() for row in rows)
+    }
+    return sorted(found - _unseen(clients)) if found else []
+
+
+def why_lone(groups: Sequence[str]) -> str:
+    """Return what to do about groups of `lone_streams`, which offsets alone will make."""
+    return (
+        f"{some(groups)}: before Kafka 4.2, no application with group.protocol=streams can join a "
+        "group that has only offsets (GROUP_ID_NOT_FOUND): start it with group.protocol=classic"
+    )
+
+
+def _unseen(clients: Groups) -> set[str]:
+    """Return the groups of a cluster whose members nobody can ask for."""
+    return {each.name for each in clients.listed().groups if each.state == NOT_DESCRIBED}
 
 
 def by_group(captures: Mapping[str, TopicCapture]) -> dict[str, dict[str, list[GroupEntry]]]:

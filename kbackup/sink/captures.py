@@ -56,7 +56,7 @@ NO_ACCESS: Final = "missing_cluster_parts"
 
 ACCESS_NOT_CAPTURED: Final = "access_not_captured"
 
-SHARED: Final = "share_groups"
+WITHOUT_OFFSETS: Final = "groups_without_offsets"
 
 Standing = Mapping[str, Mapping[TopicPartition, GroupOffset]]
 
@@ -180,7 +180,7 @@ class GroupCaptures:
         denied = any(positions is None for positions in standing.values())
         is_complete = listed.is_complete and not denied
         self._note_lack(is_complete=is_complete)
-        self._note_shared(sorted(
+        self._note_without_offsets(sorted(
             name for name, positions in standing.items()
             if known[name].state == NOT_DESCRIBED and positions == {}
         ))  # fmt: skip
@@ -202,13 +202,16 @@ class GroupCaptures:
         )
         self._remarks.put(INCOMPLETE, text, None if self._settings.groups is None else LEFT_OUT)
 
-    def _note_shared(self, names: Sequence[str]) -> None:
-        """Name groups that Kafka lists and whose offsets it tells nobody."""
+    def _note_without_offsets(self, names: Sequence[str]) -> None:
+        """Name groups of kinds that may keep what cannot be captured; no answer tells which."""
         if names:
-            text = f"{some(names)}: not captured: share groups have no offsets that can be set"
-            self._remarks.put(SHARED, text, None)
+            text = (
+                f"{some(names)}: not captured: without offsets, as share groups are, and those of "
+                "Kafka Streams that have committed nothing"
+            )
+            self._remarks.put(WITHOUT_OFFSETS, text, None)
         else:
-            self._remarks.take_back(SHARED)
+            self._remarks.take_back(WITHOUT_OFFSETS)
 
     def _drop(self, error: KbackupError) -> None:
         self._remarks.put(NOT_CAPTURED, f"consumer groups are not captured: {error}", DROPPED)
@@ -289,6 +292,8 @@ class GroupCaptures:
             if name in self._own:
                 continue
             group = taken.groups[name]
+            # the other kind that nobody describes, a share group, has no offsets
+            is_of_streams = group.state == NOT_DESCRIBED
             for where, at in sorted(positions.items()):
                 if where not in lacks:
                     continue
@@ -296,7 +301,8 @@ class GroupCaptures:
                 beyond = 0 if report.start is None else at.offset - report.reached
                 yield replace(
                     heads[where.topic], kind=groups.OFFSET, is_complete=None, group=name,
-                    protocol_type=group.protocol_type, state=group.state,
+                    protocol_type=groups.STREAMS if is_of_streams else group.protocol_type,
+                    state=group.state,
                     partition=where.partition, offset=at.offset, metadata=at.metadata,
                     high_watermark=taken.ends[where], beyond=beyond if beyond > 0 else None,
                 )  # fmt: skip

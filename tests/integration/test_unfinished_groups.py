@@ -56,7 +56,7 @@ def test_a_group_of_streams_is_captured_and_set(command: Kbackup, unfinished: Te
     """Captured while it is at work, with the bytes beside its offsets, and set in a copy."""
     with StreamsMember(unfinished.servers, "app", TOPIC) as member:
         member.commit({0: (4, "time 17"), 1: (10, "")})
-        command.json("sink", "-t", TOPIC)
+        again = command.json("sink", "-t", TOPIC)
     listed = command.json("restore", "list", "--consumer-groups").of("group")
     command.json("restore", "-t", TOPIC, *COPY)
     words = ("restore", "groups", "-t", TOPIC, *COPY, "app", "--rename-groups", "dr_$0")
@@ -68,6 +68,9 @@ def test_a_group_of_streams_is_captured_and_set(command: Kbackup, unfinished: Te
     assert [("app", 0, 4), ("app", 1, 10)] == sorted(
         (one["group"], one["partition"], one["offset"]) for one in listed if one["group"] == "app"
     )
+    assert not [one for one in again.summary["warnings"] if "app" in one["text"]]
+    assert {"streams"} == {one["protocol_type"] for one in listed if one["group"] == "app"}
+    assert "streams_group" in {one["code"] for one in done.summary["warnings"]}
     assert ["dr_app"] == done.summary["groups"]
     assert set_to == standing(unfinished, "dr_app")
 
@@ -102,6 +105,6 @@ def test_a_share_group_is_named(command: Kbackup, unfinished: TestCluster) -> No
     left = command.json("sink", "-t", TOPIC)  # it is there without members, too
 
     for one in (done, left):
-        said = [each["text"] for each in one.summary["warnings"] if each["code"] == "share_groups"]
-        assert (0, ["shared"]) == (one.code, [text.partition(":")[0] for text in said])
+        said = {each["text"].partition(":")[0]: each["code"] for each in one.summary["warnings"]}
+        assert (0, "groups_without_offsets") == (one.code, said.get("shared"))
     assert "shared" not in {one["group"] for one in again.of("group")}

@@ -91,6 +91,7 @@ class FakeCluster:
 
     # consumer groups of others, and where they stand; None where nobody may know
     consumers: dict[str, dict[TopicPartition, GroupOffset] | None] = field(default_factory=dict)
+    undescribed: set[str] = field(default_factory=set)  # those that nobody describes
     sees_all_groups: bool = True
     # an error of the next look at consumer groups
     no_groups: KafkaError | None = None
@@ -134,9 +135,11 @@ class FakeCluster:
         if self.no_groups is not None:
             raise self.no_groups
         found = tuple(
-            Group(name, "consumer", "EMPTY") if where != {} else Group(name, "", "DEAD")
+            Group(name, "", "DEAD")
+            if where == {} or name in self.undescribed
+            else Group(name, "consumer", "EMPTY")
             for name, where in self.consumers.items()
-        )  # what Kafka says of share groups, which tell no offsets
+        )  # what Kafka says of share groups, which tell no offsets, and of those of Streams
         return GroupList(found, self.sees_all_groups)
 
     def offsets(

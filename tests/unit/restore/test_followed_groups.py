@@ -24,13 +24,14 @@ def standby() -> Standby:
     return Standby(target=Grouped())
 
 
-def capture(standby: Standby, taken: int, **stood: int) -> None:
+def capture(standby: Standby, taken: int, *, protocol_type: str = "consumer", **stood: int) -> None:
     """Capture where groups stand in orders."""
     rows = [GroupEntry("topic", taken, "orders", is_complete=True)]
     rows += [
-        GroupEntry("offset", taken, "orders", group=name, partition=0, offset=offset, metadata=b"m")
+        GroupEntry("offset", taken, "orders", group=name, partition=0, offset=offset,
+                   metadata=b"m", protocol_type=protocol_type)
         for name, offset in stood.items()
-    ]
+    ]  # fmt: skip
     group_stream(standby.backup.store, standby.backup.layout, standby.time).append(
         table(rows, GROUPS)
     )
@@ -61,6 +62,25 @@ def test_groups_follow_as_the_copy_reaches_their_captures(standby: Standby) -> N
     assert GroupOffset(8, b"m") == seen[-1]  # a marker lies in between
     assert {"billing"} == stood(standby).keys()
     assert ["billing"] == summary["groups"]
+
+
+def test_a_group_that_a_new_application_of_streams_cannot_join_is_named_once(
+    standby: Standby,
+) -> None:
+    """However often it is set."""
+    standby.sink("orders", 0, range(5))
+    capture(standby, 1, protocol_type="streams", app=2)
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            capture(standby, 2, protocol_type="streams", app=3)
+        return look < 4
+
+    summary = standby.follow(happens, follow_groups=".*")
+
+    assert 3 == stood(standby)["app"][COPY].offset
+    assert 1 == len(standby.warned("streams_group"))
+    assert ["streams_group"] == [one["code"] for one in summary["warnings"]]
 
 
 def test_without_the_option_no_group_is_touched(standby: Standby) -> None:

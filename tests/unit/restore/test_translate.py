@@ -356,19 +356,25 @@ def test_its_line_says_what_it_is() -> None:
 
 def grouped(**stood: int) -> Restoring:
     """A restored topic of ten records, and a capture of where groups stood in it."""
-    of = Restoring(cluster=Grouped())
-    of.backup.put("orders", 0, range(10))
-    of.restore()
+    of = restoring_groups()
     capture(of, **stood)
     return of
 
 
-def capture(of: Restoring, **stood: int) -> None:
+def restoring_groups() -> Restoring:
+    """A restored topic of ten records, in a cluster with groups."""
+    of = Restoring(cluster=Grouped())
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    return of
+
+
+def capture(of: Restoring, protocol_type: str | None = None, /, **stood: int) -> None:
     """Store where groups stood."""
     rows = [GroupEntry("topic", 1, "orders", "", "", is_complete=True, run="s", counter=1)]
     rows += [
         GroupEntry("offset", 1, "orders", group=group, partition=0, offset=offset,
-                   metadata=b"m", run="s", counter=1)
+                   metadata=b"m", run="s", counter=1, protocol_type=protocol_type)
         for group, offset in stood.items()
     ]  # fmt: skip
     group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
@@ -628,6 +634,27 @@ def test_internal_topics_that_a_streams_application_will_not_find_are_named(
     texts = [one.text for one in summary.finish().warnings if one.code == "streams_renamed"]
     said = f"a is an application of Kafka Streams, which will not find {', '.join(told)}"
     assert ([said] if told else []) == texts
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_groups_that_a_new_application_of_streams_cannot_join_are_named(
+    *, is_there: bool, dry_run: bool
+) -> None:
+    """By the protocol that they had; one that is of Streams in the target is joined as ever."""
+    of = restoring_groups()
+    capture(of, "streams", app=3)
+    if is_there:
+        vars(of.cluster)["unseen"].add("dr_app")
+
+    ended, _ = set_groups(of, renamed="dr_$0", dry_run=dry_run)
+
+    said = [one.text for one in ended.warnings if one.code == "streams_group"]
+    assert 0 == ended.exit_code
+    assert is_there == (not said)
+    if said:
+        assert said[0].startswith("dr_app: before Kafka 4.2, ")
+        assert said[0].endswith("start it with group.protocol=classic")
 
 
 @pytest.mark.parametrize(

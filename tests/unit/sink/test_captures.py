@@ -185,17 +185,33 @@ def test_a_list_that_may_lack_groups_says_so(
     assert captured(store).newest["orders"].topic.is_complete is False
 
 
-def test_share_groups_are_named(kafka: FakeKafka, store: StoreSettings) -> None:
-    """They are in the list, and nobody can ask where they stand: nothing is wrong."""
+def test_groups_without_offsets_are_named(kafka: FakeKafka, store: StoreSettings) -> None:
+    """Share groups, and new ones of Streams: nothing is wrong, and neither is called the other."""
     kafka.consumers["shared"] = {}
 
     summary = back_up(kafka, store)
 
-    assert (0, ["share_groups"]) == (
+    assert (0, ["groups_without_offsets"]) == (
         summary["exit_code"], [one["code"] for one in summary["warnings"]]
     )  # fmt: skip
-    assert "shared: not captured" in summary["warnings"][0]["text"]
+    said = summary["warnings"][0]["text"]
+    assert "shared: not captured" in said
+    assert "Kafka Streams that have committed nothing" in said
     assert {"billing": 4} == offsets(store)
+
+
+def test_a_group_of_streams_is_captured_as_such(kafka: FakeKafka, store: StoreSettings) -> None:
+    """Kafka does not say of what kind it is, but no other kind looks like that and has offsets."""
+    kafka.consumers["app"] = {ORDERS: GroupOffset(2, b"")}
+    kafka.undescribed.add("app")
+
+    summary = back_up(kafka, store)
+
+    rows = captured(store).newest["orders"].offsets
+    assert {"app": "streams", "billing": "consumer"} == {
+        row.group: row.protocol_type for row in rows
+    }
+    assert [] == summary["warnings"]
 
 
 def test_an_open_transaction_leaves_its_partition_unsettled(
