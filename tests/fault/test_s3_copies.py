@@ -14,7 +14,7 @@ from s3fault import Fault, S3Faults
 from kbackup.catalog.copying import Outcome, bring
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.stores import StoreSettings
-from kbackup.stores.s3 import S3Store
+from kbackup.stores.s3 import S3Store, transfer
 from kbackup.stores.s3.options import ObjectSettings
 from tests.fault.conftest import PART_BYTES
 
@@ -65,6 +65,14 @@ def pair(settings: StoreSettings, truth: S3Client, proxy: S3Faults) -> Pair:
     return Pair(settings, truth, proxy)
 
 
+@pytest.fixture(params=[False, True], ids=["at once", "in parts"])
+def is_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the object is too large for one request."""
+    if request.param:
+        monkeypatch.setattr(transfer, "COPIED_BYTES_MAX", len(BODY) - 1)
+    return bool(request.param)
+
+
 WHOLE = BODY, {**FACTS, "sha256": hashlib.sha256(BODY).hexdigest()}
 
 
@@ -75,6 +83,64 @@ def test_the_server_copies_what_both_buckets_may_see(pair: Pair) -> None:
     assert pair.proxy.headers[-1]["x-amz-copy-source"].startswith(f"{pair.name}/topics/")
 
 
+def test_the_server_copies_part_by_part_what_is_too_large(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the parts of the object, so that a checksum of them shows that they are the same."""
+    monkeypatch.setattr(transfer, "COPIED_BYTES_MAX", len(BODY) - 1)
+    pair.target = pair.beside(**{"s3.part.size": 3 * PART_BYTES})
+
+    done = pair.brought()
+
+    assert [*["HEAD"] * 4, "POST", *["PUT"] * 4, "POST", *["HEAD"] * 2] == done
+    assert WHOLE == pair.there()
+    completed = pair.proxy.headers[-3]
+    assert "*" == completed["if-none-match"]
+    ranges = [one["x-amz-copy-source-range"] for one in pair.proxy.headers[-7:-3]]
+    assert [f"bytes={at}-{at + PART_BYTES - 1}" for at in range(0, len(BODY), PART_BYTES)] == ranges
+    assert all(one["x-amz-copy-source-if-match"] for one in pair.proxy.headers[-7:-3])
+
+
+@pytest.mark.parametrize("lengths", [[1, 2, 1], [2, 1, 1]], ids=["later", "first"])
+def test_a_copy_of_other_parts_is_not_trusted(
+    pair: Pair, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing shows that it is whole: it is taken back, and the object is sent."""
+    monkeypatch.setattr(transfer, "COPIED_BYTES_MAX", len(BODY) - 1)
+    place: Any = {"Bucket": pair.name, "Key": KEY}
+    begun = pair.truth.create_multipart_upload(
+        **place, Metadata=WHOLE[1], ChecksumAlgorithm="SHA256"
+    )
+    place["UploadId"] = begun["UploadId"]
+    parts: list[Any] = []
+    at = 0
+    for number, length in enumerate(lengths, 1):
+        body = BODY[at : at + length * PART_BYTES]
+        at += len(body)
+        part = pair.truth.upload_part(**place, PartNumber=number, Body=body)
+        parts.append({"PartNumber": number, "ETag": part["ETag"]})
+    pair.truth.complete_multipart_upload(**place, MultipartUpload={"Parts": parts})
+
+    done = pair.brought()
+
+    assert "DELETE" in done
+    assert "GET" in done
+    assert WHOLE == pair.there()
+
+
+def test_what_shows_no_checksum_of_parts_is_sent(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an object that did not come in parts: its copy could not be compared with it."""
+    monkeypatch.setattr(transfer, "COPIED_BYTES_MAX", len(BODY) - 1)
+    pair.truth.put_object(Bucket=pair.name, Key=KEY, Body=BODY, Metadata=WHOLE[1])
+
+    assert "GET" in pair.brought()
+    assert not any("x-amz-copy-source" in one for one in pair.proxy.headers)
+    assert WHOLE == pair.there()
+
+
+@pytest.mark.usefixtures("is_large")
 def test_a_copy_is_stored_as_an_object_of_its_bucket(pair: Pair) -> None:
     """Class, encryption and tags are those of the copy's own settings."""
     pair.target = pair.beside(
@@ -93,6 +159,15 @@ def test_a_copy_is_stored_as_an_object_of_its_bucket(pair: Pair) -> None:
     assert any("x-amz-copy-source" in one for one in pair.proxy.headers)
 
 
+def test_each_part_is_copied_with_the_key_of_a_customer() -> None:
+    """As each part is sent with it."""
+    key = base64.b64encode(bytes(32)).decode()
+
+    found = ObjectSettings.of({"s3.sse.customer.key": key}).params("upload_part_copy", KEY, None)
+
+    assert bytes(32) == found["SSECustomerKey"]
+
+
 @pytest.mark.parametrize("operation", ["put_object", "copy_object", "create_multipart_upload"])
 def test_each_request_that_makes_an_object_locks_it(operation: str) -> None:
     """Sent at once, in parts, or copied by the server: moto locks the first alone."""
@@ -104,6 +179,7 @@ def test_each_request_that_makes_an_object_locks_it(operation: str) -> None:
     assert found["ObjectLockRetainUntilDate"] > datetime.now(UTC) + timedelta(hours=23)
 
 
+@pytest.mark.usefixtures("is_large")
 @pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (501, "NotImplemented")])
 def test_what_the_server_does_not_copy_is_sent_and_is_tried_once(
     pair: Pair, status: int, code: str
@@ -118,6 +194,7 @@ def test_what_the_server_does_not_copy_is_sent_and_is_tried_once(
     assert "GET" == pair.brought()[0]
 
 
+@pytest.mark.usefixtures("is_large")
 def test_a_lost_answer_is_no_lost_copy(pair: Pair) -> None:
     """What was copied is found to be the same, whoever copied it."""
     lost = Fault("PUT ", "reset_after", header="x-amz-copy-source")
@@ -161,6 +238,7 @@ def test_where_the_server_tells_no_checksum_the_copy_is_read(pair: Pair, is_dama
     assert "GET" == pair.brought(outcome)[0]
 
 
+@pytest.mark.usefixtures("is_large")
 def test_something_else_under_the_key_stays(pair: Pair) -> None:
     """It has come since the listing, and not every server keeps to a condition of a copy."""
     pair.truth.put_object(Bucket=f"{pair.name}-copy", Key=KEY, Body=b"another")

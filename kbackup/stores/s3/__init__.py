@@ -227,16 +227,19 @@ class S3Store:
         found = source.head(key)
         if (
             found is None
-            or found.size > transfer.COPIED_BYTES_MAX
             or not (found.metadata.get("sha256") and is_wanted(found.metadata))
             or self._head(key) is not None  # not every server keeps to the condition
         ):
             return None
+        is_large = found.size > transfer.COPIED_BYTES_MAX
+        parts = transfer.Parts.of(there, key) if is_large else None
+        if is_large and parts is None:
+            return None
         try:
-            sha256 = transfer.copy(self._requests, there.bucket, key, found)
+            sha256 = transfer.copy(self._requests, there.bucket, key, found, parts)
         except StoreError as error:
-            is_passing = transfer.is_taken(error) or transfer.is_missing(error)
-            if not (is_passing or transfer.is_worn_out(error)):
+            passing = (transfer.is_taken, transfer.is_missing, transfer.is_forgotten)
+            if not (any(is_so(error) for is_so in passing) or transfer.is_worn_out(error)):
                 self._copies = False
                 _log.info("objects are sent, as the server does not copy them: %s", error)
             return None

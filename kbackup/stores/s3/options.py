@@ -477,7 +477,7 @@ def chosen_provider(options: Mapping[str, Any]) -> tuple[str, ...]:
 _log: Final = logging.getLogger(__name__)
 
 _CREATING: Final = frozenset({"put_object", "copy_object", "create_multipart_upload"})
-_KEYED: Final = _CREATING | {"upload_part", "get_object", "head_object"}
+_KEYED: Final = _CREATING | {"upload_part", "upload_part_copy", "get_object", "head_object"}
 """What needs a customer's key with each request."""
 
 _PASSING: Final = re.compile(r"(?:^|/)_kbackup/(?:locks/|success/|probe-)")

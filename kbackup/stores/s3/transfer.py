@@ -7,7 +7,7 @@ comes: see `errors` for that.
 
 import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict
 
@@ -176,25 +176,13 @@ class Upload:
     def _send_parts(
         self, requests: "Requests", part_bytes: int, features: Features, condition: PutCondition
     ) -> None:
-        kind: ChecksumType = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
-        created = requests.send(
-            "create_multipart_upload",
-            self.key,
-            Key=self.key,
-            Metadata=self.metadata,
-            **kind,
-        )
-        begun = _Begun(requests, self.key, created["UploadId"], features)
+        begun = _Begun.begin(requests, self.key, self.metadata, features)
         length = max(part_bytes, -(-self.size // MAX_PARTS))
-        try:
-            parts = [
-                begun.send(number, Section(self.body, start, min(length, self.size - start)))
-                for number, start in enumerate(range(0, self.size, length), 1)
-            ]
-            begun.complete(parts, condition)
-        except BaseException as error:
-            begun.abort(is_tried_again=not is_worn_out(error))
-            raise
+        parts = (
+            begun.send(number, Section(self.body, start, min(length, self.size - start)))
+            for number, start in enumerate(range(0, self.size, length), 1)
+        )
+        begun.finish(parts, condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +207,25 @@ class _Begun:
     upload_id: str
     features: Features
 
+    @classmethod
+    def begin(
+        cls, requests: "Requests", key: str, metadata: Mapping[str, str], features: Features
+    ) -> "_Begun":
+        """Begin one."""
+        kind: ChecksumType = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
+        created = requests.send(
+            "create_multipart_upload", key, Key=key, Metadata=dict(metadata), **kind
+        )
+        return cls(requests, key, created["UploadId"], features)
+
+    def finish(self, parts: Iterable[_StoredPart], condition: PutCondition) -> None:
+        """Make the object of its *parts*, which are stored as they are asked for."""
+        try:
+            self._complete([*parts], condition)
+        except BaseException as error:
+            self._abort(is_tried_again=not is_worn_out(error))
+            raise
+
     def send(self, number: int, section: Section) -> _StoredPart:
         """Store one part."""
         checksum: Checksum = _checksum(file_sha256(section)) if self.features.checksums else {}
@@ -234,7 +241,22 @@ class _Begun:
         )
         return _StoredPart(number, answer["ETag"], checksum)
 
-    def complete(self, parts: Sequence[_StoredPart], condition: PutCondition) -> None:
+    def copy(self, number: int, source: Mapping[str, Any], start: int, end: int) -> _StoredPart:
+        """Store one part of what another object holds from *start* on, before *end*."""
+        answer = self.requests.send(
+            "upload_part_copy",
+            f"{self.key} part {number}",
+            PartNumber=number,
+            CopySourceRange=f"bytes={start}-{end - 1}",
+            Key=self.key,
+            UploadId=self.upload_id,
+            **source,
+        )["CopyPartResult"]
+        told = answer.get("ChecksumSHA256")
+        checksum: Checksum = {} if told is None else {"ChecksumSHA256": told}
+        return _StoredPart(number, answer["ETag"], checksum)
+
+    def _complete(self, parts: Sequence[_StoredPart], condition: PutCondition) -> None:
         """Make the object of its *parts*."""
         done = self.requests.send(
             "complete_multipart_upload",
@@ -248,7 +270,7 @@ class _Begun:
             what = f"s3:PutObject on {self.requests.resource(self.key)}"
             raise StoreError(what, "the upload was completed without an ETag", "run again")
 
-    def abort(self, *, is_tried_again: bool) -> None:
+    def _abort(self, *, is_tried_again: bool) -> None:
         """Throw the parts away, if that can be done; nobody sees them in any case."""
         # once where a part has spent its budget: the same server is not worth another one
         try:
@@ -268,21 +290,72 @@ COPIED_BYTES_MAX: Final = 5 * 2**30
 """S3's limit of what one request copies."""
 
 
-def copy(requests: "Requests", bucket: str, key: str, found: ObjectHead) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a server tells of an object that was sent in parts.
+
+    Attributes:
+        length: Bytes of each but the last.
+        checksum: That of their sha256, one after the other.
+    """
+
+    length: int
+    checksum: str
+
+    @classmethod
+    def of(cls, requests: "Requests", key: str) -> "Parts | None":
+        """Ask for it; None where the server does not tell."""
+        whole = requests.send("head_object", key, Key=key, ChecksumMode="ENABLED")
+        first = requests.send("head_object", key, Key=key, PartNumber=1)
+        length, checksum = first["ContentLength"], whole.get("ChecksumSHA256")
+        is_told = checksum is not None and length < whole["ContentLength"]
+        return cls(length, checksum) if is_told else None
+
+
+def copy(
+    requests: "Requests", bucket: str, key: str, found: ObjectHead, parts: Parts | None = None
+) -> str | None:
     """Have the server copy an object that it still has as it was *found*, unless one is here.
 
+    Args:
+        requests: To the bucket of the copy.
+        bucket: That of the object.
+        key: Of both.
+        found: The object.
+        parts: Those of an object of more than `COPIED_BYTES_MAX`.
+
     Returns:
-        The sha256 of the copy, in hexadecimal; None where the server does not tell it.
+        The sha256 of the copy, in hexadecimal; empty where it is not that of the object, None
+        where the server does not tell it.
 
     Raises:
         StoreError: If it does not.
     """
+    source: dict[str, Any] = {
+        "CopySource": {"Bucket": bucket, "Key": key},
+        "CopySourceIfMatch": f'"{found.etag}"',
+    }
+    if parts is not None:
+        # s3transfer, which copies for boto3, knows no condition for what is there already, tells
+        # no checksum, and sends each part once, for attempts are ours here
+        begun = _Begun.begin(requests, key, found.metadata, Features())
+        starts = enumerate(range(0, found.size, parts.length), 1)
+        begun.finish(
+            (
+                begun.copy(number, source, start, min(start + parts.length, found.size))
+                for number, start in starts
+            ),
+            {"IfNoneMatch": "*"},
+        )
+        # of parts S3 tells but one checksum of theirs; the object's was compared with what was
+        # sent, whose sha256 is among its facts
+        is_same = Parts.of(requests, key) == parts
+        return found.metadata["sha256"] if is_same else ""
     answer = requests.send(
         "copy_object",
         key,
         Key=key,
-        CopySource={"Bucket": bucket, "Key": key},
-        CopySourceIfMatch=f'"{found.etag}"',
+        **source,
         IfNoneMatch="*",
         MetadataDirective="REPLACE",  # by the same: what else the source has, no put would
         Metadata=dict(found.metadata),
