@@ -41,6 +41,7 @@ from kbackup.errors import (
     RefusedError,
     counted,
 )
+from kbackup.stores import READABLE
 
 if TYPE_CHECKING:
     from kbackup.events import Ended, NextCommand, Plain
@@ -623,10 +624,10 @@ def status_command(max_age: str | None, of_group: str | None, **parameters: Any)
     group="Restore", help="How many days the objects stay readable.",
 )  # fmt: skip
 @option(
-    "--tier", type=click.Choice(["Standard", "Bulk", "Expedited"]), default="Standard",
+    "--tier", type=click.Choice([*READABLE]), default="Standard",
     group="Restore",
-    help="How fast to retrieve them.  Standard within hours, Bulk within two days, Expedited "
-        "within minutes.",
+    help="How fast to retrieve them.  "
+        + ", ".join(f"{tier} {when}" for tier, when in READABLE.items()) + ".",
 )  # fmt: skip
 @config_options("thaw")
 def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
@@ -645,6 +646,7 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
                 at.store,
                 at.layout,
                 at.reading().formats,
+                summary=at.summary,
                 days=whole_days("--days", days),
                 tier=tier,
                 only_format=at.only_format,

@@ -497,6 +497,8 @@ class Screens(OutputPart):
     def _print_estimate(self, summary: Ended) -> None:
         if text := estimated(summary):
             self._stdout.paragraph(text)
+        if readable := summary.facts.get("readable"):
+            self._stdout.paragraph(f"S3 lets objects be read {readable} of the request")
 
     def _print_groups(self, summary: Ended) -> None:
         rows = self._of("group_offset")
@@ -581,6 +583,7 @@ class Screens(OutputPart):
                 self._stdout.paragraph(checks_count(self._of("check")))
             case _:
                 self._stdout.paragraph(headline(summary))
+                self._print_estimate(summary)
 
     def _print_verified(self, summary: Ended) -> None:
         partitions = sorted(self._of("partition"), key=lambda row: row.where)
@@ -698,11 +701,12 @@ def estimated(summary: Ended) -> str:
     found: Estimate | None = summary.facts.get("estimate")
     if found is None:
         return ""
-    if found.bytes is None:
+    if found.bytes is None and found.requests is None:
         return "likely to take: unknown before a first run"
+    amount = "unknown size" if found.bytes is None else size(found.bytes)
     took = "unknown time" if found.seconds is None else duration(found.seconds)
     asks = [] if found.requests is None else [f"{count(found.requests, 'request')} to the store"]
-    return f"likely to take: {', '.join([size(found.bytes), *asks, took])}"
+    return f"likely to take: {', '.join([amount, *asks, took])}"
 
 
 def groups_set(summary: Ended, planned: Collection[str]) -> str:

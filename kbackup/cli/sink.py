@@ -308,7 +308,6 @@ def copy_command(to: str, to_config: str | None, **parameters: Any) -> None:
             wiring.format_options(settings), at.asked, at.clock, at.summary, at.session.stop,
             poll_s=settings.s3_poll_interval_ms / 1000 if settings.follow else None,
             is_dry=settings.dry_run,
-            of_parts=(wiring.part_bytes_of(stored), wiring.part_bytes_of(target)),
         )  # fmt: skip
         at.tell(copy())
 

@@ -35,8 +35,10 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.estimate import Estimate
 from kbackup.runs.known import NOTHING, REMOVED_SINCE, BackupState, as_of, removed_since
-from kbackup.stores import Archive, Store, Tier
+from kbackup.runs.report import Summary
+from kbackup.stores import READABLE, Archive, Store, Tier
 
 _DAY_MS: Final = 86_400_000
 
@@ -464,6 +466,7 @@ def thaw(
     layout: Layout,
     options: FormatOptions,
     *,
+    summary: Summary,
     days: int,
     tier: Tier,
     asked: Asked = ALL,
@@ -476,6 +479,7 @@ def thaw(
         store: Where the backup is.
         layout: How objects are named.
         options: How objects are read.
+        summary: Gets when they can be read, and of a dry run what asking takes.
         days: How long they stay readable.
         tier: How fast to retrieve them.
         asked: Which topics and partitions.
@@ -506,6 +510,7 @@ def thaw(
             for file in one.files
         ]
 
+    looks, every = 0, list[Listed]()
     own: list[Listed] = [*store.list(layout.records_prefix())]
     for topic, files in (("", own), *((topic, files_of(topic)) for topic in chosen)):
         cold = frozen(store, files)
@@ -513,6 +518,8 @@ def thaw(
         if not is_dry:
             with ThreadPoolExecutor(_THAWING_THREADS) as pool:
                 list(pool.map(lambda file: store.thaw(file.key, days, tier), waiting))
+        looks += len(cold.thaws)
+        every += waiting
         if topic or cold.thaws:
             yield Thawed(
                 topic or None,
@@ -522,3 +529,8 @@ def thaw(
                 sum(file.size for file in waiting),
                 cold.until,
             )
+    if every:
+        summary.facts["readable"] = READABLE[tier]
+        if is_dry:
+            size = sum(file.size for file in every)
+            summary.facts["estimate"] = Estimate(size, looks + len(every), None)

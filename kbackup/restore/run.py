@@ -121,7 +121,7 @@ class RestoreRun:
             past = history.runs(store, self._frame.layout, "restore", now=self._frame.started)
             self._summary.facts["estimate"] = of_restore(
                 sum(topic.stored_bytes for topic in plan.topics), objects, past_rates(past),
-                has_requests=wiring.part_bytes(settings) is not None,
+                store,
             )  # fmt: skip
         if self._agree is None:
             confirm(plan, None, is_agreed=settings.yes)  # exits as the run would

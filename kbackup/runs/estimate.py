@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from kbackup.runs.history import RunRecord
+from kbackup.stores import Served, Store
 
 _RUNS: Final = 5
 """How many past runs count..."""
@@ -22,7 +23,7 @@ class Estimate:
 
     Attributes:
         bytes: Of the objects that it stores, or reads.
-        requests: For objects and, of a sink, for the ledger; None where objects are files.
+        requests: For objects and, of a sink, for the ledger; None where the store counts none.
         seconds: From its start to its end.
     """
 
@@ -91,29 +92,22 @@ def _work_s(run: RunRecord) -> float | None:
     return found if isinstance(found, (int, float)) else None
 
 
-def of_sink(offsets: int, rates: PastRates, part_bytes: int | None) -> Estimate:
+def of_sink(offsets: int, rates: PastRates, store: Store) -> Estimate:
     """Return what it takes to back up *offsets*.
 
     Args:
         offsets: Each of them may be a record.
         rates: Of past sinks.
-        part_bytes: How large the parts are in which large objects are stored; None without a
-            server.
+        store: Where they are stored.
     """
     seconds = _seconds(offsets, rates.record_s, rates)
     if rates.bytes is None or rates.objects is None:
         return Estimate(None, None, seconds)
     size, objects = round(offsets * rates.bytes), ceil(offsets * rates.objects)
     requests = None
-    if part_bytes is not None:
-        requests = objects * (puts(size / (objects or 1), part_bytes) + 1)  # and entered
+    if isinstance(store, Served):
+        requests = objects * (store.puts(size / (objects or 1)) + 1)  # and entered
     return Estimate(size, requests, seconds)
-
-
-def puts(size: float, part_bytes: int) -> int:
-    """Return how many requests store an object."""
-    parts = ceil(size / part_bytes)
-    return parts + 2 if parts > 1 else 1  # it is begun and completed
 
 
 def of_upkeep(
@@ -140,17 +134,17 @@ def of_upkeep(
     return Estimate(size, requests, round(start_s + amount * each_s, 1))
 
 
-def of_restore(size: int, objects: int, rates: PastRates, *, has_requests: bool) -> Estimate:
+def of_restore(size: int, objects: int, rates: PastRates, store: Store) -> Estimate:
     """Return what it takes to restore *objects* of together *size* bytes.
 
     Args:
         size: Their bytes.
         objects: How many.
         rates: Of past restores.
-        has_requests: There is a server.
+        store: Where they are.
     """
     seconds = _seconds(size, rates.byte_s, rates)
-    return Estimate(size, objects if has_requests else None, seconds)
+    return Estimate(size, objects if isinstance(store, Served) else None, seconds)
 
 
 def _seconds(amount: int, each_s: float | None, rates: PastRates) -> float | None:

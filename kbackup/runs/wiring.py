@@ -28,7 +28,6 @@ from kbackup.pipeline.rows import NO_TOMBSTONES, Nulls
 from kbackup.pipeline.views import Envelope, ReadOptions, ViewSpec
 from kbackup.spark.java import EngineSettings, Jvm
 from kbackup.stores import StoreSettings
-from kbackup.stores.s3.options import PART_SIZE
 
 
 def kafka_settings(settings: Settings) -> KafkaSettings:
@@ -115,16 +114,6 @@ def _encryption(settings: Settings) -> Encryption | None:
         settings.encryption_mixed,
     )
     return Encryption(options, layout(settings), clock.SystemClock()) if options.is_given else None
-
-
-def part_bytes(settings: Settings) -> int | None:
-    """Return how large the parts of a large object are; None where no S3 server stores it."""
-    return part_bytes_of(StoreSettings(settings.url, options=settings.options_of("stores")))
-
-
-def part_bytes_of(place: StoreSettings) -> int | None:
-    """Return the same of a place."""
-    return PART_SIZE.of(place.options) if place.url.startswith("s3://") else None
 
 
 def layout(settings: Settings) -> Layout:

@@ -55,9 +55,9 @@ from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.context import Stop
-from kbackup.runs.estimate import Estimate, of_upkeep, puts
+from kbackup.runs.estimate import Estimate, of_upkeep
 from kbackup.runs.report import Summary
-from kbackup.stores import Store
+from kbackup.stores import Served, Store
 
 _THREADS: Final = 8
 """Each holds an object: in memory up to a part of an upload, then on disk."""
@@ -178,8 +178,6 @@ class CopyRun:
         stop: When set, the run ends before the next object.
         poll_s: Seconds between two passes; None for one pass.
         is_dry: Only say what would be sent.
-        of_parts: How large the parts of a large object are in source and target; None where no
-            server stores it.
     """
 
     def __init__(
@@ -195,12 +193,11 @@ class CopyRun:
         *,
         poll_s: float | None = None,
         is_dry: bool = False,
-        of_parts: tuple[int | None, int | None] = (None, None),
     ) -> None:
         self._source, self._target, self._layout = source, target, layout
         self._options, self._asked, self._clock = options, asked, clock
         self._summary, self._stop = summary, stop
-        self._poll_s, self._is_dry, self._of_parts = poll_s, is_dry, of_parts
+        self._poll_s, self._is_dry = poll_s, is_dry
         self._failed = threading.Event()
         self._keys_seen: dict[str, Collection[str]] = {}
         summary.facts |= {"dry_run": is_dry, "files": 0, **history.selected(asked)}
@@ -503,9 +500,9 @@ class CopyRun:
             for brought in one.brought
             if brought.outcome is Outcome.SENT
         ]
-        of_source, of_target = self._of_parts
-        gets = 0 if of_source is None else len(sizes)
-        stores = 0 if of_target is None else sum(puts(each, of_target) for each in sizes)
+        target = self._target
+        gets = len(sizes) if isinstance(self._source, Served) else 0
+        stores = sum(map(target.puts, sizes)) if isinstance(target, Served) else 0
         past = history.runs(self._target, self._layout, "sink copy", now=self._clock.now())
         return of_upkeep(size, gets + stores or None, size, past, "sent_bytes")
 

@@ -48,7 +48,7 @@ from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
 from kbackup.runs.locks import prefix as lock_prefix
 from kbackup.runs.report import Summary
 from kbackup.sink.plan import locked
-from kbackup.stores import Store, Versions
+from kbackup.stores import Served, Store, Versions
 
 _THREADS: Final = 16
 _USAGE: Final = (2, 8)
@@ -320,8 +320,8 @@ class ExpireRun:
         sets = [files for one in found for files in one.deletes.sets]
         objects, topics = object_count(sets), {one.where.topic for one in found if one.is_work}
         each = 3 if self._has_versions else 1  # each version is asked for its lock, and deleted
-        has_server = wiring.part_bytes(self._settings) is not None
-        requests = each * objects + len(topics) if has_server else None
+        is_served = isinstance(self._store, Served)
+        requests = each * objects + len(topics) if is_served else None
         past = history.runs(self._store, self._layout, "sink expire", now=self._clock.now())
         return of_upkeep(object_bytes(sets), requests, objects, past, "deleted")
 

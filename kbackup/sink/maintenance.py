@@ -6,6 +6,7 @@ sink's position is not touched: a group of this run alone is what the tasks comm
 """
 
 import functools
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ from kbackup.errors import (
     KbackupError,
     ObjectKeyError,
     RefusedError,
+    StoreError,
 )
 from kbackup.events import INLINE, Ended, Planned, Tell
 from kbackup.kafka import Cluster
@@ -33,6 +35,7 @@ from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
+from kbackup.runs.estimate import Estimate
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked
 from kbackup.runs.report import Summary
@@ -42,6 +45,8 @@ from kbackup.sink.plan import SinkPartitionPlan, job_of, locked
 from kbackup.sink.start import Evidence, HeldCut, Start, held
 from kbackup.sink.task import back_up
 from kbackup.stores import Store, UnfinishedUpload, Uploads
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +416,7 @@ def prune(
     Args:
         store: Where the backup is.
         layout: How objects are named.
-        summary: Gets the counts.
+        summary: Gets the counts, and of a dry run what aborting takes.
         now: The time.
         older_than_s: How long ago an upload must have been begun.
         asked: Only those of these topics and partitions.
@@ -436,7 +441,7 @@ def prune(
         if (where := _where(layout, one)) is not None
     }
     chosen = set(asked.topics({where.topic for where in found.values()}))
-    aborted = younger = 0
+    old, younger = list[UnfinishedUpload](), 0
     for one, where in found.items():
         if where.topic not in chosen or not asked.has(where.partition):
             continue
@@ -445,9 +450,21 @@ def prune(
             continue
         if not is_dry:
             store.abort(one)
-        aborted += 1
+        old.append(one)
         yield Pruned(one.key, where, one.begun)
-    summary.facts |= {"aborted": 0 if is_dry else aborted, "found": aborted, "younger": younger}
+    aborted = 0 if is_dry else len(old)
+    summary.facts |= {"aborted": aborted, "found": len(old), "younger": younger}
+    if is_dry and old:
+        summary.facts["estimate"] = Estimate(_stored_bytes(store, old), len(old), None)
+
+
+def _stored_bytes(store: Uploads, uploads: Sequence[UnfinishedUpload]) -> int | None:
+    """Return how much of *uploads* is there; None where it may not be asked for."""
+    try:
+        return sum(map(store.stored_bytes, uploads))
+    except StoreError as error:
+        _log.info("the size of unfinished uploads is not known: %s", error)
+        return None
 
 
 def _where(layout: Layout, upload: UnfinishedUpload) -> TopicPartition | None:

@@ -98,7 +98,7 @@ class SinkRun:
             past = history.runs(store, frame.layout, "sink", now=frame.started)
             self._summary.facts["estimate"] = of_sink(
                 sum(len(unit.span) for unit in units), past_rates(past),
-                wiring.part_bytes(frame.settings),
+                store,
             )  # fmt: skip
 
     def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:

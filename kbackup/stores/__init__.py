@@ -239,6 +239,11 @@ ARCHIVED: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """
 
 Tier = Literal["Standard", "Bulk", "Expedited"]
+
+READABLE: Final[Mapping[Tier, str]] = {
+    "Standard": "within hours", "Bulk": "within two days", "Expedited": "within minutes",
+}  # fmt: skip
+"""When S3 lets an object be read that it was asked for in a tier, as its documentation says."""
 """How fast an archived object is retrieved, and at what price."""
 
 
@@ -379,6 +384,15 @@ class UnfinishedUpload:
 
 
 @runtime_checkable
+class Served(Protocol):
+    """A store with a server, which takes its time, and a price, for each request."""
+
+    def puts(self, size: float) -> int:
+        """Return how many requests store an object of so many bytes; none is made."""
+        ...
+
+
+@runtime_checkable
 class Uploads(Protocol):
     """A store that can be asked for them."""
 
@@ -387,6 +401,14 @@ class Uploads(Protocol):
 
         Raises:
             StoreError: If the store does not answer, or its listing is not complete.
+        """
+        ...
+
+    def stored_bytes(self, upload: UnfinishedUpload) -> int:
+        """Return how much of it is there.
+
+        Raises:
+            StoreError: If the store does not answer, or refuses.
         """
         ...
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from math import ceil
 from types import ModuleType
 from typing import Any, BinaryIO, ClassVar, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -87,6 +88,9 @@ class CloudStore:
 
     _HYPHEN: ClassVar[str]
     """What stands for a hyphen in the names of metadata."""
+
+    _AROUND: ClassVar[int]
+    """How many requests begin and complete an upload in parts."""
 
     _NO_CREDENTIALS: ClassVar[str]
     _GRANT: ClassVar[str]
@@ -232,6 +236,11 @@ class CloudStore:
                     pass  # the first error says more
                 raise error from None
         raise AssertionError(key)
+
+    def puts(self, size: float) -> int:
+        """Count parts, two looks, and what begins and completes an upload: `Served.puts`."""
+        parts = min(MAX_PARTS, ceil(size / self._part_bytes))
+        return parts + 2 + self._AROUND if parts > 1 else 1
 
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
@@ -442,6 +451,7 @@ class AzureStore(CloudStore):
     """Blobs below a path of a container."""
 
     _HYPHEN = "_"  # names are identifiers of C#
+    _AROUND = 1  # an upload is not begun
     _NO_CREDENTIALS = (
         "set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, "
         "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE"
@@ -480,6 +490,7 @@ class GoogleStore(CloudStore):
     """Objects below a path of a bucket."""
 
     _HYPHEN = "-"
+    _AROUND = 2
     _NO_CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run where there is a service account"
     _GRANT = "the role Storage Object User on the bucket"
     _SHOWS = "gcloud storage buckets describe gs://{0}"

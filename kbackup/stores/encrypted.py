@@ -34,6 +34,7 @@ from kbackup.stores import (
     Names,
     ObjectHead,
     Ranges,
+    Served,
     Store,
     StoredObject,
     Untold,
@@ -216,8 +217,9 @@ class EncryptedStore:
         more = {
             Archive: ("thawed", "thaw"),
             Bucket: ("bucket_facts", "probe_upload", "probe_conditions"),
-            Uploads: ("unfinished", "abort"),
+            Uploads: ("unfinished", "stored_bytes", "abort"),
             Names: ("check_name",),
+            Served: ("puts",),
             Untold: ("untold",),
             Versions: ("is_locked", "locked_until", "delete_versions"),
         }

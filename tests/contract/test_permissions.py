@@ -49,6 +49,7 @@ from tests.support.truth import client_of
 OF_REQUESTS: Final = {
     r"^GET /[^/?]+/?\?.*list-type=2": "s3:ListBucket",
     r"^GET /[^/?]+/?\?.*uploads": "s3:ListBucketMultipartUploads",
+    r"^GET /[^/?]+/[^?].*uploadId": "s3:ListMultipartUploadParts",
     r"^(GET|HEAD) /[^/?]+/[^?]": "s3:GetObject",
     r"^POST .*\?restore": "s3:RestoreObject",
     r"^GET /[^/?]+/?\?versioning": "s3:GetBucketVersioning",
@@ -205,11 +206,11 @@ class Bench:
         for _ in range(2):
             self.typed("sink", "copy", "--to", f"file://{folder}")
 
-    def pruned(self) -> None:
+    def pruned(self, *options: str) -> None:
         """Abort an unfinished upload."""
         key = "topics/orders/partition=0/orders+0+0000000099.record.zstd.parquet"
         client_of(self.server).create_multipart_upload(Bucket=self.bucket, Key=key)
-        self.typed("sink", "abort-uploads", "--older-than", "0s")
+        self.typed("sink", "abort-uploads", "--older-than", "0s", *options)
 
 
 @pytest.fixture
@@ -227,6 +228,7 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         "sink --dry-run": lambda: (bench.kafka.positions_.clear(), bench.sink(dry_run=True)),
         "sink status": lambda: bench.typed("sink", "status"),
         "sink reindex": lambda: bench.typed("sink", "reindex"),
+        "sink abort-uploads --dry-run": lambda: bench.pruned("--dry-run"),
         "sink abort-uploads": bench.pruned,
         "sink copy": lambda: bench.copied(tmp_path),
         "restore": bench.restore,

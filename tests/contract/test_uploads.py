@@ -1,5 +1,7 @@
 """Unfinished uploads of a real S3 server: listed over several pages, aborted, gone."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.contract.product import LocalS3, StoreSettings, Uploads, open_store
@@ -9,7 +11,7 @@ BUCKET = "unfinished"
 
 
 @pytest.fixture
-def store(s3_server: LocalS3) -> Uploads:
+def store(s3_server: LocalS3) -> Iterator[Uploads]:
     """A bucket with three unfinished uploads."""
     s3_server.create_bucket(BUCKET)
     client = client_of(s3_server)
@@ -22,7 +24,20 @@ def store(s3_server: LocalS3) -> Uploads:
     }
     found = open_store(StoreSettings(f"s3://{BUCKET}", s3_server.endpoint_url, options))
     assert isinstance(found, Uploads)
-    return found
+    yield found
+    for one in found.unfinished(""):
+        found.abort(one)
+
+
+def test_their_parts_are_added_up(store: Uploads, s3_server: LocalS3) -> None:
+    """As they are: what is there takes place, and is billed."""
+    first, second = store.unfinished("topics/")
+    for number in (1, 2):
+        client_of(s3_server).upload_part(
+            Bucket=BUCKET, Key=first.key, UploadId=first.id, PartNumber=number, Body=b"12345"
+        )
+
+    assert [10, 0] == [store.stored_bytes(one) for one in (first, second)]
 
 
 def test_they_are_listed_by_prefix_and_aborted_once(store: Uploads) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
@@ -289,6 +290,15 @@ class S3Store:
     def unfinished(self, prefix: str) -> Iterator[UnfinishedUpload]:
         """List uploads that were not finished: `Uploads.unfinished`."""
         return bucket.unfinished_uploads(self._requests, prefix)
+
+    def puts(self, size: float) -> int:
+        """Count parts, a look, begin and completion: `Served.puts`."""
+        parts = min(transfer.MAX_PARTS, ceil(size / self._part_bytes))
+        return parts + 3 if parts > 1 else 1
+
+    def stored_bytes(self, upload: UnfinishedUpload) -> int:
+        """Add up its parts: `Uploads.stored_bytes`."""
+        return bucket.upload_bytes(self._requests, upload)
 
     def abort(self, upload: UnfinishedUpload) -> None:
         """Abort one: `Uploads.abort`."""

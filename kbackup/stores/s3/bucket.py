@@ -217,6 +217,17 @@ def unfinished_uploads(requests: "Requests", prefix: str) -> Iterator[Unfinished
         at = following
 
 
+def upload_bytes(requests: "Requests", upload: UnfinishedUpload) -> int:
+    """Return how much of an upload is there: `Uploads.stored_bytes`."""
+    total, at = 0, dict[str, Any]()
+    while True:
+        page = requests.send("list_parts", upload.key, Key=upload.key, UploadId=upload.id, **at)
+        total += sum(int(part["Size"]) for part in page.get("Parts", ()))
+        if not page.get("IsTruncated"):
+            return total
+        at = {"PartNumberMarker": page["NextPartNumberMarker"]}
+
+
 def abort_upload(requests: "Requests", upload: UnfinishedUpload) -> None:
     """Throw an upload's parts away: `Uploads.abort`."""
     try:
@@ -280,6 +291,12 @@ NEEDS: Final = (
         "sink abort-uploads",
         frozenset(
             {("s3:ListBucketMultipartUploads", BUCKET), ("s3:AbortMultipartUpload", OBJECTS)}
+        ),
+    ),
+    Need(
+        "sink abort-uploads --dry-run",
+        frozenset(
+            {("s3:ListBucketMultipartUploads", BUCKET), ("s3:ListMultipartUploadParts", OBJECTS)}
         ),
     ),
     Need("restore", _READ | _KEEP),

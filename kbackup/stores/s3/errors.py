@@ -55,6 +55,7 @@ _ACTIONS: Final = {
     "delete_object": "s3:DeleteObject",
     "abort_multipart_upload": "s3:AbortMultipartUpload",
     "list_multipart_uploads": "s3:ListBucketMultipartUploads",
+    "list_parts": "s3:ListMultipartUploadParts",
     "restore_object": "s3:RestoreObject",
 }
 _READS: Final = frozenset({"get_object", "head_object"})

@@ -170,6 +170,7 @@ def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count:
         (Estimate(5_000_000, None, 52.5), "likely to take: 4.8 MiB, 0:52"),
         (Estimate(5_000_000, 7, None), "likely to take: 4.8 MiB, 7 requests to the store, unknown"),
         (Estimate(None, None, None), "likely to take: unknown before a first run"),
+        (Estimate(None, 4, None), "take: unknown size, 4 requests to the store, unknown time"),
     ],
 )
 def test_a_plan_says_what_it_is_likely_to_take(

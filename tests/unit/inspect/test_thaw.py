@@ -15,6 +15,8 @@ from kbackup.formats import FormatOptions
 from kbackup.inspect.topics import Thawed, thaw
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
+from kbackup.runs.estimate import Estimate
+from kbackup.runs.report import Summary
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import put_bytes
@@ -39,6 +41,7 @@ def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
     """What the command tells."""
     options.setdefault("days", 7)
     options.setdefault("tier", "Standard")
+    options.setdefault("summary", Summary("r", "restore thaw"))
     events = [to_json(one) for one in thaw(store, Layout(), FormatOptions(), **options)]
     for event in events:
         LINES.validate(event)
@@ -70,11 +73,28 @@ def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
 
 
 def test_a_dry_run_only_counts(store: FrozenStore) -> None:
-    """A dry run counts what a thaw would request."""
-    [orders] = ask(store, asked=Asked(["orders"], partitions={0}), is_dry=True)
+    """And says what a thaw would take: a look at each object that is archived, and a request."""
+    store.thaws = {min(store.classes): Thaw("thawing")}
+    summary = Summary("r", "restore thaw")
 
-    assert ([], 2) == (store.asked, orders["asked"])
+    [orders] = ask(
+        store, asked=Asked(["orders"], partitions={0}), is_dry=True, tier="Bulk", summary=summary
+    )
+
+    assert ([], 1) == (store.asked, orders["asked"])
     assert orders["bytes"] > 0
+    assert Estimate(orders["bytes"], 2 + 1, None) == summary.facts["estimate"]
+    assert "within two days" == summary.facts["readable"]
+
+
+def test_where_all_was_asked_for_nothing_is_estimated(store: FrozenStore) -> None:
+    """Nor is it said when that can be read which somebody else has asked for."""
+    store.thaws = dict.fromkeys(store.classes, Thaw("thawing"))
+    summary = Summary("r", "restore thaw")
+
+    ask(store, is_dry=True, summary=summary)
+
+    assert not {"estimate", "readable"} & summary.facts.keys()
 
 
 def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> None:

@@ -6,6 +6,14 @@ import pytest
 
 from kbackup.runs.estimate import Estimate, of_restore, of_sink, of_upkeep, past_rates
 from kbackup.runs.history import RunRecord
+from kbackup.stores import StoreSettings, open_store
+from kbackup.stores.memory import MemoryStore
+
+MEMORY = MemoryStore(StoreSettings("memory://estimates"))
+OPTIONS = {
+    "s3.part.size": 25_000_000, "aws.access.key.id": "a", "aws.secret.access.key": "s",
+}  # fmt: skip
+S3 = open_store(StoreSettings("s3://bucket", options=OPTIONS))
 
 
 def run(**said: Any) -> RunRecord:
@@ -21,27 +29,38 @@ def test_past_runs_tell_what_the_next_one_takes() -> None:
     """By records: bytes, objects with their rows in the ledger, and the time beside the start."""
     rates = past_rates([run(), run(seconds=13.0)])
 
-    assert Estimate(5_000_000, 40, 52.5) == of_sink(5000, rates, 25_000_000)
-    assert Estimate(5_000_000, None, 52.5) == of_sink(5000, rates, None)
+    assert Estimate(5_000_000, 40, 52.5) == of_sink(5000, rates, S3)
+    assert Estimate(5_000_000, None, 52.5) == of_sink(5000, rates, MEMORY)
 
 
-def test_large_objects_are_stored_in_parts() -> None:
-    """Each part is a request, and so are their begin and end."""
+@pytest.mark.parametrize(
+    ("url", "requests"),
+    [
+        ("s3://bucket", 4 + 3 + 1),
+        ("az://account/container", 4 + 3 + 1),
+        ("gs://bucket", 4 + 4 + 1),
+        ("memory://m", None),
+    ],
+)
+def test_large_objects_are_stored_in_parts(
+    url: str, requests: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is a request, and so are their begin and end, and looks at what is there."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "any")
     rates = past_rates([run(objects=1, bytes_stored=100_000_000)])
 
-    found = of_sink(1000, rates, 25_000_000)
+    found = of_sink(1000, rates, open_store(StoreSettings(url, options=OPTIONS)))
 
-    assert (100_000_000, 4 + 2 + 1) == (found.bytes, found.requests)
+    assert (100_000_000, requests) == (found.bytes, found.requests)
 
 
 def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
     """Its objects are known; only the time is not."""
     rates = past_rates([run()])
 
-    assert Estimate(20_000_000, 7, 102.0) == of_restore(20_000_000, 7, rates, has_requests=True)
-    assert Estimate(20_000_000, None, None) == of_restore(
-        20_000_000, 7, past_rates([]), has_requests=False
-    )
+    assert Estimate(20_000_000, 7, 102.0) == of_restore(20_000_000, 7, rates, S3)
+    assert Estimate(20_000_000, None, None) == of_restore(20_000_000, 7, past_rates([]), MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +69,7 @@ def test_a_restore_is_judged_by_the_bytes_it_reads() -> None:
 def test_what_tells_nothing_is_left_out(other: dict[str, Any]) -> None:
     """Runs that failed, copied nothing, or waited for records."""
     assert past_rates([run()]) == past_rates([run(**other), run()])
-    assert Estimate(None, None, None) == of_sink(10, past_rates([run(**other)]), None)
+    assert Estimate(None, None, None) == of_sink(10, past_rates([run(**other)]), S3)
 
 
 @pytest.mark.parametrize("other", [{"timings": None}, {"timings": {}}, {"seconds": None}], ids=str)
@@ -58,8 +77,8 @@ def test_a_run_without_spark_tells_no_time(other: dict[str, Any]) -> None:
     """It says how large records are, and how long only where another run does."""
     small = run(**other)
 
-    assert Estimate(1_000_000, 8, None) == of_sink(1000, past_rates([small]), 25_000_000)
-    assert Estimate(1_000_000, 8, 12.0) == of_sink(1000, past_rates([small, run()]), 25_000_000)
+    assert Estimate(1_000_000, 8, None) == of_sink(1000, past_rates([small]), S3)
+    assert Estimate(1_000_000, 8, 12.0) == of_sink(1000, past_rates([small, run()]), S3)
 
 
 def test_the_newest_runs_count() -> None:

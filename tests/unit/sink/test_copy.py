@@ -22,7 +22,6 @@ from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import TopicPartition
 from kbackup.runs import history, known
 from kbackup.runs.context import Environment, Stop
-from kbackup.runs.estimate import puts
 from kbackup.runs.report import Summary
 from kbackup.sink.copy import CopyRun
 from kbackup.sink.expire import ExpireAsked, ExpireRun
@@ -44,6 +43,7 @@ from tests.support.hand_clock import HandClock
 from tests.support.in_threads import InThreads
 from tests.support.invoked import invoke
 from tests.support.json_lines import LINES
+from tests.support.served_store import ServedStore
 
 LAYOUT = Layout()
 OBJECT = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
@@ -255,12 +255,12 @@ def test_a_plan_says_what_a_copy_takes(source: Source, target: Store) -> None:
     ended_s = {"seconds": 3.0, "timings": {"work_s": 2.0}, "sent": 9, "sent_bytes": 1000}
     size = sum(one.size for one in source.store.list("topics/"))
 
-    first = copied(source.store, target, is_dry=True, of_parts=(100, 1000))
+    served: list[Any] = [ServedStore(one) for one in (source.store, target)]
+    first = copied(*served, is_dry=True)
     history.write_run(target, LAYOUT, ended(command="sink copy", **ended_s))
     then = copied(source.store, target, is_dry=True)
 
-    parts = sum(puts(one.size, 1000) for one in source.store.list("topics/"))
-    assert {"bytes": size, "requests": 5 + parts, "seconds": None} == first["estimate"]
+    assert {"bytes": size, "requests": 5 + size, "seconds": None} == first["estimate"]
     took = round(1.0 + size * 0.002, 1)
     assert {"bytes": size, "requests": None, "seconds": took} == then["estimate"]
 

@@ -40,6 +40,7 @@ from tests.support.ledgers import (
     mending,
     verified,
 )
+from tests.support.served_store import ServedStore
 
 OLD = ExpireAsked(older_than=timedelta(), grace=timedelta())
 """All that is there, and at once."""
@@ -136,7 +137,8 @@ def test_a_run_leaves_a_record_and_a_plan_an_estimate() -> None:
     Expired(backup, OLD)
     size = sum(one.size for one in backup.store.list("topics/") if one.key in stored[:2])
 
-    planned = Expired(backup, OLD, dry_run=True).summary.facts["estimate"]
+    served: Any = ServedStore(backup.store)
+    planned = Expired(backup, OLD, dry_run=True, store=served).summary.facts["estimate"]
     Expired(backup, OLD, run="2099-12-31T00:00:00Z-7f3a")
 
     now = datetime(2100, 1, 1, tzinfo=UTC)

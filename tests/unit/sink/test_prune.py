@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.cli.screens import pruned
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, StoreError
 from kbackup.events import to_json
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
@@ -37,10 +37,17 @@ class Uploading(MemoryStore):
             for key, hours in uploads.items()
         ]
         self.aborted: list[str] = []
+        self.fault: StoreError | None = None
 
     def unfinished(self, prefix: str) -> Iterator[UnfinishedUpload]:
         """Those of the keys that begin so."""
         return (one for one in self.uploads if one.key.startswith(prefix))
+
+    def stored_bytes(self, _upload: UnfinishedUpload) -> int:
+        """The same of each, if that may be known."""
+        if self.fault is not None:
+            raise self.fault
+        return 5_000_000
 
     def abort(self, upload: UnfinishedUpload) -> None:
         """Note it."""
@@ -83,6 +90,17 @@ def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
 
     assert [] == store.aborted
     assert "4 unfinished uploads would be aborted" == pruned(ended(**summary))
+    assert {"bytes": 20_000_000, "requests": 4, "seconds": None} == summary["estimate"]
+    assert "estimate" not in work(store)[1]
+
+
+def test_what_may_not_be_asked_is_unknown(store: Uploading) -> None:
+    """Its permission is one that no other command needs."""
+    store.fault = StoreError("s3:ListMultipartUploadParts", "AccessDenied (403)")
+
+    _, summary = work(store, is_dry=True)
+
+    assert {"bytes": None, "requests": 3, "seconds": None} == summary["estimate"]
 
 
 @pytest.mark.parametrize(
