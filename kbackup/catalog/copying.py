@@ -6,7 +6,6 @@ killed may have stored an object again, with more of them.
 """
 
 import io
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -185,8 +184,8 @@ AFTER: Final = ("groups", "cluster", "restores")
 _APPLIED: Final = "/applied/"
 """What a restore has set in its target, and may set again: no part of the backup."""
 
-_OF_PLACE: Final = re.compile(r"-sink-(?:copy|expire)(?:-[0-9a-f]{8})?\.json$")
-"""Ends the keys of run records that are about one bucket, and no backup."""
+_OF_PLACE: Final = ("sink copy", "sink expire")
+"""The commands whose run records are about one bucket, and no backup."""
 
 _RUNS_COMPARED: Final = 64
 """Of so many of the newest run records more than size is compared: a run may still be writing."""
@@ -238,9 +237,13 @@ def evidence(
 
 def run_records(source: Store, target: Store, layout: Layout) -> Evidence:
     """Return the run records that are not there, or may have been written again since."""
-    prefix = f"{layout.records_prefix()}runs/"
+    prefix = layout.runs_prefix()
     old = {one.key: one.size for one in target.list(prefix)}
-    every = [one for one in source.list(prefix) if not _OF_PLACE.search(one.key)]
+    every = [
+        one
+        for one in source.list(prefix)
+        if not any(layout.is_run_of(one.key, command) for command in _OF_PLACE)
+    ]
     newest = {one.key for one in every[-_RUNS_COMPARED:]}
     wanted = [one.key for one in every if one.key in newest or old.get(one.key) != one.size]
     return Evidence(wanted, frozenset(old))

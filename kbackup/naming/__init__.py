@@ -39,6 +39,11 @@ DIRECTORY_BYTES_MAX: Final = 512
 RECORDS_FOLDER: Final = "_kbackup"
 """Beside ``topics.dir``: run records, gaps and locks."""
 
+_RUN: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+?)(?:-[0-9a-f]{8})?\.json", re.ASCII
+)
+"""Of a run record: of which command, and what tells two of one second apart."""
+
 _TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
 
@@ -213,6 +218,26 @@ class Layout:
         """Return the folder of run records, beside the last segment of ``topics.dir``."""
         parent, delim, _ = self.topics_dir.rpartition(self.directory_delim)
         return f"{parent}{delim}{RECORDS_FOLDER}/"
+
+    def runs_prefix(self) -> str:
+        """Return what the keys of run records begin with."""
+        return f"{self.records_prefix()}runs/"
+
+    def run_key(self, run: str, command: str, apart: str = "") -> str:
+        """Return the key of a run record.
+
+        Args:
+            run: The run's id, which begins with its time.
+            command: Such as ``sink copy``.
+            apart: Eight hexadecimal digits that tell two of one name apart; empty without another.
+        """
+        name = "-".join(filter(None, (run.replace(":", ""), command.replace(" ", "-"), apart)))
+        return f"{self.runs_prefix()}{name}.json"
+
+    def is_run_of(self, key: str, command: str = "") -> bool:
+        """Whether a key is of a record of a run of *command*; of any, where that is empty."""
+        match = _RUN.fullmatch(key.removeprefix(self.runs_prefix()))
+        return match is not None and command.replace(" ", "-") in ("", match[1])
 
     def key(self, parts: ObjectKey) -> str:
         """Return the key of *parts*.

@@ -292,12 +292,6 @@ def _check(what: str, data: Any, kinds: Mapping[str, _Kinds], *required: str) ->
             raise ValueError(f"{name} of a {what} is {data[name]!r}")
 
 
-_NAME: Final = re.compile(
-    r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+?)(?:-[0-9a-f]{8})?\.json", re.ASCII
-)
-"""Of a run record: of which command, and what tells two of one second apart."""
-
-
 def new_run_id(now: datetime) -> str:
     """Return a name for a run that starts *now* (aware), like ``2026-11-21T02:00:00Z-7f3a``."""
     return f"{clock.rfc3339(now)}-{secrets.token_hex(2)}"
@@ -315,14 +309,14 @@ def write_run(store: Store, layout: Layout, summary: Ended) -> None:
         StoreError: If it cannot be stored.
     """
     record = _as_text({**to_json(summary), "topics_dir": layout.topics_dir})
-    name = f"{_runs_prefix(layout)}{summary.run.replace(':', '')}-{_named(summary.command)}"
-    key = f"{name}.json"
+    key = layout.run_key(summary.run, summary.command)
     if put_json(store, key, record, if_absent=True):
         return
     mine = RunRecord(record)
     there = _read(store, key) or mine
     if (there.run, there.topics_dir) != (mine.run, mine.topics_dir):  # of the same second
-        key = f"{name}-{_digest(summary.run + layout.topics_dir)}.json"
+        apart = hashlib.sha256((summary.run + layout.topics_dir).encode()).hexdigest()[:8]
+        key = layout.run_key(summary.run, summary.command, apart)
     put_json(store, key, record)
 
 
@@ -388,9 +382,9 @@ def last_run(
     Raises:
         StoreError: If the store does not answer.
     """
-    prefix, first = _runs_prefix(layout), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
+    prefix, first = layout.runs_prefix(), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
     listed = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
-    keys = sorted((one.key for one in listed if _is_of(one, prefix, command)), reverse=True)
+    keys = sorted((one.key for one in listed if _is_of(one, layout, command)), reverse=True)
     newest = None
     for record in _read_all(store, keys[:_LAST_READ]):
         if record is None or (record.topics_dir, record.command) != (layout.topics_dir, command):
@@ -511,24 +505,17 @@ def _windows(
         days = [f"{today + timedelta(days):%Y-%m-%d}" for days in (1, 0, -1)]
         months = [f"{today:%Y-%m}", f"{today.replace(day=1) - timedelta(1):%Y-%m}"]
         begins = [*days, *months, *begins]
-    prefix, seen = _runs_prefix(layout), set[str]()
+    prefix, seen = layout.runs_prefix(), set[str]()
     for begin in begins:
         listed = store.list(f"{prefix}{begin}")
-        keys = {entry.key for entry in listed if _is_of(entry, prefix, command)}
+        keys = {entry.key for entry in listed if _is_of(entry, layout, command)}
         yield sorted(keys - seen, reverse=True)
         seen |= keys
 
 
-def _is_of(entry: StoredObject, prefix: str, command: str) -> bool:
+def _is_of(entry: StoredObject, layout: Layout, command: str) -> bool:
     """Whether what is listed is the record of a run of *command*; of any, where it is empty."""
-    match = _NAME.fullmatch(entry.key.removeprefix(prefix))
-    if match is None or entry.size > RECORD_BYTES_MAX:
-        return False
-    return not command or match[1] == _named(command)
-
-
-def _runs_prefix(layout: Layout) -> str:
-    return f"{layout.records_prefix()}runs/"
+    return entry.size <= RECORD_BYTES_MAX and layout.is_run_of(entry.key, command)
 
 
 def _success_key(layout: Layout, selection: Selection) -> str:
@@ -537,14 +524,6 @@ def _success_key(layout: Layout, selection: Selection) -> str:
     asked = "\n".join((layout.topics_dir, *names, *parts))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
     return f"{layout.records_prefix()}success/{digest}.json"
-
-
-def _named(command: str) -> str:
-    return command.replace(" ", "-")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _read_all(store: Store, keys: Sequence[str]) -> Iterator[RunRecord | None]:
