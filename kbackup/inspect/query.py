@@ -64,7 +64,7 @@ def ask(sql: str, found: Found, settings: EngineSettings, session: Callable[[], 
     spark = session()
     try:
         check_reads(spark, sql)
-        return answered(spark, sql, found, found.topics)
+        return answered(spark, sql, found)
     except AnalysisException as error:
         raise misunderstood(sql, str(error), found.topics) from error
     except Exception as error:  # py4j's errors have no common class that is worth the import
@@ -82,19 +82,19 @@ def ask(sql: str, found: Found, settings: EngineSettings, session: Callable[[], 
         raise
 
 
-def answered(spark: Any, sql: str, found: Found, names: Sequence[str]) -> Answer:
+def answered(spark: Any, sql: str, found: Found) -> Answer:
     """Return the answer to a query that `check_reads` has let pass.
 
     It is planned before it is run: what it does not need is not read.
 
     Args:
         spark: The session.
-        sql: As for `ask`, likewise the others.
+        sql: As for `ask`, likewise *found*.
     """
-    if len({name.lower() for name in names}) < len(names):
+    if len({name.lower() for name in found.topics}) < len(found.topics):
         spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
     counted = list[Counted]()
-    for name, need in needed(spark, sql, names).items():
+    for name, need in needed(spark, sql, found.topics).items():
         part = found.of_topic(name)
         if need.comparisons is not None:
             part = part.by_facts(need.comparisons)
