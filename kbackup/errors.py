@@ -105,6 +105,11 @@ class KbackupError(Exception):
         """Whether a service cannot be used, which is in the way of every topic."""
         return self.exit_code in (KafkaError.exit_code, StoreError.exit_code)
 
+    @property
+    def begins_nothing(self) -> bool:
+        """Whether nothing was begun: it was asked for wrongly, or another run is at work."""
+        return self.exit_code in (ConfigurationError.exit_code, LockedError.exit_code)
+
     def issue(self) -> Issue:
         """Return what is kept of the error once it was caught."""
         place = dict(self.place)

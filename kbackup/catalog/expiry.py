@@ -5,7 +5,7 @@ that nothing is left with a hole.  The last block that is there always stays.  A
 is not known how old it is, or where it ends, stays too, and all behind it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import takewhile
@@ -25,9 +25,9 @@ class Block:
         span: The offsets of which they hold whatever there was.
         sets: Those that are there.
         rows: What the ledger says of them, and of others that should be there.
-        newest: The highest timestamp of their records, in ms since the epoch; None where that, or
-            where they end, is not known.
-        stored: When the last of them was stored first, likewise.
+        newest: The highest timestamp of their records, in ms since the epoch; None where that,
+            when they were stored, or where they end, is not known.
+        stored: When the last of them was stored first; None where it is not known.
     """
 
     span: Span
@@ -163,13 +163,13 @@ def _leading(every: Sequence[Block], before_ms: int) -> int:
 def _age(every: Sequence[Block], place: int) -> int | None:
     """Return how old the records of a block are; None where there is none, or nobody knows."""
     one = every[place] if place < len(every) else None
-    return None if one is None or one.stored is None else one.newest
+    return None if one is None else one.newest
 
 
 def of_unknown_age(every: Sequence[Block], count: int) -> list[FileSet]:
     """Return the sets behind the first *count* blocks that stay as nobody knows their age."""
     behind = _without_last(every)[count:]
-    unknown = takewhile(lambda one: one.newest is None or one.stored is None, behind)
+    unknown = takewhile(lambda one: one.newest is None, behind)
     return [files for one in unknown for files in one.sets]
 
 
@@ -228,16 +228,17 @@ def marked(sets: Sequence[FileSet], ledger: PartitionLedger) -> Marked:
     """
     pairs = [(ledger.objects[key], mark) for key, mark in ledger.marked.items()]
     rows = tuple(sorted(pairs, key=lambda pair: (pair[0].first, pair[0].key or "")))
-    there = [files for files in sets if files.id in ledger.marked]
-    same = [files for files in there if _is_same(files, ledger, ledger.marked.keys())]
-    changed = [files for files in there if files not in same]
+    same, changed = list[FileSet](), list[FileSet]()
+    for files in sets:
+        if files.id in ledger.marked:
+            (same if _is_same(files, ledger) else changed).append(files)
     return Marked(rows, tuple(same), tuple(changed))
 
 
-def _is_same(files: FileSet, ledger: PartitionLedger, keys: Collection[str]) -> bool:
+def _is_same(files: FileSet, ledger: PartitionLedger) -> bool:
     """Whether every object of a set is the one that its row is about, and is marked."""
     return all(
-        file.key in keys and ledger.objects[file.key].bytes in (None, file.size)
+        file.key in ledger.marked and ledger.objects[file.key].bytes in (None, file.size)
         for file in files.files
     )
 

@@ -114,23 +114,18 @@ class KeyKeeper:
         ring, now = self._unlocked(), self.encryption.clock.ms()
         own = [wrapped_for(ring, one, own_id(ring.own), ring.own) for one in recipients]
         self._own.append(table([replace(row, time=now) for row in own], KEYS))
-        missing = [
-            (one, bytes.fromhex(key_id))
-            for key_id, held in self._data_keys().items()
-            for one in recipients
-            if one.name not in held
-        ]
-        if not ring.can_read:
-            if missing:
-                yield _not_wrapped(len({key_id for _, key_id in missing}))
-            return
-        rows = []
-        for one, key_id in missing:
-            if (data_key := _opened(ring, key_id)) is not None:
-                rows.append(replace(wrapped_for(ring, one, key_id.hex(), data_key), time=now))
+        rows, lacking = list[WrappedKey](), set[str]()
+        for key_id, held in self._data_keys().items():
+            if not (missing := [one for one in recipients if one.name not in held]):
+                continue
+            if (data_key := _opened(ring, key_id)) is None:
+                lacking.add(key_id)
+                continue
+            new = (wrapped_for(ring, one, key_id, data_key) for one in missing)
+            rows += [replace(row, time=now) for row in new]
         if rows:
             self._data.append(table(rows, KEYS))
-        if lacking := {key_id for _, key_id in missing} - {bytes.fromhex(row.id) for row in rows}:
+        if lacking:
             yield _not_wrapped(len(lacking))
 
     def remove(self, names: Sequence[str]) -> Iterator[Warned]:
@@ -153,14 +148,12 @@ class KeyKeeper:
                 "add another recipient first, with a private key: kbackup keys add",
             )
         now = self.encryption.clock.ms()
-        gone = [
-            WrappedKey(key_id, name, None, b"", time=now)
-            for name in names
-            for key_id in (own_id(ring.own), *(at for at, held in data.items() if name in held))
-        ]
-        removed = [authenticated(ring.own, row) for row in gone]
-        self._own.append(table([row for row in removed if row.id == own_id(ring.own)], KEYS))
-        of_data = [row for row in removed if row.id != own_id(ring.own)]
+
+        def gone(key_id: str, name: str) -> WrappedKey:
+            return authenticated(ring.own, WrappedKey(key_id, name, None, b"", time=now))
+
+        self._own.append(table([gone(own_id(ring.own), name) for name in names], KEYS))
+        of_data = [gone(at, name) for at, held in data.items() for name in names if name in held]
         if of_data:
             self._data.append(table(of_data, KEYS))
         for stream in (self._own, self._data):
@@ -227,9 +220,9 @@ class KeyKeeper:
         return found
 
 
-def _opened(ring: Keyring, key_id: bytes) -> bytes | None:
+def _opened(ring: Keyring, key_id: str) -> bytes | None:
     try:
-        return ring.of(key_id, f"data key {key_id.hex()}")
+        return ring.of(bytes.fromhex(key_id), f"data key {key_id}")
     except (NoKeyError, CorruptObjectError):  # or of a run that has begun since
         return None
 

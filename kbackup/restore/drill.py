@@ -60,7 +60,6 @@ _T = TypeVar("_T")
 NOTHING_COMPARED: Final = "drills_without_records"
 """Counts drills that had no record to compare, which prove nothing."""
 
-_USAGE: Final = (2, 8)  # nothing was begun
 _LOOKS: Final = 50
 _LOOK_S: Final = 0.1
 """How often a cluster is asked about a topic that was just created, and how long to wait then."""
@@ -313,7 +312,7 @@ class DrillRun:
         try:
             self._run()
         except KbackupError as error:
-            if error.exit_code in _USAGE:
+            if error.begins_nothing:
                 raise
             self._summary.fail(error)
         finally:
@@ -356,7 +355,7 @@ class DrillRun:
         try:
             self._rehearse()
         except KbackupError as error:
-            if error.exit_code in _USAGE and self._scratch is None:
+            if error.begins_nothing and self._scratch is None:
                 raise
             self._summary.fail(error)
         phases.enter("clean-up")

@@ -116,9 +116,6 @@ def linked(first: threading.Event, second: threading.Event) -> Iterator[None]:
 RECORD_S: Final = 20.0
 """Seconds between two run records of a run that follows."""
 
-_USAGE: Final = (2, 8)
-"""Exit codes of errors that are raised: the run was asked for wrongly, or may not begin."""
-
 
 class RunTasks(Protocol):
     """Runs a task over units, on Spark or in this process: `engine.run`."""
@@ -328,7 +325,7 @@ class RunContext:
         try:
             self._through(command, beside or nullcontext(), metrics or nullcontext())
         except KbackupError as error:
-            if error.exit_code in _USAGE:
+            if error.begins_nothing:
                 raise
             self.summary.fail(error)
         if metrics is not None:

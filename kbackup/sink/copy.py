@@ -68,9 +68,6 @@ _RECORD_S: Final = 600.0
 _NAMED: Final = 100
 """Objects that are named as errors; all are counted."""
 
-_USAGE: Final = (2, 8)
-"""Exit codes of errors that are raised: it was asked for wrongly."""
-
 
 @dataclass(frozen=True, slots=True)
 class TopicCopied:
@@ -222,7 +219,7 @@ class CopyRun:
             try:
                 yield from self._pass()
             except KbackupError as error:
-                if error.exit_code in _USAGE:
+                if error.begins_nothing:
                     raise
                 self._fail(error.issue())
             if self._stop.is_set() and not self._summary.standing:
@@ -477,9 +474,7 @@ class CopyRun:
             left = count["keys"] - there - count[Outcome.SENT]
             if self._poll_s is None or count[Outcome.SENT] or left:
                 yield TopicCopied(topic, count[Outcome.SENT], count["bytes"], there, left)
-        total = Counter[str]()
-        for count in rows.values():
-            total += count
+        total = sum(rows.values(), Counter[str]())
         facts["sent"] = facts.get("sent", 0) + total[Outcome.SENT]
         facts["sent_bytes"] = facts.get("sent_bytes", 0) + total["bytes"]
         facts["found"] = total["keys"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from kbackup.catalog import identity, listing
 from kbackup.catalog.expiry import (
@@ -51,8 +51,7 @@ from kbackup.sink.plan import locked
 from kbackup.stores import Served, Store, Versions
 
 _THREADS: Final = 16
-_USAGE: Final = (2, 8)
-"""Exit codes of errors that are raised: it was asked for wrongly, or may not begin."""
+_PLANNED: Final = ("marks", "deletes", "waits", "undone")
 _AT_ONCE: Final = 64
 """Sets that are deleted side by side: what a run that dies leaves is a prefix but for so many."""
 
@@ -123,11 +122,6 @@ class _Partition:
         """Whether there is anything to do."""
         return bool(self.marks or self.deletes.rows or self.undone)
 
-    @property
-    def mark_count(self) -> int:
-        """How many objects are to be marked."""
-        return sum(len(one.rows) for one in self.marks)
-
     def shown(self, grace_ms: int) -> ExpiryPlanned:
         rows = [row for one in self.marks for row in one.rows]
         sets = [files for one in self.marks for files in one.sets]
@@ -188,7 +182,7 @@ class ExpireRun:
         try:
             yield from self._run()
         except KbackupError as error:
-            if error.exit_code in _USAGE:
+            if error.begins_nothing:
                 raise
             self._summary.fail(error)
         if not (self._settings.dry_run or self._is_declined):
@@ -223,7 +217,7 @@ class ExpireRun:
             yield from self._told(found)
             if not any(one.is_work for one in found):
                 return
-            self._confirm(found)
+            self._confirm()
             for topic, of_topic in itertools.groupby(found, key=lambda one: one.where.topic):
                 if self._may_go_on():
                     self._carry_out(topic, [*of_topic])
@@ -271,9 +265,13 @@ class ExpireRun:
         if sets or not one.deletes.rows:
             return one
         text = f"{one.where}: nothing is deleted, as all that is left of it is marked as removed"
-        self._summary.warn("not_removed", text, **one.where.place)
-        self._summary.skip("objects_not_removed", object_count(one.deletes.sets))
+        self._leave(object_count(one.deletes.sets), text, **one.where.place)
         return replace(one, deletes=NOTHING_MARKED)
+
+    def _leave(self, objects: int, why: str, **place: Any) -> None:
+        """Say that objects stay that were to go."""
+        self._summary.warn("not_removed", why, **place)
+        self._summary.skip("objects_not_removed", objects)
 
     def _to_mark(
         self,
@@ -285,9 +283,7 @@ class ExpireRun:
         """Return the blocks to mark; name the sets of which nobody knows how old they are."""
         asked = self._asked
         found = {where: blocks(sets.get(where, ()), said.ledger(where)) for where in wheres}
-        before_ms = None
-        if asked.older_than is not None:
-            before_ms = now_ms - int(asked.older_than.total_seconds() * 1000)
+        before_ms = None if asked.older_than is None else now_ms - _ms(asked.older_than)
         marks = to_expire(found, before_ms, asked.max_bytes)
         for where, every in found.items():
             if unknown := of_unknown_age(every, len(marks.get(where, ()))):
@@ -295,8 +291,7 @@ class ExpireRun:
                 text = f"{where}: {counted(number, 'object')} {form(number, 'stays', 'stay')}, and "
                 text += "what is behind: nothing says how old its records are, or where they end: "
                 text += some([files.id for files in unknown], 3)
-                self._summary.warn("not_removed", text, **where.place)
-                self._summary.skip("objects_not_removed", number)
+                self._leave(number, text, **where.place)
         self._check_compacted({where.topic for where in marks}, said)
         return marks
 
@@ -332,16 +327,14 @@ class ExpireRun:
         rows = [one.shown(_ms(self._asked.grace)) for one in found]
         yield from rows
         self._summary.facts |= {
-            f"planned_{name}": sum(getattr(row, name) for row in rows)
-            for name in ("marks", "deletes", "waits", "undone")
+            f"planned_{name}": sum(getattr(row, name) for row in rows) for name in _PLANNED
         }
 
-    def _confirm(self, found: Sequence[_Partition]) -> None:
+    def _confirm(self) -> None:
         if self._settings.yes:
             return
-        marks = sum(one.mark_count for one in found)
-        deletes = sum(len(one.deletes.rows) for one in found)
-        undone = sum(len(one.undone) for one in found)
+        planned = (self._summary.facts[f"planned_{name}"] for name in _PLANNED)
+        marks, deletes, _, undone = planned
         what = f"mark {counted(marks, 'object')} as removed, delete {counted(deletes, 'object')}"
         if undone:
             what = f"keep {counted(undone, 'object')}"
@@ -374,11 +367,10 @@ class ExpireRun:
 
     def _delete(self, found: Marked) -> list[Entry]:
         """Delete the sets of a partition, the oldest first; return the rows of what is gone."""
-        facts, summary = self._summary.facts, self._summary
+        facts = self._summary.facts
         for files in found.changed:
             text = f"{files.id}: it is not what was marked as removed, and stays"
-            summary.warn("not_removed", text, key=files.id)
-            summary.skip("objects_not_removed", len(files.files))
+            self._leave(len(files.files), text, key=files.id)
         left = {file.key for files in found.all_sets for file in files.files}
         began_s = self._clock.steady_s()
         locked: list[tuple[FileSet, datetime]] = []
@@ -402,8 +394,7 @@ class ExpireRun:
             )
             text += f"{rfc3339(max(end for _, end in locked))}: "
             text += some([files.id for files, _ in locked], 3)
-            summary.warn("not_removed", text)
-            summary.skip("objects_not_removed", number)
+            self._leave(number, text)
         return [row for row, _ in found.rows if row.key not in left]
 
     def _delete_set(self, files: FileSet) -> datetime | None:
