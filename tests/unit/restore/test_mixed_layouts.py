@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
-from backup_samples import BYTES, JSON, SIBLINGS, Backup
+from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
 
 from kbackup.errors import ConfigurationError, KbackupError, RefusedError
+from kbackup.pipeline.views import ViewSpec
 from kbackup.restore.transaction import Pace
 from kbackup.stores import ObjectHead
 from kbackup.stores.memory import MemoryStore
@@ -89,14 +90,13 @@ def test_rows_of_a_log_with_gaps_do_not_tell_where_a_connectors_object_ends(
     assert 0 == Verified(again.backup).exit_code
 
 
-@pytest.mark.parametrize("views", [JSON, None], ids=["values", "full records"])
+@pytest.mark.parametrize("views", [JSON, RECORD], ids=["values", "full records"])
 def test_others_that_begin_within_a_connectors_object_with_gaps_are_seen(
-    again: Restoring, views: tuple[object, ...] | None
+    again: Restoring, views: tuple[ViewSpec, ...]
 ) -> None:
     """Fewer rows than offsets up to the others do not show that it ends before them."""
     (key,) = connector(again.backup, EVEN[:50])
-    more = {} if views is None else {"views": views}
-    again.backup.put("orders", 0, EVEN[30:], **more)
+    again.backup.put("orders", 0, EVEN[30:], views=views)
 
     with pytest.raises(RefusedError, match="another begins that holds the same") as refused:
         again.restore()
