@@ -738,7 +738,6 @@ class Connection(Protocol):
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
-        by_batches: bool = False,
     ) -> Writer:
         """Open a writer, and end whatever an earlier writer of its `fence` had begun.
 
@@ -749,7 +748,9 @@ class Connection(Protocol):
                 written idempotently, and a killed run may repeat those after the last position.
             max_message_bytes: What the topic takes; None for what the broker says.
             is_spread: Whether records go to other partitions of the topic too.
-            by_batches: It is to be one that `WritesBatches`, where there can be one.
+
+        Returns:
+            One that `WritesBatches` too, where a writer of one partition in transactions can.
         """
         ...
 
@@ -917,9 +918,9 @@ class KafkaSettings:
 
     @property
     def _writes_batches(self) -> bool:
-        """Whether batches can be written; who asks for compression wants records packed anew."""
-        is_asked = self.client == "python" or not _PACKING.isdisjoint(self.producer)
-        return not is_asked and not self.without_batches(self.producer)
+        """Whether batches can be written; who asks for compression wants records packed by it."""
+        is_free = self.client == "auto" and _PACKING.isdisjoint(self.producer)
+        return is_free and not self.without_batches(self.producer)
 
     def without_batches(self, properties: Mapping[str, str] | None = None) -> str:
         """Return why batches cannot pass, by this machine or in a client's way; or empty.
@@ -967,10 +968,9 @@ class KafkaSettings:
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
-        by_batches: bool = False,
     ) -> Writer:
         """Open a writer: `Connection.writer`."""
-        if by_batches and exactly_once and not is_spread and self._writes_batches:
+        if exactly_once and not is_spread and self._writes_batches:
             from kbackup.kafka import produce  # noqa: PLC0415
 
             return produce.BatchProducer(self, target, group, max_message_bytes=max_message_bytes)

@@ -482,12 +482,10 @@ def _write(work: RestorePartitionTask) -> None:
 
 
 def _writer(job: RestoreJob, unit: RestoreUnit, *, is_spread: bool) -> Writer:
-    by_batches = not is_spread and job.keeps_batches(unit)
     return job.kafka.writer(
         unit.target,
         unit.group or job.group,
         exactly_once=job.exactly_once,
         max_message_bytes=unit.max_message_bytes,
         is_spread=is_spread,
-        by_batches=by_batches,
     )

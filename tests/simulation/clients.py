@@ -80,9 +80,8 @@ class SimConnection:
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
         is_spread: bool = False,
-        by_batches: bool = False,
     ) -> "SimWriter":
-        kind = SimBatchWriter if by_batches else SimWriter
+        kind = SimBatchWriter if exactly_once and not is_spread else SimWriter
         return kind(self, target, group, exactly_once=exactly_once)
 
     def fence(self, target: TopicPartition) -> TopicPartition:
