@@ -155,8 +155,8 @@ class Kafka(Group, title="Kafka", commands=KAFKA):
     )
     kafka_client = words(
         "How records pass between Kafka's client and kbackup: in columns through a C library "
-        "(native), as Python objects (python, half as fast), or the fastest way there is: a sink "
-        "unpacks batches itself where no property of its consumer is librdkafka's alone.",
+        "(native), as Python objects (python, half as fast), or the fastest way there is: "
+        "in batches of its own where no property of the client is librdkafka's alone.",
         ("auto", "native", "python"),
         "auto",
         any_case=True,
