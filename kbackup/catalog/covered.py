@@ -1,9 +1,11 @@
 """What covers a partition's offsets, by what ledger, listing and objects say."""
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, islice
 from typing import Final
@@ -154,11 +156,13 @@ def covered(
         found = cover(holdings.values(), said, identity)
     reader = _Reader(store, by_key, options, identity)
     asked: set[tuple[str, Span | None]] = set()
-    while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
-        for ask in asks:  # an answer may ask again
-            holdings[ask.holding.key] = _answered(reader, ask, holdings)
-            asked.add((ask.holding.key, ask.beside))
-        found = cover(holdings.values(), said, identity)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while asks := [one for one in found.asks if (one.holding.key, one.beside) not in asked]:
+            known = list(holdings.values())
+            for answer in pool.map(partial(_answered, reader, known), asks):  # it may ask again
+                holdings[answer.key] = answer
+            asked.update((ask.holding.key, ask.beside) for ask in asks)
+            found = cover(holdings.values(), said, identity)
     unread = tuple(
         Dispute((one.key,), one.span, "other objects begin near it, and its rows cannot be counted")
         for one in (ask.holding for ask in found.asks)
@@ -321,6 +325,7 @@ class _Reader:
     sets: Mapping[str, FileSet]
     options: ReadOptions
     identity: TopicIdentity
+    _first: dict[tuple[Span, tuple[str, ...]], list[bytes | None]] = field(default_factory=dict)
 
     def read(self, key: str, wanted: Interval = EVERY_OFFSET) -> Iterator[pa.RecordBatch]:
         """Yield the records of a set."""
@@ -328,8 +333,29 @@ class _Reader:
         options = replace(self.options, wants_siblings=False)
         return read(self.store, lone, options, self.identity, wanted)
 
+    def merged(
+        self, holdings: Sequence[Holding], beside: Span
+    ) -> Iterator[tuple[int, bytes | None]]:
+        """Yield offsets and contents of the records that values are compared with, each once."""
+        reached = beside.start_offset
+        for one in sorted(holdings, key=lambda one: one.start):
+            for batch in self.read(one.key, Interval(reached, beside.end_offset - 1)):
+                offsets = batch["offset"].to_pylist()
+                for offset, content in zip(offsets, _contents(batch), strict=True):
+                    if reached <= offset < beside.end_offset:
+                        yield offset, content
+                        reached = offset + 1
 
-def _answered(reader: _Reader, ask: Ask, holdings: Mapping[str, Holding]) -> Holding:
+    def first(self, holdings: Sequence[Holding], beside: Span) -> Sequence[bytes | None]:
+        """Return the contents of the first `COMPARED_RECORDS` of them, read once for all values."""
+        key = beside, tuple(one.key for one in holdings)
+        if key not in self._first:
+            few = islice(self.merged(holdings, beside), COMPARED_RECORDS)
+            self._first[key] = [content for _, content in few]
+        return self._first[key]
+
+
+def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding:
     """Return what is asked for with what its rows show; as it is where they cannot be read."""
     one, beside = ask.holding, ask.beside
     try:
@@ -339,15 +365,15 @@ def _answered(reader: _Reader, ask: Ask, holdings: Mapping[str, Holding]) -> Hol
                 last, count = batch["offset"][-1].as_py(), count + len(batch)
             return replace(one, last=last, records=count)
         rows = [content for batch in reader.read(one.key) for content in _contents(batch)]
-        others = [other for other in holdings.values() if _is_beside(other, one, beside)]
+        others = [other for other in holdings if _is_beside(other, one, beside)]
         whole = [other for other in others if other.is_full]
         if beside.start_offset == one.start:
-            reaches = goes_beyond(rows, _merged(reader, whole, beside))
+            reaches = goes_beyond(rows, (content for _, content in reader.merged(whole, beside)))
         elif len(rows) > beside.start_offset - one.start:
             reaches = True
         else:
             lanes = [whole] if whole else _by_directory(others)
-            reaches = any(goes_on_in(rows, _merged(reader, lane, beside)) for lane in lanes)
+            reaches = any(goes_on_in(rows, reader.first(lane, beside)) for lane in lanes)
     except BAD:
         return one
     return replace(one, counted=len(rows), compared=Compared(beside, reaches))
@@ -368,25 +394,11 @@ def _by_directory(holdings: Iterable[Holding]) -> Iterable[list[Holding]]:
     return lanes.values()
 
 
-def _merged(
-    reader: _Reader, holdings: Iterable[Holding], beside: Span
-) -> Iterator[tuple[int, bytes | None]]:
-    """Yield offsets and contents of records from where values are compared on, each offset once."""
-    reached = beside.start_offset
-    for one in sorted(holdings, key=lambda one: one.start):
-        for batch in reader.read(one.key, Interval(reached, beside.end_offset - 1)):
-            for offset, content in zip(batch["offset"].to_pylist(), _contents(batch), strict=True):
-                if reached <= offset < beside.end_offset:
-                    yield offset, content
-                    reached = offset + 1
+COMPARED_RECORDS: Final = 100_000
+"""Among so many is the first record that values go on with, if they do."""
 
 
-COMPARED_RECORDS: Final = 1_000_000
-"""Among so many the record would be that values go on with, if they do."""
-
-
-# Record by record, for a few objects of other tools, whose texts have no form of their own: a
-# million records take two seconds.
+# Record by record, for the last objects of another tool, whose texts have no form of their own.
 
 
 def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
@@ -395,13 +407,12 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
         if value is None:
             yield None
             continue
-        try:
-            yield orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
-        except ValueError:
-            yield value
+        with suppress(ValueError):
+            value = orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)  # noqa: PLW2901
+        yield hashlib.blake2b(value, digest_size=16).digest()
 
 
-def goes_beyond(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes | None]]) -> bool:
+def goes_beyond(rows: Sequence[bytes | None], others: Iterable[bytes | None]) -> bool:
     """Whether values reach behind all of the records that others hold from their start on.
 
     Values have each of these records that their directory takes, those that are equal to one of
@@ -412,7 +423,7 @@ def goes_beyond(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes 
     known, found, is_like = set(rows), 0, False
     if not rows:
         return False
-    for number, (_, content) in enumerate(others):
+    for number, content in enumerate(others):
         is_like = is_like or (number == 0 and content == rows[0])
         if is_like and content in known and content != rows[found]:
             return True
@@ -422,7 +433,7 @@ def goes_beyond(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes 
     return True
 
 
-def goes_on_in(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes | None]]) -> bool:
+def goes_on_in(rows: Sequence[bytes | None], others: Iterable[bytes | None]) -> bool:
     """Whether values have the first of the records that others hold behind their start.
 
     They do if their last rows are, of these records, the first that are equal to any of theirs, and
@@ -430,8 +441,7 @@ def goes_on_in(rows: Sequence[bytes | None], others: Iterable[tuple[int, bytes |
     """
     found = Counter(rows)
     lone = [0, *accumulate(found[row] == 1 for row in rows)]
-    few = (content for _, content in islice(others, COMPARED_RECORDS) if content in found)
-    first = list(islice(few, len(rows)))
+    first = list(islice((content for content in others if content in found), len(rows)))
     if not first or not lone[-1]:
         return False
     back, length = [0], 0  # the search of Knuth, Morris and Pratt for *first* in the rows
