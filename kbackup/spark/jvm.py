@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -195,8 +195,6 @@ def _launch(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     import_alike()
-    if settings.jvm is not None:
-        os.environ["JAVA_HOME"] = settings.jvm.home
     given = {**_CONF, **_local(settings.master), **settings.conf}
     options = " ".join(f'"{option}"' for option in java_options(archive))
     own = settings.conf.get("spark.driver.extraJavaOptions", "")
@@ -209,7 +207,7 @@ def _launch(
         java = None if command is None else JavaProcess.run(command, environment, log)
         if java is not None:
             launched(java)
-        context = _context(settings.master, given, java, log)
+        context = _context(settings, given, java, log)
     except BaseException:
         if ahead is not None:
             ahead.kill()
@@ -230,7 +228,7 @@ def import_alike() -> None:
 
 
 def _context(
-    master: str,
+    settings: EngineSettings,
     given: Mapping[str, str],
     java: JavaProcess | None,
     log: Any,
@@ -246,11 +244,12 @@ def _context(
     logging.getLogger().addFilter(_is_not_of_py4j)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        conf = SparkConf(loadDefaults=False).setMaster(master)
+        conf = SparkConf(loadDefaults=False).setMaster(settings.master)
         for name, value in given.items():
             conf.set(name, value)
         if java is None:
-            gateway: Any = launch_gateway(conf, {"stderr": log, "stdout": log})
+            with _java_home(settings):
+                gateway: Any = launch_gateway(conf, {"stderr": log, "stdout": log})
         else:
             gateway = java.gateway(launch_gateway)
         context = SparkContext(conf=conf, gateway=gateway)
@@ -263,6 +262,20 @@ def _context(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # pyspark puts its own in its place
     return context
+
+
+@contextmanager
+def _java_home(settings: EngineSettings) -> Iterator[None]:
+    """Tell Spark's scripts which Java to take; whoever looks for one later finds what there was."""
+    before = os.environ.get("JAVA_HOME")
+    if settings.jvm is not None:
+        os.environ["JAVA_HOME"] = settings.jvm.home
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME", None)
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

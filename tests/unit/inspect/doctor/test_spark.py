@@ -1,5 +1,6 @@
 """What the doctor says of Java and Spark."""
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,11 +84,13 @@ def test_an_archive_with_which_spark_does_not_start_is_removed(tmp_path: Path) -
     program.chmod(0o755)
     archive.write_bytes(b"half of it")
 
+    before = os.environ.get("JAVA_HOME")
     found = spark_checks(lambda: Java(tmp_path, class_archive=archive), starts=True)
     ended()
 
     assert "fail" == levels(found)["start"]
     assert not archive.exists()
+    assert before == os.environ.get("JAVA_HOME"), "it is not the Java of whoever looks next"
 
 
 def a_java(home: Path, script: str) -> EngineSettings:
