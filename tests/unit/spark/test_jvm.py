@@ -13,6 +13,7 @@ from pyspark import SparkContext
 
 from kbackup.errors import SparkError
 from kbackup.spark import jvm
+from kbackup.spark.java import EngineSettings
 
 
 class Dead:
@@ -33,7 +34,7 @@ def test_the_client_of_the_jvm_prints_nothing_by_itself(
     dead: Any = Dead()
 
     with pytest.raises(SparkError):
-        jvm._context("local", {}, dead, io.BytesIO())
+        jvm._context(EngineSettings("local"), {}, dead, io.BytesIO())
 
     logging.getLogger("py4j.clientserver").error("no answer")
     logging.error("Exception while sending command.")
