@@ -238,7 +238,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
         from kbackup.inspect.examination import examine  # noqa: PLC0415  (imports all clients)
         from kbackup.local.java import find_java  # noqa: PLC0415
 
-        summary = _summary("doctor")
+        summary, levels, left_out = _summary("doctor"), set[str](), 0
         for check in examine(
             session.settings,
             found,
@@ -250,8 +250,10 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
             session.tell(check)
             if check.level == "fail":
                 summary.fail(check.issue())
-            elif not check.is_made:
-                summary.skip("checks_not_made")
+            levels.add(check.level)
+            left_out += not check.is_made
+        if "fail" not in levels:  # else that says why
+            summary.skip("checks_not_made", left_out)
         return summary.finish(session.stop.signal)
 
     perform("doctor", replace(loaded, warnings=()), work)

@@ -73,6 +73,15 @@ def test_what_was_not_named_was_not_checked(
     assert (3, {"checks_not_made": left_out}) == (summary["exit_code"], summary["skipped"])
 
 
+def test_what_a_wrong_configuration_keeps_from_being_checked_is_not_left_out() -> None:
+    """Its own code says more."""
+    words = ["doctor", "--no-spark", "--json", "--flush-size", "many"]
+    shown = CliRunner().invoke(root, words)
+
+    summary = json.loads(shown.stdout.splitlines()[-1])
+    assert (2, {}) == (summary["exit_code"], summary["skipped"])
+
+
 def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
     """A backup in a local folder is examined as one in a bucket is."""
     here = settings(None, store_url=tmp_path.as_uri())
