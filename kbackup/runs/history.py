@@ -472,7 +472,7 @@ def read_held_up(
         StoreError: If the store does not answer.
     """
     if selection is not None:
-        left = _read(store, _success_key(layout, selection))
+        left = kept_success(store, layout, selection)
         return {} if left is None else left.held_up
     found: dict[TopicPartition, HeldUp] = {}
     for record in kept_successes(store, layout).values():
@@ -485,14 +485,13 @@ def _seen_further(each: HeldUp) -> tuple[int, int, float]:
     return each.offset, each.end, each.seen
 
 
-def kept_success(store: Store, layout: Layout, selection: Selection) -> datetime | None:
+def kept_success(store: Store, layout: Layout, selection: Selection) -> RunRecord | None:
     """Return what `write_success` has left for just that, names in this order; one request.
 
     Raises:
         StoreError: If the store does not answer.
     """
-    left = _read(store, _success_key(layout, selection))
-    return None if left is None else left.success
+    return _read(store, _success_key(layout, selection))
 
 
 def _windows(

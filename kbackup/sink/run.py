@@ -63,6 +63,7 @@ class SinkRun:
         self._left: set[str] = set()
         self._noted: str | None = None
         self._held_up: dict[TopicPartition, HeldUp] = {}
+        self._before: Mapping[TopicPartition, HeldUp] = {}  # what an earlier run has seen held up
 
     def __call__(self) -> Ended:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
@@ -120,7 +121,9 @@ class SinkRun:
     def _remember(self, store: Store) -> None:
         """Learn up to when an earlier run has made the backup complete."""
         frame = self._frame
-        kept = history.kept_success(store, frame.layout, selection(frame.settings))
+        left = history.kept_success(store, frame.layout, selection(frame.settings))
+        kept = None if left is None else left.success
+        self._before = {} if left is None else left.held_up
         self._noted = None if kept is None else rfc3339(kept)
         if kept is not None and kept > frame.started + history.CLOCKS:
             text = (
@@ -196,17 +199,16 @@ class SinkRun:
         # a run that was refused before it planned anything does not even take back what is wrong
         is_news = success != self._noted and (success is not None or self._account.rows())
         if is_news or held_up != self._held_up:
-            history.write_success(store, self._frame.layout, summary, self._unseen(store) | held_up)
+            history.write_success(store, self._frame.layout, summary, self._unseen() | held_up)
             self._noted, self._held_up = success, held_up
 
-    def _unseen(self, store: Store) -> dict[TopicPartition, HeldUp]:
+    def _unseen(self) -> dict[TopicPartition, HeldUp]:
         """Return what an earlier run has seen held up, and this one has not looked at."""
-        routes, frame = wiring.routes(self._frame.settings), self._frame
+        routes = wiring.routes(self._frame.settings)
         seen = {
             routes(row.report.where) for row in self._account.rows() if row.report.start is not None
         }
-        kept = history.read_held_up(store, frame.layout, selection(frame.settings))
-        return {where: each for where, each in kept.items() if where not in seen}
+        return {where: each for where, each in self._before.items() if where not in seen}
 
     def _fold(self, store: Store) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
