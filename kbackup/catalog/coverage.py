@@ -370,7 +370,7 @@ def _without_copies(values: Sequence[Holding]) -> tuple[list[Holding], list[Repe
 
 def _alike(values: Sequence[Holding]) -> Iterator[tuple[Holding, ...]]:
     """Yield values that begin at one offset of one directory."""
-    for lane in _lanes(values, lambda one: (one.is_tombstones, one.directory)):
+    for lane in lanes(values, lambda one: (one.is_tombstones, one.directory)):
         for _, same in groupby(lane, key=lambda one: one.start):
             group = tuple(same)
             if len(group) > 1:
@@ -421,10 +421,10 @@ def _by_rotation(values: Iterable[Holding]) -> Mapping[Rotation, Sequence[Holdin
 def _overlapping(known: Sequence[Holding]) -> Iterator[Dispute]:
     """Name values with stated ends that overlap and were not closed together."""
     # where one does not say what it was closed with, they may lie side by side in two directories
-    for lane in _lanes(known, lambda one: (one.is_tombstones, one.directory)):
+    for lane in lanes(known, lambda one: (one.is_tombstones, one.directory)):
         yield from _reaching(lane, lambda one: one.key)
     told = [one for one in known if one.rotation is not None]
-    for lane in _lanes(told, lambda one: (one.is_tombstones, "")):
+    for lane in lanes(told, lambda one: (one.is_tombstones, "")):
         yield from _reaching(lane, lambda one: one.rotation)
 
 
@@ -441,14 +441,14 @@ def _reaching(lane: Iterable[Holding], of: Callable[[Holding], Hashable]) -> Ite
         furthest = ranked[:1] + [far for far in ranked if of(far) != of(ranked[0])][:1]
 
 
-def _lanes(
+def lanes(
     holdings: Iterable[Holding], place: Callable[[Holding], tuple[bool, str]]
 ) -> Iterable[list[Holding]]:
     """Return *holdings* by *place*, each lane in their order."""
-    lanes: defaultdict[tuple[bool, str], list[Holding]] = defaultdict(list)
+    found: defaultdict[tuple[bool, str], list[Holding]] = defaultdict(list)
     for one in holdings:
-        lanes[place(one)].append(one)
-    return lanes.values()
+        found[place(one)].append(one)
+    return found.values()
 
 
 def _bounds(values: Sequence[Holding]) -> dict[str, int]:
@@ -456,7 +456,7 @@ def _bounds(values: Sequence[Holding]) -> dict[str, int]:
     # one writer gives it: a name whose end is stated is another writer's, and says nothing of it
     return {
         one.key: following.start
-        for lane in _lanes(
+        for lane in lanes(
             [one for one in values if one.last is None],
             lambda one: (one.is_tombstones, one.directory),
         )

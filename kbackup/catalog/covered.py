@@ -13,7 +13,17 @@ from typing import Final
 import orjson
 import pyarrow as pa
 
-from kbackup.catalog.coverage import Ask, Compared, Coverage, Dispute, Holding, Read, Said, cover
+from kbackup.catalog.coverage import (
+    Ask,
+    Compared,
+    Coverage,
+    Dispute,
+    Holding,
+    Read,
+    Said,
+    cover,
+    lanes,
+)
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
@@ -333,25 +343,22 @@ class _Reader:
         options = replace(self.options, wants_siblings=False)
         return read(self.store, lone, options, self.identity, wanted)
 
-    def merged(
-        self, holdings: Sequence[Holding], beside: Span
-    ) -> Iterator[tuple[int, bytes | None]]:
-        """Yield offsets and contents of the records that values are compared with, each once."""
+    def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
+        """Yield the contents of the records that values are compared with, each offset once."""
         reached = beside.start_offset
         for one in sorted(holdings, key=lambda one: one.start):
             for batch in self.read(one.key, Interval(reached, beside.end_offset - 1)):
                 offsets = batch["offset"].to_pylist()
                 for offset, content in zip(offsets, _contents(batch), strict=True):
                     if reached <= offset < beside.end_offset:
-                        yield offset, content
+                        yield content
                         reached = offset + 1
 
     def first(self, holdings: Sequence[Holding], beside: Span) -> Sequence[bytes | None]:
         """Return the contents of the first `COMPARED_RECORDS` of them, read once for all values."""
         key = beside, tuple(one.key for one in holdings)
         if key not in self._first:
-            few = islice(self.merged(holdings, beside), COMPARED_RECORDS)
-            self._first[key] = [content for _, content in few]
+            self._first[key] = [*islice(self.contents(holdings, beside), COMPARED_RECORDS)]
         return self._first[key]
 
 
@@ -368,12 +375,12 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
         others = [other for other in holdings if _is_beside(other, one, beside)]
         whole = [other for other in others if other.is_full]
         if beside.start_offset == one.start:
-            reaches = goes_beyond(rows, (content for _, content in reader.merged(whole, beside)))
+            reaches = goes_beyond(rows, reader.contents(whole, beside))
         elif len(rows) > beside.start_offset - one.start:
             reaches = True
         else:
-            lanes = [whole] if whole else _by_directory(others)
-            reaches = any(goes_on_in(rows, reader.first(lane, beside)) for lane in lanes)
+            apart = [whole] if whole else lanes(others, lambda one: (False, one.directory))
+            reaches = any(goes_on_in(rows, reader.first(lane, beside)) for lane in apart)
     except BAD:
         return one
     return replace(one, counted=len(rows), compared=Compared(beside, reaches))
@@ -385,13 +392,6 @@ def _is_beside(other: Holding, one: Holding, beside: Span) -> bool:
         other.last is not None and other.is_tombstones == one.is_tombstones
     )
     return is_known and other.start < beside.end_offset and other.least >= beside.start_offset
-
-
-def _by_directory(holdings: Iterable[Holding]) -> Iterable[list[Holding]]:
-    lanes: defaultdict[str, list[Holding]] = defaultdict(list)
-    for one in holdings:
-        lanes[one.directory].append(one)
-    return lanes.values()
 
 
 COMPARED_RECORDS: Final = 100_000
