@@ -71,7 +71,7 @@ def decoded(
     """
     for group in _groups(batches, span, max_record_bytes + _SLACK):
         rows = group.rows()
-        bad = _bad_name(rows)
+        bad = _bad_name(rows) if group.has_other_names else None
         if bad is not None:
             offset = rows["offset"][bad].as_py()
             if bad:
@@ -109,7 +109,7 @@ def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
     found = Times()
     for group in _groups(batches, EVERYTHING, max_record_bytes + _SLACK):
         found = found.joined(group.times)
-        if group.has_headers:
+        if group.has_other_names:
             _check_names(group.rows())
     return found
 
@@ -211,11 +211,9 @@ class _Group:
         return fault, found.bad_piece
 
     @property
-    def has_headers(self) -> bool:
-        """Whether a record has one."""
-        if native.library() is None:
-            return len(self._rows["headers"].flatten()) > 0
-        return bool(self._found.headers > 0)
+    def has_other_names(self) -> bool:
+        """Whether a header has a name that is not ASCII, and so may be no UTF-8 either."""
+        return native.library() is None or bool(self._found.other_names)
 
     def rows(self) -> pa.RecordBatch:
         """Return the records within the span; names of headers have not been checked."""

@@ -36,6 +36,7 @@ class Measured(ctypes.Structure):
         for name in (
             "rows", "key", "value", "headers", "name", "header_value", "null_keys", "null_values",
             "null_header_values", "min_timestamp", "max_timestamp", "bad_piece", "wanted",
+            "other_names",
         )
     )  # fmt: skip
 

@@ -230,6 +230,7 @@ struct measured {
     int64_t null_keys, null_values, null_header_values;
     int64_t min_timestamp, max_timestamp; /* of records that have one; the former larger: none has */
     int64_t bad_piece, wanted;            /* bytes that the next record needs, where it says so */
+    int64_t other_names;                  /* of headers, that are not ASCII */
 };
 
 enum fault { FINE, NO_VARINT, BAD_SIZE, BAD_DELTA, LEFT_OVER, TOO_FEW, TOO_LARGE };
@@ -272,6 +273,13 @@ static int64_t timestamp_of(const struct piece *piece, int64_t delta) {
     return (int64_t)((uint64_t)piece->base_timestamp + (uint64_t)delta); /* Java wraps, too */
 }
 
+static int is_ascii(const uint8_t *at, const uint8_t *end) {
+    uint8_t bits = 0;
+    while (at < end)
+        bits |= *at++;
+    return bits < 128;
+}
+
 static enum fault measure_record(const uint8_t *at, const uint8_t *end, int is_in, int64_t time,
                                  struct measured *out) {
     int64_t key, value, headers, name, content;
@@ -293,10 +301,15 @@ static enum fault measure_record(const uint8_t *at, const uint8_t *end, int is_i
         }
     }
     for (; headers; headers--) {
-        if (!(at = sized(at, end, 0, &name)) || !(at = sized(at, end, -1, &content)))
+        if (!(at = sized(at, end, 0, &name)))
             return BAD_SIZE;
         if (is_in) {
             out->name += name;
+            out->other_names += !is_ascii(at - name, at);
+        }
+        if (!(at = sized(at, end, -1, &content)))
+            return BAD_SIZE;
+        if (is_in) {
             out->header_value += content < 0 ? 0 : content;
             out->null_header_values += content < 0;
         }
