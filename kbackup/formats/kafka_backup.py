@@ -7,12 +7,7 @@ A segment is a header, a body and a footer; numbers are little-endian::
     body    the records, compressed as one
     footer  CRC-32 of header and body u32, "BKAE"
 
-What a record is, `kafka_backup_records` says.
-
-Source: the crate kafka-backup-core 0.25.2, ``segment/format.rs`` and ``compression.rs``; the tool's
-web site describes another format, which no published version writes.
-
-Numbers are little-endian::
+A record, and a header of it::
 
     record  length u32 of what follows, timestamp i64, offset i64, key, value,
             number of headers u16, headers
@@ -20,7 +15,8 @@ Numbers are little-endian::
 
 Keys and values begin with their length i32, -1 for null.  Nothing says who set a timestamp.
 
-Source: the crate kafka-backup-core 0.25.2, ``segment/format.rs``.
+Source: the crate kafka-backup-core 0.25.2, ``segment/format.rs`` and ``compression.rs``; the tool's
+web site describes another format, which no published version writes.
 """
 
 import struct

@@ -104,7 +104,7 @@ _ARROW_CODECS: Final = {
 """Codec to Arrow's name and level."""
 
 # Measured on one core with zstd level 1, 1 M records of 100 B | 100 k of 1 KB, JSON values, a key
-# and one header each, groups as in `row_groups`: M records/s | MB/s (and size in MB):
+# and one header each, groups as in `RowGroups`: M records/s | MB/s (and size in MB):
 #
 #     Arrow's defaults, dictionary on      1.27 (36.7)  |  344 (17.6)
 #     no dictionary                        1.74 (29.0)  |  377 (16.9)

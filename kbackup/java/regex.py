@@ -1,7 +1,7 @@
 r"""Java's regular expressions, as far as they mean the same in the ``regex`` library.
 
 A pattern is read piece by piece against a list of what Java and ``regex`` (version 1, ASCII) agree
-on over the names of topics: `tokens` is the list, `reader` knows how its pieces may be combined.
+on over the names of topics, and against the ways in which its pieces may be combined.
 A few pieces are spelled another way for the engine::
 
     \Qa.b\E  ->  a\.b     \0141  ->  \x61     \p{Alpha}  ->  [A-Za-z]     \k<env>  ->  \g<1>

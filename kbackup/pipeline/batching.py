@@ -85,8 +85,8 @@ def cut_batches(
                 is_stored = reason is Reason.STORED and stored is not None
                 after = max(state.next_offset, stored or 0) if is_stored else state.next_offset
                 yield Cut(after, reason)
-                is_by_clock = reason in (Reason.SCHEDULE, Reason.SPAN)
-                state = _begun(rule, clock) if is_by_clock else _Open(boundary=state.boundary)
+                restarts_schedule = reason in (Reason.SCHEDULE, Reason.SPAN)
+                state = _begun(rule, clock) if restarts_schedule else _Open(boundary=state.boundary)
             rest = rest.slice(room)
 
 

@@ -32,7 +32,7 @@ class Schedule:
 
     Attributes:
         interval_ms: ms, at least 1.
-        timezone: A zone that `zones.by_id` knows.
+        timezone: A zone that `joda.zone_by_id` knows.
     """
 
     interval_ms: int
@@ -386,9 +386,9 @@ def cut(
                 if reason is Reason.STORED:  # the cut before ended there, with the same records
                     after = stored_boundary(rule, state.last_offset) or after
                 yield Cut(after, reason)
-                by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
+                restarts_schedule = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
                 kept = Open(boundary=state.boundary)
-                state = _begin(rule, clock) if by_clock else kept
+                state = _begin(rule, clock) if restarts_schedule else kept
             start += room
             if start >= len(rows):
                 break

@@ -3,7 +3,7 @@
 A full-record file has every column of ``records.SCHEMA``.  The connectors' layout has a value
 file, and if requested, a keys file and a headers file beside it, row for row.
 
-Such a row is a JSON object, one for each record; ``record.fields`` names its fields::
+In a generic layout each row is a JSON object, whose fields ``record.fields`` names::
 
     {"key": "azE=", "value": "djE=", "timestamp": "2026-11-22T17:00:00Z", "headers": []}
     {"key": "k1", "value": {"n": 1}, "headers": {"a": "b"}, "metadata": {"timestamp": 17953}}

@@ -3,10 +3,8 @@
 No file stays open between two visits.  A partition is visited when enough records wait to fill a
 file, or when the oldest has waited long enough for a short one: so each record is read once, and
 memory is that of a single run whatever the number of partitions.  One that fails is set aside and
-tried again later; only a cluster that does not answer at all ends the task.
-
-A partition that fails is set aside and tried again after a pause, so that its neighbours continue.
-Nothing here reads a clock or talks to a server.
+tried again after a pause, so that its neighbours continue; only a cluster that does not answer at
+all ends the task.
 """
 
 import random

@@ -323,7 +323,7 @@ class SinkRun:
             self._frame.tell(said)
 
     def _account_for(self, report: PartitionReport[OfSink]) -> bool:
-        """Take in a report, and announce what it left out; as `Account.take`."""
+        """Take in a report, and announce what it left out; as `SinkProgress.take`."""
         skipped = self._account.newly_skipped(report)
         is_new = self._account.take(report)
         self._news.skipped(report, skipped)

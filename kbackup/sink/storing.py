@@ -4,7 +4,7 @@ Files are stored while reading continues, those of small partitions in parallel.
 are stored wait for each other: one part of the ledger and one commit serve many of them.  An object
 is in the ledger before its offset is committed; where the ledger cannot be written, its cuts fail.
 
-What is to be said of a cut then, by the ledger, the group's position and the report, goes with it.
+With each cut go its rows of the ledger, the position to commit, and the report that holds then.
 """
 
 import threading
