@@ -27,6 +27,8 @@ _DO: Final = (
 )
 """What to do about a bad record where nothing better is known."""
 
+_UNSAID: Final = "the reason may quote it, and the backup is encrypted"
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -68,10 +70,11 @@ class BadRecord:
         """Return the record of a row that is *bad*."""
         return cls(offset, bad.what, bad.why, bad.do, stage, bad.by)
 
-    def error(self, where: TopicPartition) -> BadRecordError:
-        """Return the error that names it."""
+    def error(self, where: TopicPartition, *, is_secret: bool = False) -> BadRecordError:
+        """Return the error that names it; of one that *is_secret* without the reason."""
         return BadRecordError(
-            f"{where} offset {self.offset}: {self.what}", self.why, self.do or _DO,
+            f"{where} offset {self.offset}: {self.what}",
+            _UNSAID if is_secret and self.why else self.why, self.do or _DO,
             **where.place, offset=self.offset,
         )  # fmt: skip
 

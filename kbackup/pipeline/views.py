@@ -295,8 +295,8 @@ def headers_as_text(column: pa.Array) -> Column:
     if values.null_count:
         parents = pc.list_parent_indices(column)
         for at in pc.indices_nonzero(values.is_null()).to_pylist():
-            what = f"header {names[at].as_py()!r} of a record has a null value"
-            why = "the connectors' header files cannot store it"
+            what = "a header of a record has a null value"
+            why = f"it is {names[at].as_py()!r}, and the connectors' header files cannot store it"
             bad.append(Bad(parents[at].as_py(), what, why, _HEADERS_DO))
     try:
         texts = values.cast(pa.string())

@@ -345,7 +345,8 @@ class _Survey:
         if not len(batch):
             return
         found = [*self._transforming.transformed(batch)]
-        errors = [one.error(self._unit.source) for each in found for one in each.bad]
+        where, is_secret = self._unit.source, self._job.store.is_secret
+        errors = [one.error(where, is_secret=is_secret) for each in found for one in each.bad]
         if errors and self._job.on_error == "fail":
             raise errors[0]
         self._bad_records += len(errors)

@@ -110,7 +110,7 @@ class Transforming:
         names = topics.to_pylist()
         bad = [
             BadRecord(
-                offset, f"its topic would be {name!r}", why[name],
+                offset, "its topic cannot be written to", f"it would be {name!r}: {why[name]}",
                 "correct the transform or the record", "TRANSFORMATION",
             )
             for offset, name in zip(found.records.batch["offset"].to_pylist(), names, strict=True)
@@ -311,7 +311,8 @@ class RecordFilter:
         whole = pa.Table.from_batches(made, before.schema).combine_chunks().to_batches()
         found.batch = whole[0] if whole else before.slice(0, 0)
         bad.sort(key=lambda one: one.offset)
-        errors = [one.error(self._unit.source) for one in bad]
+        is_secret = self._job.store.is_secret
+        errors = [one.error(self._unit.source, is_secret=is_secret) for one in bad]
         if errors and self._fails:
             found.error = errors[0]
             return

@@ -73,7 +73,7 @@ def job_of(frame: RunContext, group: str, schemas: SchemaSource) -> SinkJob:
         group=group,
         flush_tail=settings.flush_on_stop,
         nulls=wiring.nulls(settings),
-        errors=error_policy(settings),
+        errors=replace(error_policy(settings), is_secret=world.store.is_secret),
         schemas=schemas,
         backup=frame.backup.id,
     )

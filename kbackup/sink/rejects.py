@@ -97,6 +97,7 @@ class ErrorPolicy:
         retry_s: How long to retry a conversion when the registry does not deliver its schema, in
             seconds; negative for ever.
         longest_wait_s: The longest wait between two attempts, in seconds.
+        is_secret: No reason is told but in dead letters: it may quote the record.
     """
 
     tolerates: bool = False
@@ -109,6 +110,7 @@ class ErrorPolicy:
     classes: Mapping[str, str] = field(default_factory=dict)
     retry_s: float = 0.0
     longest_wait_s: float = 60.0
+    is_secret: bool = False
 
     def wait_s(self, attempt: int, waited_s: float, jitter: float) -> float | None:
         """Return how long to wait before a conversion is tried again; None to give up.
@@ -227,7 +229,7 @@ class Rejects:
         if not rows.bad:
             return
         if not self.policy.tolerates:
-            raise rows.bad[0].error(self.where)
+            raise self._error(rows.bad[0])
         self._send(batch, rows.bad)
         self._report(rows.bad, batch)
         self._bad += (bad.offset for bad in rows.bad)
@@ -238,7 +240,7 @@ class Rejects:
         Raises:
             BadRecordError: If it is not to be left out, or was to become a dead letter.
         """
-        error = bad.error(self.where)
+        error = self._error(bad)
         if not self.policy.tolerates:
             raise error
         if self.letters is not None:
@@ -267,6 +269,9 @@ class Rejects:
         self._nulls = [at for at in self._nulls if at >= offset]
         return LeftOut(bad, nulls, self._filtered.before(offset))
 
+    def _error(self, bad: BadRecord) -> BadRecordError:
+        return bad.error(self.where, is_secret=self.policy.is_secret)
+
     def _send(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
         if self.letters is None:
             return
@@ -285,7 +290,7 @@ class Rejects:
         if batch is not None:
             times = of_offsets(batch, [one.offset for one in named])["timestamp"].to_pylist()
         for one, time in zip(named, times, strict=True):
-            text = f"{one.error(self.where)}; left out"
+            text = f"{self._error(one)}; left out"
             if self.policy.reports_time and time is not None:
                 text += f" (timestamp {time})"
             warned = Warned.about(self.where, "bad_record", text, self.run, offset=one.offset)

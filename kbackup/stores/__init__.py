@@ -66,6 +66,11 @@ class StoreSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     wrapper: "Wrapper | None" = None
 
+    @property
+    def is_secret(self) -> bool:
+        """Whether what is stored is encrypted: run records and logs, which are not, quote none."""
+        return self.wrapper is not None
+
     def __repr__(self) -> str:
         return f"StoreSettings(url={self.url!r}, endpoint_url={self.endpoint_url!r})"
 
