@@ -9,7 +9,8 @@ holds each data key wrapped for every recipient, and so the backup's own key::
 Both are streams, as the ledger is one.  The backup's own key opens no object of records.  It lies
 on the hosts of sinks: for keyed digests, so that a sink knows its own objects again; for captures
 and schemas, which a sink has to read; and to authenticate the rows here, so that whoever can write
-to the bucket alone adds no recipient and no data key.
+to the bucket alone adds no recipient and no data key, but what was there before and was removed.
+Who has private keys alone cannot tell a backup that somebody else has made from this one.
 """
 
 import hmac
@@ -371,6 +372,15 @@ class Encryption:
             RefusedError: If objects are there that are not encrypted, or a recipient was removed.
             StoreError: If the store does not answer.
         """
+        options = self.options
+        others = options.passphrase_file, options.kms_key
+        if options.own_file is None and (options.identity_file or others == (None, None)):
+            raise ConfigurationError(
+                "encryption.key.file is not set",
+                "for public keys, whoever can write to the bucket can encrypt another key and call "
+                "it the backup's: a sink needs a place for its own",
+                "set it to a file on this host, which the first run makes",
+            )
         found = identity.read(store, self.layout, "")
         stream = recipients_stream(store, self.layout, self.clock)
         there = own_rows(stream)
@@ -381,7 +391,7 @@ class Encryption:
         self._check_own(there)
         rows = {row.recipient: row for row in there if is_authentic(ring.own, row)}
         missing = []
-        words = self.options.passphrase()
+        words = options.passphrase()
         if words is not None and not any(name.startswith(PASSPHRASE) for name in rows):
             known = Passphrase.of(words)
             ring.openers = {**ring.openers, known.name: known}
@@ -406,8 +416,8 @@ class Encryption:
             self._check_own(own_rows(stream))
         if not found.is_encrypted:  # now that it has a key, which from now on would be missed
             identity.mark_encrypted(store, self.layout)
-        if self.options.own_file is not None and read_own(Path(self.options.own_file)) is None:
-            write_own(Path(self.options.own_file), ring.own)  # this host has another way to it
+        if options.own_file is not None and read_own(Path(options.own_file)) is None:
+            write_own(Path(options.own_file), ring.own)  # this host has another way to it
 
     def begin(self, store: Store, run: str) -> None:
         """Make a data key for what *run* stores, and wrap it for all recipients.
@@ -565,7 +575,9 @@ class Encryption:
     def _founded(self, store: Store, backup: str) -> Keyring:
         """Return the keys of a backup that gets the first of them now."""
         layout, options = self.layout, self.options
-        if not options.takes_plain and any(store.list(layout.prefix())):
+        ours = layout.records_prefix()
+        every = store.list(layout.prefix())
+        if not options.takes_plain and any(not one.key.startswith(ours) for one in every):
             raise RefusedError(
                 f"{layout.prefix()} holds objects that are not encrypted",
                 "a restore could not tell them from what somebody else has put there",
@@ -575,12 +587,6 @@ class Encryption:
         own = None
         if options.own_file is not None:
             own = read_own(Path(options.own_file)) or write_own(Path(options.own_file))
-        elif (private, options.passphrase_file, options.kms_key) == (None, None, None):
-            raise ConfigurationError(
-                "encryption.key.file is not set",
-                "with public keys alone, a sink needs a place for the backup's own key",
-                "set it to a file on this host, which the first run makes",
-            )
         own = own or secrets.token_bytes(KEY_BYTES)
         openers = {} if private is None else {private.name: private}
         return Keyring(backup, layout, own, options.takes_plain, openers)

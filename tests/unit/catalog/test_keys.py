@@ -235,14 +235,51 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
             read()
 
 
-def test_a_sink_needs_a_place_for_the_backups_own_key(store: Store, tmp_path: Path) -> None:
-    """Without it, no later run would know the objects of this one."""
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_sink_needs_a_place_for_the_backups_own_key(
+    store: Store, tmp_path: Path, reads: bool
+) -> None:
+    """Without it, no later run would know the objects of this one, or the backup's key."""
     one = private_key(tmp_path / "one")
-    encryption = Encryption(KeyOptions((public_key(one),)), LAYOUT, CLOCK)
+    options = KeyOptions((public_key(one),), identity_file=str(one) if reads else None)
+    encryption = Encryption(options, LAYOUT, CLOCK)
     encryption.wrap(store)
 
     with pytest.raises(ConfigurationError, match=r"encryption\.key\.file is not set"):
         encryption.establish(store, "run")
+
+
+def test_who_can_write_to_the_bucket_gives_the_backup_no_other_key(
+    store: Store, tmp_path: Path
+) -> None:
+    """Public keys lie in the bucket: anybody can wrap a key for them, and for one more."""
+    one, mallory = (private_key(tmp_path / name) for name in ("one", "mallory"))
+    encryption = sinks(tmp_path, one)
+    run(encryption, store)
+    for entry in [*store.list("_kbackup/keys/")]:
+        store.delete(entry.key)
+    forged = replace(encryption.require(), own=secrets.token_bytes(32))
+    rows = [
+        keys.wrapped_for(forged, PrivateKey.read(path), keys.own_id(forged.own), forged.own)
+        for path in (one, mallory)
+    ]
+    keys.recipients_stream(store, LAYOUT, CLOCK).append(table(rows, KEYS))
+
+    given = KeyOptions(identity_file=str(one), own_file=str(tmp_path / "own"))
+    with pytest.raises(NoKeyError, match="own is not this backup's own key"):
+        Encryption(given, LAYOUT, CLOCK).wrap(store)
+
+
+def test_a_folder_that_is_the_whole_bucket_can_be_encrypted(tmp_path: Path) -> None:
+    """What kbackup keeps beside objects is none of them."""
+    store, layout = open_store(StoreSettings(f"memory://{uuid4()}")), Layout("")
+    identity.ensure(store, layout, "here", CLOCK.now())
+    encryption = replace(sinks(tmp_path, private_key(tmp_path / "one")), layout=layout)
+    encryption.wrap(store)
+
+    encryption.establish(store, "run")
+
+    assert encryption.require().own == read_own(tmp_path / "own")
 
 
 def test_keys_that_are_lost_are_missed(store: Store, tmp_path: Path) -> None:
