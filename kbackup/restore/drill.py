@@ -50,7 +50,7 @@ from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.report import Summary
 from kbackup.runs.status import complete_up_to
 from kbackup.spark.channel import Timings
-from kbackup.stores import Store, open_store
+from kbackup.stores import ARCHIVED, Seals, Store, open_store
 
 if TYPE_CHECKING:
     from kbackup.runs.compare import PartitionCompared
@@ -381,6 +381,7 @@ class DrillRun:
         sample = Sample.of(self._settings, store, world.clock, self._asked.sample_bytes)
         self._sample, self.inventory = sample, sample.inventory
         self._captures = self._captured(sample)
+        self._check_oldest(sample)
         ended = RestoreRun(sample.settings, self._tell, self._stop, world, rehearsal=self)()
         self._take(ended)
         if self._settings.dry_run or ended.errors or self._stop.is_set():
@@ -397,6 +398,19 @@ class DrillRun:
         if not self._stop.is_set():
             self._take(beside.finish())
             self._check_counts(ended)
+
+    def _check_oldest(self, sample: Sample) -> None:
+        """See that the key that was given opens what was encrypted first, whatever is restored.
+
+        Raises:
+            NoKeyError: If it was wrapped for others alone.
+            CorruptObjectError: If it is not what was stored.
+            StoreError: If the store does not answer.
+        """
+        every = [file for sets in sample.sets.values() for files in sets for file in files.files]
+        there = [file for file in every if file.storage_class not in ARCHIVED]
+        if there and isinstance(self._store, Seals):
+            self._store.open(min(there, key=lambda file: file.modified).key).close()
 
     def planned(self, plan: RestorePlan) -> None:
         """Store the names of what is about to be created.

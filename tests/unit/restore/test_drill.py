@@ -3,9 +3,10 @@
 import hashlib
 import io
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 from backup_samples import OPTIONS
@@ -15,7 +16,7 @@ from kbackup.catalog.drills import DrillReport, Scratch
 from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
 from kbackup.catalog.ledger.rows import table
 from kbackup.config import loading
-from kbackup.errors import LockedError
+from kbackup.errors import LockedError, NoKeyError
 from kbackup.events import Ended, to_json
 from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
@@ -23,6 +24,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore import drill
 from kbackup.restore.drill import DrillAsked, DrillRun
 from kbackup.runs.context import Environment, Stop
+from kbackup.stores import Store
 from tests.support.standby import Standby
 from tests.support.target import CrashError, Grouped
 from tests.support.telling import telling
@@ -321,6 +323,54 @@ def test_a_sample_is_the_newest_objects_of_each_partition(
     compared = {row.where.partition: row.records for row in ended.partitions}
     assert stored == compared
     assert (most is None) == report.topics[0].is_whole
+    assert NOTHING == rehearsing.left()
+
+
+class Sealed:
+    """A store of encrypted objects, the oldest of which the key that was given does not open."""
+
+    def __init__(self, store: Store) -> None:
+        self._below = store
+        self._oldest = min(store.list("topics/"), key=lambda one: one.modified).key
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    def open(self, key: str) -> BinaryIO:
+        """Open what can be."""
+        if key == self._oldest:
+            raise NoKeyError(f"{key} is encrypted", "for others alone", key=key)
+        return self._below.open(key)
+
+    def stored_size(self, size: int) -> int:
+        """The same."""
+        return size
+
+    def keyed(self, digest: str) -> str:
+        """The same."""
+        return digest
+
+    def can_read(self, _: Mapping[str, str]) -> bool:
+        """Any."""
+        return True
+
+
+class Sealing:
+    """What stands around such a store."""
+
+    def wrap(self, store: Store) -> Any:
+        """Return it."""
+        return Sealed(store)
+
+
+def test_a_key_that_opens_the_newest_alone_is_found(rehearsing: Rehearsing) -> None:
+    """A sample of the newest objects would prove nothing of those from before it was added."""
+    backup = rehearsing.of.backup
+    backup.settings = replace(backup.settings, wrapper=Sealing())
+
+    with pytest.raises(NoKeyError, match="is encrypted"):
+        rehearsing.run(DrillAsked(1))
+
     assert NOTHING == rehearsing.left()
 
 
