@@ -87,13 +87,13 @@ class KeyKeeper:
             NoKeyError: If the backup has no keys.
             StoreError: If the store does not answer.
         """
-        rows, data = own_rows(self._own), self._data_keys()
+        rows = own_rows(self._own)
         if not rows:
             self.encryption.require()
         if self.encryption.options.is_given:
             with suppress(NoKeyError):  # what others can decrypt is to be seen without
                 self.encryption.wrap(self.store)
-        ring = self.encryption.ring
+        ring, data = self.encryption.ring, self._data_keys()
         for row in sorted(rows, key=lambda row: (row.time, row.recipient)):
             state = "removed" if row.wrapped is None else "retired" if row.is_retired else "current"
             if ring is not None and not is_authentic(ring.own, row):
@@ -140,7 +140,8 @@ class KeyKeeper:
         ring, rows = self._unlocked(), self._known(names)
         data = self._data_keys()
         lost = [key_id for key_id, held in data.items() if held and not held.difference(names)]
-        if lost or not any(r.is_current and r.recipient not in names for r in rows.values()):
+        left = (row for name, row in rows.items() if row.is_current and name not in names)
+        if lost or not any(is_authentic(ring.own, row) for row in left):
             what = f"{counted(len(lost), 'data key')}" if lost else "what is stored from now on"
             raise RefusedError(
                 f"{', '.join(names)} cannot be removed",

@@ -222,7 +222,7 @@ class Encryption(Group, title="Encryption", commands=ALL - {"abort-uploads"}):
         example="/etc/kbackup/recipients.pem",
     )
     encryption_key_file = optional_text(
-        "File with the backup's own key, mode 0600.  Needed by a sink that has public keys alone, "
+        "File with the backup's own key, mode 0600.  Needed by a sink with X25519 keys, "
         "whose first run makes it; it decrypts no record.",
         type="file",
         example="/etc/kbackup/backup.key",

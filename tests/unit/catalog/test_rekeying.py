@@ -17,6 +17,8 @@ from kbackup.catalog.keys import (
     WrappedKey,
     data_stream,
     key_rows,
+    own_id,
+    recipients_stream,
     wrapped_for,
 )
 from kbackup.catalog.ledger.rows import table
@@ -225,9 +227,29 @@ def test_rows_that_others_wrote_keep_nobody(
         row = replace(wrapped_for(forged, recipient(one), "00", bytes(32)), id=key_id)
         data_stream(backed_up, LAYOUT, CLOCK).append(table([row], KEYS))
 
+    row = wrapped_for(forged, recipient(two), own_id(reader.require().own), bytes(32))
+    recipients_stream(backed_up, LAYOUT, CLOCK).append(table([row], KEYS))
+
+    listed = KeyKeeper(backed_up, readers(one)).recipients()
+    assert {("current", 1, 1), ("forged", 0, 1)} == {(r.state, r.opens, r.of) for r in listed}
     assert [] == list(KeyKeeper(backed_up, readers(one)).add([recipient(two)]))
     list(KeyKeeper(backed_up, readers(two)).remove([public_key(one)]))
     assert b"first" == open_bytes(readers(two).wrap(backed_up), KEY)
+
+
+def test_nobody_stays_for_a_recipient_that_is_forged(
+    store: Store, tmp_path: Path, one: Path, two: Path
+) -> None:
+    """The last one would be removed, and the next run have nobody to encrypt for."""
+    sink = sinks(tmp_path, one)
+    sink.wrap(store)
+    sink.establish(store, "run")
+    ring = sink.require()
+    row = wrapped_for(replace(ring, own=bytes(32)), recipient(two), own_id(ring.own), bytes(32))
+    recipients_stream(store, LAYOUT, CLOCK).append(table([row], KEYS))
+
+    with pytest.raises(RefusedError, match="what is stored from now on"):
+        list(KeyKeeper(store, host(tmp_path)).remove([public_key(one)]))
 
 
 def test_a_key_is_rotated_whole_with_a_private_key(backed_up: Store, one: Path, two: Path) -> None:
