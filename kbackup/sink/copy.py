@@ -547,8 +547,10 @@ def _partition(
         objects.NOTHING if ledger is None else ledger.partition(where.partition)
         for ledger in (ours, theirs)
     )
-    # what the copy has expired is not brought again; what the source missed, and has again, is
-    gone = {row.key for row in known.removed(present)} - {row.key for row in mine.accepted}
+    # what the copy has expired is not brought again, but what the source missed and has again, or
+    # had marked, for the copy too, and keeps
+    again = mine.undone.union(row.key for row in mine.accepted)
+    gone = {row.key for row in known.removed(present)} - again
     sizes = {file.key: file.size for files in sets for file in files.files}
     keys = [key for key in in_order(sets) if key not in gone]
     return _Partition(where, keys, sizes, mine.objects, known.objects)

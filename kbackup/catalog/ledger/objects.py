@@ -33,6 +33,7 @@ class PartitionLedger:
         passed: Offsets without anything to store, such as markers of transactions.
         marked: What says of an object that it is to be deleted, by key.  Such an object counts as
             gone on purpose, though it may still be there.
+        undone: Objects of which that was taken back.
     """
 
     objects: dict[str, Entry] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class PartitionLedger:
     skipped: list[Span] = field(default_factory=list)
     passed: list[Span] = field(default_factory=list)
     marked: dict[str, Entry] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
 
     def before(self, moment_ms: int) -> "PartitionLedger":
         """Return what it knows of the objects that had been stored before a time.
@@ -174,14 +176,14 @@ NOTHING: Final = PartitionLedger()
 """What is known of a partition that is not in the ledger; never added to."""
 
 
-def _marked(said: Iterable[Entry], objects: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return what says of *objects* that they are to be deleted, by key."""
+def _said_last(kind: str, said: Iterable[Entry], objects: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return what says of *objects*, by key, that they are to be deleted, or that they stay."""
     # once that is done, or taken back, a later row about the same object says so
     newest = {(one.key, one.covers): one for one in sorted(said, key=order)}
     return {
         key: one
         for (key, _), one in newest.items()
-        if one.kind == REMOVED
+        if one.kind == kind
         and key is not None
         and (row := objects.get(key)) is not None
         and names(one, row.run, row.counter)
@@ -243,7 +245,9 @@ class TopicLedger:
             else:
                 unknown += 1
         for number, about in said.items():
-            found[number].marked.update(_marked(about, found[number].objects))
+            at = found[number]
+            at.marked.update(_said_last(REMOVED, about, at.objects))
+            at.undone.update(_said_last(KEPT, about, at.objects))
         for one in found.values():
             one.gaps.sort()
             one.skipped[:] = joined(one.skipped)

@@ -430,16 +430,37 @@ def test_what_was_removed_on_purpose_is_not_missing(source: Source, target: Stor
     assert 0 == verified(target, LAYOUT).exit_code()
 
 
+def expire(store: Store, **asked: Any) -> None:
+    """Expire what is in a store."""
+    done = Summary(f"e-{uuid4()}", "sink expire")
+    settings = load("expire", s3_bucket_name="b", yes=True, no_lock=True).settings
+    run = ExpireRun(
+        settings, ExpireAsked(**asked), store, LAYOUT, SystemClock(), done, Stop(), None
+    )
+    list(run())
+    assert 0 == done.exit_code()
+
+
+def test_what_the_source_keeps_after_all_is_sent_again(source: Source, target: Store) -> None:
+    """The copy had deleted it because of a mark that the source has taken back since."""
+    every = contents(source.store, "topics/")
+    expire(source.store, max_bytes=1)
+    copied(source.store, target)
+    expire(target, max_bytes=2**40, grace=timedelta())
+    assert contents(target, "topics/").keys() < every.keys()
+    expire(source.store, is_undo=True)
+
+    copied(source.store, target)
+
+    assert every == contents(target, "topics/")
+    assert 0 == verified(target, LAYOUT).exit_code()
+
+
 def test_what_the_copy_has_expired_is_not_sent_again(source: Source, target: Store) -> None:
     """A copy may be kept for less time; what the source grows by, it gets."""
     copied(source.store, target)
-    asked = ExpireAsked(max_bytes=1, grace=timedelta())
-    settings = load("expire", s3_bucket_name="b", yes=True, no_lock=True).settings
-    for number in range(2):
-        done = Summary(f"e{number}", "sink expire")
-        run = ExpireRun(settings, asked, target, LAYOUT, SystemClock(), done, Stop(), None)
-        list(run())
-        assert 0 == done.exit_code()
+    for _ in range(2):
+        expire(target, max_bytes=1, grace=timedelta())
     left = {*contents(target, "topics/")}
 
     assert 0 == copied(source.store, target)["sent"]
