@@ -151,7 +151,12 @@ class Restored:
             self.settings, kafka, wiring.store_settings(self.settings), run="restored", group=group,
             clock=clock,
         )  # fmt: skip
+        # a commit is answered before its markers are written
+        self._written = dict(self._ends())
+        cluster.wait_for(self._written)
         self.spans = cluster.spans(wheres)
+        hidden = [at for at, end in self._written.items() if self.spans[at].end_offset < end]
+        self._log_ends = cluster.ends(hidden)
         self.configs = cluster.topic_config(self.targets)
         log = TranslationLog(store, layout, group, clock)
         self._rows: dict[TopicPartition, list[TranslatedEntry]] = defaultdict(list)
@@ -188,6 +193,15 @@ class Restored:
     def _has_begun(self, where: TopicPartition, position: Position) -> bool:
         read = RestorePosition.read(where, position)
         return read is not None and read[0].source.window == self._asked(where.topic)
+
+    def _ends(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield where the logs of the targets end at least, by the positions in them."""
+        for own in self._positions.values():
+            for at, committed in own.items():
+                read = RestorePosition.read(at, committed)
+                if read is not None and read[0].target_id == self.targets[at.topic].topic_id:
+                    rows = (row.target_last + 1 for row in read[0].translated[-1:])
+                    yield at, max([read[1].log.end_offset, *rows])
 
     def has_times(self, topic: str) -> bool:
         """Whether a restored topic keeps the records' timestamps; else the broker sets its own."""
@@ -242,6 +256,13 @@ class Restored:
                 "restore into it again, then run this command",
                 topic=at.topic,
             )
+        if self._log_ends.get(at, -1) >= self._written.get(at, 0):
+            raise RefusedError(
+                f"{at}: not all that was restored can be read",
+                f"a transaction is open since offset {self.spans[at].end_offset}",
+                "run the command again once it has ended; kafka-transactions.sh find-hanging",
+                topic=at.topic, partition=at.partition,
+            )  # fmt: skip
         ends = [None if (facts := inventory.facts(files)) is None else facts.last_offset + 1
                 for files in sets]  # fmt: skip
         end = None if None in ends else max((one for one in ends if one is not None), default=0)

@@ -149,6 +149,8 @@ class Translator:
             return self._proved(of, base.target, offset, None, f"not compared: {_REMOVED}")
         if record is None:
             end = max([of.lane.log.end_offset, *(row.target_last + 1 for row in of.rows[-1:])])
+            if of.span.end_offset < end:
+                raise _differs(of, offset, f"it ends before offset {end}")
             behind = self._first(of, max(end, of.span.start_offset))
             at = of.span.end_offset if behind is None else _offset(behind)
             return Translated(at, note=note)

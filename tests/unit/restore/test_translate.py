@@ -21,7 +21,7 @@ from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
 from kbackup.events import Ended, to_json
 from kbackup.kafka import BrokerSetting, GroupOffset
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.restore import transaction
 from kbackup.restore.groups import GroupsAsked, GroupsRun, GroupTranslated
 from kbackup.runs.position import RestorePosition
@@ -171,6 +171,41 @@ def test_the_end_has_no_lag() -> None:
         (found.becomes, found.unread) for found in (translated(of, at) for at in (5, 9, 4))
     ]
     assert "4 beyond the backup" == translated(of, 9).note
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("offset", [3, 9, 10])
+def test_what_cannot_be_read_yet_is_not_the_end(
+    offset: int, *, is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Markers are waited for; behind an open transaction nothing is told, not even as a damage."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    stable = dict.fromkeys([COPY], Span(0, 4))
+
+    def settle(ends: dict[TopicPartition, int], *_: Any) -> None:
+        stable.update({} if is_open else {at: Span(0, end) for at, end in ends.items()})
+
+    monkeypatch.setattr(of.cluster, "spans", lambda _wheres: stable)
+    monkeypatch.setattr(of.cluster, "wait_for", settle)
+
+    if is_open:
+        assert "a transaction is open since offset 4" == _refused(of, offset).why
+    else:
+        assert {3: 3, 9: 9, 10: 11}[offset] == translated(of, offset).becomes
+
+
+def test_a_copy_that_was_cut_short_is_found() -> None:
+    """Who had read all does not stand behind the end of its log."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10))
+    of.restore()
+    log: Log = of.cluster.logs[COPY]
+    del log.rows[8:]
+
+    with pytest.raises(CorruptObjectError, match="ends before offset 11"):
+        translated(of, 10)
 
 
 def test_what_is_unread_is_the_lag_that_kafka_shows(monkeypatch: pytest.MonkeyPatch) -> None:
