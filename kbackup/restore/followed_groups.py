@@ -28,6 +28,7 @@ from kbackup.restore.groups import (
     lone_streams,
     of_partitions,
     plan,
+    set_whole,
     why_lone,
 )
 from kbackup.restore.restored import Restored, why_spread
@@ -188,7 +189,7 @@ class FollowedGroups:
             after.store(self._store, frame.layout)
         self._own = after
         for name, offsets in found.items():
-            self._alter(clients, name, offsets)
+            self._alter(clients, name, offsets, free[name])
 
     def _read_own(self, cluster: Cluster) -> Applied:
         """Return what runs of this restore have set, and what was there before."""
@@ -237,10 +238,14 @@ class FollowedGroups:
         return found.offsets
 
     def _alter(
-        self, clients: Groups, name: str, offsets: Mapping[TopicPartition, GroupOffset]
+        self,
+        clients: Groups,
+        name: str,
+        offsets: Mapping[TopicPartition, GroupOffset],
+        before: Mapping[TopicPartition, GroupOffset],
     ) -> None:
         try:
-            clients.alter(name, offsets)
+            set_whole(clients, name, offsets, before)
         except KbackupError as error:  # a consumer has joined meanwhile
             self._rest(name)
             self._remark(name, "group_not_set", f"group {name} is not set: {error}")

@@ -401,21 +401,23 @@ class GroupsRun:
         applied.store(self._store, self._layout)
         self._summary.facts["undo"] = applied.id
         for group in sorted(planned, key=lambda one: one.name not in unseen):
-            is_set = self._set(clients, group.name, group.offsets)
+            is_set = self._set(clients, group.name, group.offsets, before[group.name])
             if not is_set and group.name in unseen:
                 return
 
     def _set(
-        self, clients: Groups, group: str, offsets: Mapping[TopicPartition, GroupOffset]
+        self,
+        clients: Groups,
+        group: str,
+        offsets: Mapping[TopicPartition, GroupOffset],
+        before: Mapping[TopicPartition, GroupOffset],
     ) -> bool:
         """Set one group, and return whether it stands there."""
         try:
-            clients.alter(group, offsets)
+            set_whole(clients, group, offsets, before)
             ((_, now),) = clients.offsets([group])
         except KbackupError as error:
-            self._summary.fail(
-                RefusedError(error.what, f"{error.why}: it is as it was", error.do or BY_HAND)
-            )
+            self._summary.fail(error)
             return False
         moved = [at for at, wanted in offsets.items() if (now or {}).get(at) != wanted]
         if moved:
@@ -449,24 +451,12 @@ class GroupsRun:
                 return
             for group in applied.after:
                 try:
-                    self._set_back(clients, group, applied, now[group])
+                    before = applied.before.get(group, {})
+                    _set_back(clients, group, before, now[group], applied.after[group])
                 except KbackupError as error:  # a consumer has joined meanwhile
                     self._summary.fail(RefusedError(error.what, error.why, error.do or BY_HAND))
                     continue
                 self._summary.facts["groups"].append(group)
-
-    def _set_back(
-        self,
-        clients: Groups,
-        group: str,
-        applied: "Applied",
-        now: Mapping[TopicPartition, GroupOffset],
-    ) -> None:
-        """Set a group back where it does not stand as before; a run may have been killed here."""
-        before = applied.before.get(group, {})
-        apart = [at for at in applied.after[group] if now.get(at) != before.get(at)]
-        clients.alter(group, {at: before[at] for at in apart if at in before})
-        clients.delete(group, [at for at in apart if at not in before])
 
     def where(
         self, offsets: Iterable[tuple[TopicPartition, int]]
@@ -489,6 +479,50 @@ class GroupsRun:
                     if isinstance(found, KbackupError):
                         raise found
                     yield _row(view, where, "", at, row, found)
+
+
+def set_whole(
+    clients: Groups,
+    group: str,
+    offsets: Mapping[TopicPartition, GroupOffset],
+    before: Mapping[TopicPartition, GroupOffset],
+) -> None:
+    """Set a group in all partitions or in none: a broker may refuse some of them alone.
+
+    Args:
+        clients: Those of the target.
+        group: The group.
+        offsets: Where it is to stand.
+        before: Where it stands, in all partitions.
+
+    Raises:
+        RefusedError: If it is not set.
+    """
+    try:
+        clients.alter(group, offsets)
+    except KbackupError as error:
+        stands, do = "it is as it was", error.do or BY_HAND
+        try:
+            ((_, found),) = clients.offsets([group])
+            now = found or {}  # who may not read it may not set it
+            own = [at for at, wanted in offsets.items() if now.get(at) == wanted]
+            _set_back(clients, group, before, now, own)
+        except KbackupError:
+            stands, do = "part of it may be set", "set it back, without consumers: --undo"
+        raise RefusedError(error.what, f"{error.why}: {stands}", do) from error
+
+
+def _set_back(
+    clients: Groups,
+    group: str,
+    before: Mapping[TopicPartition, GroupOffset],
+    now: Mapping[TopicPartition, GroupOffset],
+    wheres: Iterable[TopicPartition],
+) -> None:
+    """Set a group back where it does not stand as before; a run may have been killed here."""
+    apart = [at for at in wheres if now.get(at) != before.get(at)]
+    clients.alter(group, {at: before[at] for at in apart if at in before})
+    clients.delete(group, [at for at in apart if at not in before])
 
 
 Stood = Mapping[str, Sequence[GroupEntry]]

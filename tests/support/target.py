@@ -210,8 +210,11 @@ class _Clients:
         """Set a group, unless somebody has joined it."""
         if offsets:
             self._begin(group)
-            self.target.stood.setdefault(group, {}).update(offsets)
+            taken = {at: one for at, one in offsets.items() if at not in self.target.refused}
+            self.target.stood.setdefault(group, {}).update(taken)
             self._end(group)
+            if taken != offsets:
+                raise KafkaError(f"setting the offsets of group {group}", "too much beside it")
 
     def delete(self, group: str, wheres: Sequence[TopicPartition]) -> None:
         """Take positions from a group that has some, unless somebody has joined it."""
@@ -245,6 +248,7 @@ class Grouped(ReadableTarget):
     joined: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
     unseen: set[str] = field(default_factory=set)
+    refused: set[TopicPartition] = field(default_factory=set)  # partitions that nobody can set
     changes: list[str] = field(default_factory=list)  # the group of each change
     dies_in: int = 0  # after how many changes the process is killed; 0 for never
 

@@ -469,6 +469,41 @@ def test_a_consumer_that_joins_in_between_leaves_its_group_alone() -> None:
     assert {"b"} == vars(of.cluster)["stood"].keys()
 
 
+@pytest.mark.parametrize("before", [{}, {COPY: GroupOffset(1, b"own")}])
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_a_group_that_a_broker_takes_in_part_is_set_back(
+    before: dict[TopicPartition, GroupOffset], *, is_stuck: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses a partition alone, as for bytes beside the offset: whole or untouched, or said."""
+    of = Restoring(cluster=Grouped())
+    for partition in (0, 1):
+        of.backup.put("orders", partition, range(10))
+    of.restore()
+    rows = [GroupEntry("topic", 1, "orders", "", "", is_complete=True)]
+    rows += [GroupEntry("offset", 1, "orders", group="a", partition=at, offset=3) for at in (0, 1)]
+    group_stream(of.store, Layout(), SystemClock()).append(table(rows, GROUPS))
+    cluster: Any = of.cluster
+    cluster.refused.add(TopicPartition(COPY.topic, 1))
+    cluster.stood["a"] = dict(before)
+    clients = type(cluster.consumer_groups())
+    alter = clients.alter
+
+    def joined(self: Any, group: str, offsets: Any) -> None:
+        try:
+            alter(self, group, offsets)
+        finally:
+            cluster.joined.update({group} if is_stuck else ())
+
+    monkeypatch.setattr(clients, "alter", joined)
+
+    ended, _ = set_groups(of, yes=True)
+
+    why = "part of it may be set" if is_stuck else "it is as it was"
+    assert (4, []) == (ended.exit_code, ended.facts["groups"])
+    assert [True] == [one.why.endswith(why) for one in ended.errors]
+    assert is_stuck or before == cluster.stood["a"]
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_groups_whose_members_nobody_can_ask_for_come_first(joined: bool) -> None:
     """Those of Streams (KIP-1071): if the broker refuses one of them, none is set."""
