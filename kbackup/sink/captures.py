@@ -252,6 +252,9 @@ class GroupCaptures:
         }
         if groups.BEHIND in found.values() and not is_last:
             return
+        # of a topic that is refused, what the backup holds goes with its earlier captures
+        backed_up = {where.topic for where, why in found.items() if why != groups.REFUSED}
+        found = {where: why for where, why in found.items() if where.topic in backed_up}
         self._taken = None
         if not (entries := list(self._entries(taken, rows, found))):
             return

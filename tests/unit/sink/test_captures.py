@@ -255,6 +255,21 @@ def test_a_topic_that_is_missing_does_not_look_like_a_capture_that_failed(
     assert {} == summary["skipped"]
 
 
+def test_a_topic_that_is_refused_keeps_its_earlier_captures(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """Where groups stand in a topic that was created again says nothing of what is backed up."""
+    back_up(kafka, store)
+    kafka.ids["orders"] = "another"
+    kafka.create("payments", 3)
+    kafka.consumers["billing"] = {ORDERS: GroupOffset(2, b"")}
+    summary = back_up(kafka, store, topics="orders,payments")
+
+    found = captured(store).newest
+    assert (4, ["orders", "payments"]) == (summary["exit_code"], sorted(found))
+    assert ("id-of-orders", {"billing": 4}) == (found["orders"].topic.topic_id, offsets(store))
+
+
 def test_a_last_file_that_is_left_open_is_named(kafka: FakeKafka, store: StoreSettings) -> None:
     """A partition whose last, short file waits for the next run is unsettled."""
     back_up(kafka, store, flush_on_stop=False)
