@@ -387,6 +387,7 @@ class PartitionCompared:
         kafka_only: Records that Kafka should not have.
         expired: Records that Kafka has deleted by its retention since.
         compacted: Records that are gone from a compacted topic.
+        before: Offsets in Kafka before the backup begins.
         behind: Offsets in Kafka behind what was compared, which was written since.
         left: Offsets of the backup that the restore has not come to.
         proven: Objects whose digest alone has proved them.
@@ -405,6 +406,7 @@ class PartitionCompared:
     kafka_only: int = 0
     expired: int = 0
     compacted: int = 0
+    before: int = 0
     behind: int = 0
     left: int = 0
     proven: int = 0
@@ -448,7 +450,8 @@ class PartitionCompared:
             why = "Kafka has none of its records any more"
             return replace(self, state="not comparable", why=why)
         found = ["same" if self.records else "empty"]
-        counts = {"expired": self.expired, "compacted": self.compacted, "behind": self.behind}
+        names = ("expired", "compacted", "before", "behind")
+        counts = {name: getattr(self, name) for name in names}
         found += [f"{number} {what}" for what, number in counts.items() if number]
         if self.left:
             found.append(f"{self.left} not restored yet")

@@ -33,7 +33,7 @@ from kbackup.errors import (
 from kbackup.kafka import Cluster, Connection, LogStartMovedError
 from kbackup.pipeline.digest import METHOD, RecordsDigest
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
 from kbackup.runs import wiring
 from kbackup.runs.compare import (
     NOTHING,
@@ -596,8 +596,10 @@ class _Planner:
                 "keep the backup: it holds what the source has lost", **where.place,
             )  # fmt: skip
         behind = max(0, source.end_offset - max(end, source.start_offset))
+        ahead = Span(source.start_offset, min(stretches[0].span.start_offset, source.end_offset))
+        before = sum(map(len, without(ahead, self._left_out(where))))
         return ComparisonPlan(
-            PartitionCompared(where, None, behind=behind),
+            PartitionCompared(where, None, before=before, behind=behind),
             [*self._units(where, stretches, source, is_compacted=is_compacted)],
             failure,
         )
@@ -610,9 +612,7 @@ class _Planner:
         *,
         is_compacted: bool,
     ) -> Iterator[SourceUnit]:
-        ledger = self._known.ledger(where)
-        gone = [*ledger.accepted, *ledger.marked.values()]
-        out = [*ledger.skipped, *(entry.span for entry in gone)]
+        out = self._left_out(where)
         held: list[Stretch] = []
         first = stretches[0].span.start_offset
 
@@ -633,6 +633,12 @@ class _Planner:
                 held, first = [], stretch.span.start_offset
             held.append(stretch)
         yield unit(stretches[-1].span.end_offset)
+
+    def _left_out(self, where: TopicPartition) -> list[Span]:
+        """Return the offsets whose records a sink left out, or an operator has removed since."""
+        ledger = self._known.ledger(where)
+        gone = [*ledger.accepted, *ledger.marked.values()]
+        return [*ledger.skipped, *(entry.span for entry in gone)]
 
     def _facts(self, files: FileSet) -> Facts | None:
         if files.main is None:

@@ -389,6 +389,17 @@ def test_a_partition_that_is_not_backed_up_yet_is_behind(source: Source) -> None
     assert ["same", "empty, 12 behind"] == [row.state for row in found.rows]
 
 
+def test_what_the_backup_does_not_begin_with_is_said(source: Source) -> None:
+    """A sink that began at the end of the log has nothing of what came before."""
+    for _ in range(2):
+        source.sink(auto_offset_reset="latest")
+        source.kafka.append(WHERE, 10)
+
+    found = source.compared()
+
+    assert (0, "same, 100 before, 10 behind") == (found.exit_code, found.row.state)
+
+
 def test_a_ledger_without_digests_is_read_through(source: Source) -> None:
     """Objects of an earlier version are compared record by record."""
     source.sink(flush_size="10")
