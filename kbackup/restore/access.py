@@ -248,7 +248,7 @@ class AccessRun:
         ]
         judge = _Judge(bundle, there, here, users)
         for acl, source in sorted(named, key=lambda each: (_order(each[0]), each)):
-            action, note = judge(acl)
+            action, note = judge(acl, source)
             yield AclPlanned(acl, source, action, note, self._taken.get("acls"))
 
     def _name(self, acl: Acl, asked: AccessAsked) -> str:
@@ -348,6 +348,10 @@ class _Judge:
         users: Sequence[UserPlanned],
     ) -> None:
         self._there = there
+        self._denied = [
+            one for one in bundle.acls or ()
+            if one.permission == "DENY" and one.pattern == "PREFIXED" and one not in there
+        ]  # fmt: skip
         self._captured = {user.name for user in bundle.users or ()}
         self._known = {each.user.name for each in users if each.action != "left"}
         self._has_users = bool(users)
@@ -356,18 +360,33 @@ class _Judge:
         shown = None if now is None or now.is_default else now.value
         self._is_mapped_alike = rules == shown
 
-    def __call__(self, acl: Acl) -> tuple[Action, str]:
-        """Return what is done with an ACL, and what is to be said of it."""
+    def __call__(self, acl: Acl, source: str) -> tuple[Action, str]:
+        """Return what is done with an ACL, and what is to be said of it.
+
+        Args:
+            acl: By its resource's name in the target.
+            source: That name when it was captured.
+        """
         if acl in self._there:
             return "there", ""
         if "UNKNOWN" in (acl.resource_type, acl.operation, acl.pattern):
             return "left", "Kafka's client has no word for it: add it by hand (kafka-acls)"
         if acl.pattern != "LITERAL":
             return "left", "no renaming follows a prefix: add it by hand (kafka-acls)"
+        if acl.permission == "ALLOW" and any(
+            _limits(deny, replace(acl, name=source)) and not self._has(deny, acl)
+            for deny in self._denied
+        ):
+            return "left", "a prefix that is denied limits it: add that by hand first, then this"
         notes = [*self._doubts(acl)]
         if not any(_covers(one, acl) for one in self._there):
             notes.insert(0, _FIRST)
         return "add", "; ".join(notes)
+
+    def _has(self, deny: Acl, acl: Acl) -> bool:
+        """Whether somebody has added what denies, for whatever prefix stands for its own here."""
+        return any(replace(one, name=deny.name) == deny and _limits(one, acl)
+                   for one in self._there)  # fmt: skip
 
     def _doubts(self, acl: Acl) -> Iterator[str]:
         """Yield why a host or principal may be none here."""
@@ -389,6 +408,18 @@ def _covers(there: Acl, acl: Acl) -> bool:
     if there.pattern == "PREFIXED":
         return acl.name.startswith(there.name)
     return there.name in (acl.name, "*")
+
+
+def _limits(deny: Acl, allow: Acl) -> bool:
+    """Whether what is denied for a prefix is part of what an entry allows."""
+    is_about = allow.name == "*" or allow.name.startswith(deny.name)
+    pairs = (
+        (deny.principal, allow.principal, "User:*"),
+        (deny.host, allow.host, "*"),
+        (deny.operation, allow.operation, "ALL"),
+    )
+    is_met = all(one == two or every in (one, two) for one, two, every in pairs)
+    return deny.resource_type == allow.resource_type and is_about and is_met
 
 
 def _order(acl: Acl) -> bool:

@@ -173,6 +173,34 @@ def test_prefixed_entries_are_left_to_a_person() -> None:
     assert (0, [("there",)]) == (of.summary.exit_code(), told(there, "acl", "action"))
 
 
+@pytest.mark.parametrize(
+    ("allow", "is_limited"),
+    [
+        (READS, True),
+        (ALL_TOPICS, True),
+        (replace(READS, operation="ALL"), True),
+        (replace(READS, principal="User:*"), True),
+        (replace(READS, name="payments"), False),
+        (replace(READS, operation="WRITE"), False),
+        (replace(READS, principal="User:eve"), False),
+        (OF_GROUP, False),
+    ],
+)
+def test_what_a_prefix_is_denied_of_is_not_allowed_before_it(allow: Acl, is_limited: bool) -> None:
+    """What denies a prefix is left to a person; until it is there, nobody may do too much."""
+    deny = replace(PREFIXED, permission="DENY")
+    of = Restoring((deny, allow))
+    of.run(rename_prefix="copy_of_")
+    added = {one.permission for one in of.cluster.who.entries or ()}
+
+    here = replace(deny, name="copy_of_ord")
+    of.cluster.who.entries = {here}
+    of.run(rename_prefix="copy_of_")
+
+    assert added == (set() if is_limited else {"ALLOW"})
+    assert {"ALLOW", "DENY"} == {one.permission for one in of.cluster.who.entries or ()}
+
+
 def test_what_the_client_has_no_word_for_is_left() -> None:
     """An operation of a later Kafka is not taken for another one."""
     of = Restoring((replace(READS, operation="UNKNOWN"),))
