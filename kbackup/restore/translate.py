@@ -142,6 +142,9 @@ class Translator:
         base, reached = _base(of, offset), of.position.cursor.reached
         beyond = max(0, offset - max(reached, of.end or 0))
         note = f"{beyond} beyond the backup" if beyond else ""
+        is_whole = wiring.window(self._inventory.settings).is_everything
+        if is_whole and (early := min((one.begin for one in of.sets), default=0) - offset) > 0:
+            note = f"{early} before the backup"
         below, record = self._next(of, base.offset, offset)
         if self._lacks(of, offset, reached if record is None else _offset(record)):
             if not base.is_exact or base.offset < offset:

@@ -173,6 +173,16 @@ def test_the_end_has_no_lag() -> None:
     assert "4 beyond the backup" == translated(of, 9).note
 
 
+def test_what_the_backup_does_not_begin_with_is_said() -> None:
+    """A group that stood before the first record begins with that; a window begins as asked."""
+    of = restoring()
+    of.backup.put("orders", 0, range(10, 20))
+    of.restore()
+
+    assert ["7 before the backup", ""] == [translated(of, at).note for at in (3, 10)]
+    assert [0, 0] == [translated(of, at).becomes for at in (3, 10)]
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("offset", [3, 9, 10])
 def test_what_cannot_be_read_yet_is_not_the_end(
