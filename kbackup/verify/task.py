@@ -136,10 +136,22 @@ class Sample:
         """Whether the object with *key* is to be read."""
         if _hash(key) % self.parts != self.part - 1:
             return False
-        return self.percent >= 100 or _hash(f"{self.seed}\0{key}") / 2**64 < self.percent / 100
+        return self.percent >= 100 or self._drawn(key) / 2**64 < self.percent / 100
+
+    def at_least_one(self, keys: Collection[str]) -> Self:
+        """Return the share that has an object of *keys*: a sample of few would else be of none."""
+        of_part = replace(self, percent=100.0)
+        if any(map(self.takes, keys)) or not (left := [*filter(of_part.takes, keys)]):
+            return self
+        return replace(self, percent=100 * (min(map(self._drawn, left)) + _ABOVE) / 2**64)
+
+    def _drawn(self, key: str) -> int:
+        return _hash(f"{self.seed}\0{key}")
 
 
 EVERYTHING: Final = Sample()
+_ABOVE: Final = 2**20
+"""More than a share of 2**64 loses as a float."""
 
 
 def _hash(text: str) -> int:
@@ -148,11 +160,12 @@ def _hash(text: str) -> int:
 
 def units_of(
     sets: Mapping[TopicPartition, Sequence[FileSet]],
-    wheres: Iterable[TopicPartition],
+    wheres: Collection[TopicPartition],
     sample: Sample,
     ledger: Callable[[TopicPartition], PartitionLedger],
 ) -> Iterator[VerifyUnit]:
     """Yield what to read, the largest first, each with the next sets of its directory."""
+    sample = sample.at_least_one([files.id for where in wheres for files in sets.get(where, ())])
     units = []
     for where in wheres:
         after: defaultdict[tuple[str, bool], deque[FileSet]] = defaultdict(deque)

@@ -86,6 +86,25 @@ def test_a_sample_is_a_share_of_the_objects() -> None:
     assert 120 < len(second) < 280
 
 
+@given(st.sets(st.text(max_size=30), max_size=40), st.integers(1, 3), st.text(max_size=9))
+def test_a_sample_of_few_objects_is_of_one(keys: set[str], parts: int, seed: str) -> None:
+    """It would else be of none more often than not, and say that nothing is wrong."""
+    of_part = [key for key in keys if Sample(1, parts).takes(key)]
+    share = Sample(1, parts, 1e-9, seed).at_least_one(keys)
+
+    assert min(1, len(of_part)) == len([key for key in of_part if share.takes(key)])
+
+
+def test_a_part_without_objects_is_not_called_good() -> None:
+    """What was listed and not read has not been looked at."""
+    backup = Backup()
+    backup.put("orders", 0, [0])
+
+    found = [Verified(backup, deep=True, sample=Sample(part, 2)) for part in (1, 2)]
+
+    assert [["not read"], ["ok"]] == sorted(verified.states for verified in found)
+
+
 @pytest.mark.parametrize(
     ("part", "sample", "expected"),
     [
