@@ -132,13 +132,16 @@ def _place(error: Issue) -> str:
 
 def status_foot(facts: Mapping[str, Any]) -> list[str]:
     """Return what ``status`` says behind its tables, a line each."""
-    running = [
+    success, age_s = facts.get("last_success"), facts.get("age_s")
+    lines = (
+        [] if success is None else [f"complete up to {rfc3339(success)}, {time_span(age_s)} ago"]
+    )
+    if "captures" in facts:
+        lines += [_captures(facts["captures"]), _access(facts.get("access_kept"))]
+        lines.append(_last_drill(facts.get("last_drill")))
+    return lines + [
         f"running: {one.run} on {one.host}, since {one.started}" for one in facts.get("running", ())
     ]
-    if "captures" not in facts:
-        return running
-    kept = [_captures(facts["captures"]), _access(facts.get("access_kept"))]
-    return [*kept, _last_drill(facts.get("last_drill")), *running]
 
 
 def _access(found: Any) -> str:
@@ -356,7 +359,9 @@ def verify_count(summary: Ended, findings: Sequence["Finding"]) -> str:
     """Return the line below the findings: what was read, what is good, what is not."""
     errors = [finding for finding in findings if finding.is_error]
     parts, results = [f"{count(summary.objects, 'object')} listed"], []
-    if summary.bytes_read:
+    if summary.objects == 0 and any(row.listed for row in summary.partitions):
+        parts, results = ["no object read"], ["none is of this part"]
+    elif summary.bytes_read:
         parts = [f"{count(summary.objects, 'object')} read", size(summary.bytes_read)]
         damaged = {error.key for error in errors if error.code not in _ABSENT}
         if summary.objects is not None:

@@ -74,6 +74,8 @@ class Told:
         said = self.summary | more
         said["runs"] = [_made(PastRun, each, started=None) for each in said.get("runs", ())]
         said["running"] = [_made(RunningNow, each) for each in said.get("running", ())]
+        if said["command"].endswith("status"):
+            said["last_success"] = datetime.fromisoformat(said["last_success"])
         said["remaining"] = [NextCommand(**each) for each in said.get("remaining", ())]
         return ended(**said)
 

@@ -90,6 +90,25 @@ def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
     assert "not all of it could be checked" in shown
 
 
+def test_status_says_how_old_the_backup_is(told: Any, show: Any) -> None:
+    """Who looks at three in the morning asks that first; without --max-age too."""
+    each = told("sink-status")
+
+    shown = show(each.command, each.events, each.ended()).stdout
+
+    assert "complete up to 2026-11-21T02:00:00Z, 17 min ago\n" in shown
+
+
+def test_a_part_of_which_nothing_was_read_is_not_called_good(show: Any) -> None:
+    """``verify --part 3/7`` of two objects may read none."""
+    row = PartitionVerdict(TopicPartition("a", 0), 0, 2, None, None, None, 9, 0, 0, "not read")
+    summary = ended(command="restore verify", objects=0, partitions=[row])
+
+    shown = show("restore verify", [row], summary).stdout
+
+    assert "no object read, in ?: none is of this part" in shown
+
+
 def test_a_backup_without_a_ledger_is_called_good_only_as_far_as_it_is_there(show: Any) -> None:
     """Where the ledger says nothing, nobody knows of an object that is gone."""
     row = PartitionVerdict(TopicPartition("a", 0), 1, 1, 0, 0, 1, 1, 0, 0, "ok")
