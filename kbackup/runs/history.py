@@ -104,6 +104,20 @@ class RunRecord:
         """The consumer group that kept its positions."""
         return self.said.get("group")
 
+    @property
+    def target(self) -> str | None:
+        """The brokers that a restore has written to; None where an earlier version ran."""
+        return self.said.get("target")
+
+    def wrote_to(self, brokers: str) -> bool:
+        """Whether a restore wrote to the cluster of *brokers*: one in common is enough."""
+        if self.target is None:
+            return True
+        ours, theirs = (
+            {each.strip() for each in text.split(",")} for text in (brokers, self.target)
+        )
+        return not ours.isdisjoint(theirs)
+
     def keeps_positions_in(self, group: str) -> bool:
         """Whether *group* is its group, or with a partition map that of one of its partitions."""
         if self.group == group:
@@ -252,7 +266,8 @@ _RECORD: Final[Mapping[str, _Kinds]] = {
     "run": (str,), "command": (str,), "topics_dir": (str,), "exit_code": (int,),
     "seconds": (int, float, NoneType), "records": _COUNT, "objects": _COUNT,
     "bytes_read": _COUNT, "bytes_stored": _COUNT, "names": (list, NoneType), "partitions": (list,),
-    "topic_settings": (dict,), "cluster_id": _TEXT, "last_success": _TEXT,
+    "topic_settings": (dict,), "cluster_id": _TEXT, "target": _TEXT,
+    "last_success": _TEXT,
     "only_partitions": (list, NoneType), "sent": _COUNT, "sent_bytes": _COUNT, "deleted": _COUNT,
     "deleted_bytes": _COUNT,
 }  # fmt: skip

@@ -37,7 +37,6 @@ from kbackup.errors import (
     RefusedError,
     StoreError,
     counted,
-    form,
     some,
 )
 from kbackup.naming import Layout
@@ -470,12 +469,11 @@ def _stored_by(file: BackupFile) -> float:
 def _untold(where: TopicPartition, doubtful: Sequence[FileSet], moment_ms: int) -> RefusedError:
     number = len(doubtful)
     return RefusedError(
-        f"{where}: what of it was stored before {shown_ms(moment_ms)} is not known",
-        f"of {counted(number, 'object')} the ledger does not say since when "
-        f"{form(number, 'it holds its', 'they hold their')} records: "
+        f"nothing tells what of {where} had been stored by {shown_ms(moment_ms)}",
+        f"the ledger has no first time of {counted(number, 'object')}: "
         f"{some([files.id for files in doubtful], 3)}",
-        "go by the records' own time, --to-time, or choose a later time; if nothing was copied or "
-        "stored again, kbackup sink reindex enters the times that the store gives",
+        "choose a later time, or go by the records' own with --to-time; where no object was copied "
+        "or stored again, kbackup sink reindex takes the times that the store gives",
         **where.place,
     )
 

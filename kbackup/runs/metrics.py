@@ -594,7 +594,8 @@ class RunMetrics:
         if self._exporter is None:
             frame, settings = self._frame, self._frame.settings
             of = SINK if frame.summary.command == SINK.command else RESTORE
-            this = ThisRestore([frame.group], wiring.restore_lock(settings))
+            lock, brokers = wiring.restore_lock(settings), settings.bootstrap_servers
+            this = ThisRestore([frame.group], lock, target=brokers)
             store = open_store(frame.world.store)
             self._exporter = Exporter(
                 Watched(

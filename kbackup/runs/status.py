@@ -32,6 +32,7 @@ class Words:
         unknown: Begins the sentence that no successful run is known.
         old: Begins the sentence that the last success is too old.
         do: What to do.
+        begin: What to do where there was no run.
         keeps_success: Its last success is kept beside its run records.
     """
 
@@ -39,6 +40,7 @@ class Words:
     unknown: str
     old: str
     do: str
+    begin: str
     keeps_success: bool = False
 
 
@@ -51,16 +53,19 @@ class ThisRestore:
         lock: What its lock is for.
         is_configured: Whether a configuration says which it is: a run for fewer topics than that
             is of another.
+        target: The brokers that it writes to, as ``bootstrap.servers`` names them; None for any.
     """
 
     groups: Sequence[str]
     lock: str
     is_configured: bool = True
+    target: str | None = None
 
     def has(self, record: RunRecord, asked: Asked) -> bool:
         """Whether a run was one of this restore, for what is asked."""
         is_whole = not (self.is_configured and record.names) or bool(asked.words)
-        return is_whole and any(map(record.keeps_positions_in, self.groups))
+        is_there = not self.target or record.wrote_to(self.target)
+        return is_whole and is_there and any(map(record.keeps_positions_in, self.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ SINK: Final = Words(
     "no good run of kbackup sink is known for",
     "the backup is known to be complete only up to",
     "see the errors of the last run, and run kbackup sink",
+    "run kbackup sink; if it has run, check bucket and topics.dir",
     keeps_success=True,
 )
 
@@ -127,6 +133,7 @@ RESTORE: Final = Words(
     "no good run of kbackup restore is known for",
     "the restore is known to hold only what was in the bucket",
     "see the errors of the last run, and run kbackup restore",
+    "if one has run, check bucket and topics.dir, or give its --config",
 )
 
 _PAST: Final = 10
@@ -191,15 +198,15 @@ def status(
         has_schemas: Warn of schemas that are not in the bucket: a listing for each topic.
 
     Raises:
-        ConfigurationError: If there are restores of several groups and none was named: each of
-            them may have its own target.
+        ConfigurationError: If there are restores of several groups, or into several clusters, and
+            none was named.
         StoreError: If the store does not answer.
     """
     summary = Summary(history.new_run_id(now), f"{of.command} status")
     past: list[PastRun] = []
     rows = success = newest = None
     words = set(asked.words)
-    groups, others = set[str](), set[str]()
+    groups, targets, others = set[str](), set[str](), set[str]()
     kept = history.kept_successes(store, layout) if of.keeps_success else {}
     left = (
         record
@@ -210,9 +217,13 @@ def status(
         is_mine = restore is None or restore.has(record, asked)
         if record is not own and not (words <= record.covered and is_mine):
             whose = f"{record.group} for {some(record.names)}" if record.names else record.group
+            if restore is not None and restore.target and not record.wrote_to(restore.target):
+                whose = f"{whose} into {record.target}"
             others |= set() if restore is None else {str(whose)}
             continue
         groups.add(str(record.group))
+        if record.target is not None and not any(map(record.wrote_to, targets)):
+            targets.add(record.target)
         newest = newest or record
         if len(past) < _PAST:
             past.append(record.past())
@@ -221,12 +232,8 @@ def status(
         success = success or (believed if record.vouches_for(asked.partitions) else None)
         if rows and success and len(past) == _PAST:
             break
-    if of is RESTORE and len(groups) > 1:
-        raise ConfigurationError(
-            f"restores of {len(groups)} consumer groups were found: {', '.join(sorted(groups))}",
-            "each may have a target of its own",
-            "name one of them with --of-group",
-        )
+    if of is RESTORE:
+        _refuse_several(groups, targets if restore is None or not restore.target else ())
     for (of_names, _), record in kept.items():
         if success is None and set(of_names) == words and record.vouches_for(asked.partitions):
             success = _believed(record, kept, summary, now)
@@ -254,6 +261,21 @@ def status(
         "running": list(_running(of, store, layout, now, words, mine)),
     }
     return summary.finish()
+
+
+def _refuse_several(groups: Collection[str], targets: Collection[str]) -> None:
+    if len(groups) > 1:
+        raise ConfigurationError(
+            f"restores of {len(groups)} consumer groups were found: {', '.join(sorted(groups))}",
+            "each may have a target of its own",
+            "name one of them with --of-group",
+        )
+    if len(targets) > 1:
+        raise ConfigurationError(
+            f"restores into {len(targets)} clusters were found: {'; '.join(sorted(targets))}",
+            "they keep their positions in groups of one name",
+            "give the --config of one of them, with its bootstrap.servers",
+        )
 
 
 def complete_up_to(
@@ -366,10 +388,10 @@ def _judge(
         text = f"{of.unknown} {f'{layout.topics_dir}/' if layout.topics_dir else 'this bucket'}"
         text += "" if restore is None else f" with group {restore.groups[0]}"
         if newest is None:
-            why, do = "no such run has left a record there", f"run kbackup {of.command}"
+            why, do = "no such run has left a record there", of.begin
             if others:
                 why = f"restores there are of {', '.join(sorted(others))}"
-                do += ", or give the options that one was given, or its group with --of-group"
+                do = "give the options that one of them was given, or its group with --of-group"
             summary.fail(OutdatedBackupError(text, why, do))
         else:
             summary.fail(OutdatedBackupError(text, trouble, of.do))

@@ -77,7 +77,8 @@ def test_a_backup_is_as_old_as_its_newest_good_run(
 
 
 @pytest.mark.parametrize(("past", "do"), [
-    ([], "run kbackup sink"), ([(0.5, 5)], "see the errors of the last run, and run kbackup sink"),
+    ([], "run kbackup sink; if it has run, check bucket and topics.dir"),
+    ([(0.5, 5)], "see the errors of the last run, and run kbackup sink"),
 ])  # fmt: skip
 def test_where_nothing_has_run_there_are_no_errors_to_see(
     store: MemoryStore, past: list[tuple[float, int]], do: str
@@ -337,6 +338,30 @@ def test_restores_into_two_clusters_do_not_stand_for_each_other(store: MemorySto
     ]
 
     assert [0, 7, 7] == [one["exit_code"] for one in found]
+
+
+@pytest.mark.parametrize(
+    ("target", "exit_code"),
+    [
+        pytest.param("a:9092", 0, id="the one"),
+        pytest.param("c:9092, b:9092", 7, id="the other, by a broker of several"),
+        pytest.param("new:9092", 7, id="one that none was into"),
+    ],
+)
+def test_two_standbys_that_share_a_group_are_told_apart_by_their_brokers(
+    store: MemoryStore, target: str, exit_code: int
+) -> None:
+    """One configuration may serve both, with -k; where nothing says which, none is guessed."""
+    put_back(store, 0.1, target="a:9092")
+    put_back(store, 3, target="b:9092,b2:9092")
+
+    found = look(
+        store, HOUR, of=RESTORE, restore=ThisRestore(["standby"], "standby", target=target)
+    )
+
+    assert exit_code == found["exit_code"]
+    with pytest.raises(ConfigurationError, match="into 2 clusters were found: a:9092; b:9092"):
+        look(store, HOUR, of=RESTORE, restore=of_group("standby"))
 
 
 CONFIGURED = ThisRestore(["standby", "before-the-id"], "restore|x")
