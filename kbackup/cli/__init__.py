@@ -97,9 +97,12 @@ class Family(GroupedCommand, click.Group):
         """Return the commands in the order in which they are declared."""
         return list(self.commands)
 
-    def elsewhere(self, ctx: click.Context, word: str) -> list[str]:  # noqa: ARG002
+    def elsewhere(self, ctx: click.Context, word: str) -> list[str]:
         """Return the commands that *word*, which is none here, names elsewhere."""
-        return []
+        above = ctx.parent
+        if above is None or not isinstance(above.command, Family):
+            return []
+        return above.command.elsewhere(above, word)
 
     def _default_command(self, ctx: click.Context) -> GroupedCommand | None:
         command = None if self.default is None else self.get_command(ctx, self.default)
@@ -113,8 +116,9 @@ class Family(GroupedCommand, click.Group):
         word = args[0]
         if self.get_command(ctx, word) is None and not word.startswith("-"):
             raise options.UnknownWordError(
-                word, self.list_commands(ctx), ctx, self.elsewhere(ctx, word)
-            )
+                word, self.list_commands(ctx), ctx, self.elsewhere(ctx, word),
+                takes_topics=self.default is not None,
+            )  # fmt: skip
         return super().resolve_command(ctx, args)
 
 

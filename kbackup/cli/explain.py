@@ -237,6 +237,6 @@ def _list(found: dict[str, Page]) -> None:
 
 
 def _unknown(code: str, found: Iterable[str]) -> ConfigurationError:
-    near = difflib.get_close_matches(code, found, 1)
+    near = [] if code.isdigit() else difflib.get_close_matches(code, found, 1)
     do = f"did you mean kbackup explain {near[0]}?" if near else "kbackup explain lists the codes"
-    return ConfigurationError(f"there is no code {code!r}", "nothing is known about it", do)
+    return ConfigurationError(f"there is no code {code!r}", do=do)

@@ -473,10 +473,17 @@ class UnknownWordError(click.UsageError):
     """There is no such command."""
 
     def __init__(
-        self, word: str, known: Iterable[str], ctx: click.Context, meant: Sequence[str] = ()
+        self,
+        word: str,
+        known: Iterable[str],
+        ctx: click.Context,
+        meant: Sequence[str] = (),
+        *,
+        takes_topics: bool = False,
     ) -> None:
         super().__init__(f"No such command {word!r}.", ctx)
         self.word, self.known, self.meant = word, tuple(known), meant
+        self.takes_topics = takes_topics
 
 
 def refuse(
@@ -511,13 +518,15 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
     listed = f"{path} --help-all lists what it has"
     match error:
         case UnknownWordError():
-            near = difflib.get_close_matches(error.word, error.known, 1)
+            near = difflib.get_close_matches(error.word, (*error.known, "--help"), 1)
             why = f"{path} knows: {', '.join(error.known)}"
             meant = error.meant or [f"{path} {word}" for word in near]
-            do = f"did you mean {' or '.join(meant)}?" if meant else listed
+            do = f"did you mean {' or '.join(meant)}?" if meant else f"see {path} --help"
+            if not meant and error.takes_topics:
+                do = f"if it is a topic: {path} -t {error.word}; else see {path} --help"
             return ConfigurationError(f"{path} has no command {error.word!r}", why, do)
         case click.NoSuchOption():
-            near = error.possibilities or []
+            near = ["--help"] if error.option_name == "-h" else error.possibilities or []
             why = _used_elsewhere(error.option_name, error.ctx)
             do = f"did you mean {near[0]}?" if near and not why else listed
             return ConfigurationError(f"{path} has no option {error.option_name}", why, do)

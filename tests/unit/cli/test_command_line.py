@@ -170,6 +170,12 @@ def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
             "knows: run, status, repair, reindex, accept, expire, copy, abort-uploads, ddl",
             id="no word is taken for a topic",
         ),
+        pytest.param(
+            ["sink", "orders"], "do: if it is a topic: kbackup sink -t orders; else", id="topic"
+        ),
+        pytest.param(["sink", "verify"], "did you mean kbackup restore verify?", id="other group"),
+        pytest.param(["help"], "did you mean kbackup --help?", id="help as a word"),
+        pytest.param(["restore", "-h"], "did you mean --help?", id="help in one letter"),
         pytest.param(["sink", "--flush-sise", "1"], "did you mean --flush-size?", id="option"),
         pytest.param(
             ["restore", "--rename-regx", "x"], "did you mean --rename-regex?", id="of restore"
