@@ -67,8 +67,8 @@ def config_command() -> None:
 def check_command(**parameters: Any) -> None:
     """Read a configuration and report what is wrong with it.
 
-    It is read from files and variables.  Exits 0 with or without warnings, 2 with errors.  No
-    connection is made.
+    Reads files, variables and the secrets that they name; connects to nothing else.  Exits 0 with
+    or without warnings, 2 with errors.
     """
 
     def work(session: Session) -> "Ended":

@@ -58,7 +58,9 @@ def suspicions(
     url = given.get("store.url")
     for name in (found.name for found in PLACES):
         if url is not None and names_store(url.text) and name in given and given[name].text:
-            yield warning("suspicious", name, given[name], f"not used: {url.shown('store.url')}")
+            yield warning(
+                "suspicious", name, given[name], f"without effect beside {url.shown('store.url')}"
+            )
 
 
 def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:

@@ -251,13 +251,19 @@ _READERS: Final[dict[str, Callable[[str], Iterator[FileProperty]]]] = {
 }
 
 
-def read(path: Path) -> list[FileProperty]:
+def read(
+    path: Path, *, otherwise: Callable[[str], Iterator[FileProperty]] | None = None
+) -> list[FileProperty]:
     """Return the properties in *path*, in order.
+
+    Args:
+        path: The file.
+        otherwise: Reads one of another extension than these; None refuses it.
 
     Raises:
         ConfigurationError: It cannot be read, is too large, or is not what its extension says.
     """
-    reader = _READERS.get(path.suffix.lower())
+    reader = _READERS.get(path.suffix.lower(), otherwise)
     text = _text(path, latin=reader in (None, parse_properties))
     if reader is None:
         raise ConfigurationError(
@@ -272,7 +278,7 @@ def read(path: Path) -> list[FileProperty]:
         raise ConfigurationError(
             f"configuration file {path}",
             str(error),
-            f"correct it: it is not a valid {path.suffix} file",
+            f"correct it: it is not a valid {path.suffix or '.properties'} file",
         ) from error
     return entries
 

@@ -509,7 +509,7 @@ def missing(
                 yield error("plugin", found.name, None, why, "uninstall one of the two")
             elif option.is_required and found.name not in given and found.commands & sides:
                 why = f"it is not given, and the {seam.removesuffix('s')} {plugin} needs it"
-                yield error("missing", found.name, None, why, f"set it: {option.help}")
+                yield error("missing", found.name, None, why, f"set {found.name}: {option.help}")
         texts = {
             option.name: given[prefix + option.name].text or None
             for option in options

@@ -136,7 +136,8 @@ def _from_file(reference: str, place: str, folder: Path) -> str:
     name, colon, key = place.rpartition(":")
     if not colon or not name or not key:
         raise ConfigurationError(reference, "expected ${file:PATH:key}")
-    found = {entry.name: entry.text for entry in files.read(folder / name)}.get(key)
+    entries = files.read(folder / name, otherwise=files.parse_properties)
+    found = {entry.name: entry.text for entry in entries}.get(key)
     if found is None:
         raise ConfigurationError(reference, f"{folder / name} has no {key}")
     return found
@@ -328,7 +329,14 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         name = name.strip()
         if not equals or not name:
             merged.issues.append(
-                ConfigIssue("error", "option", "", "option", "-X", "expected -X any.property=value")
+                ConfigIssue(
+                    "error",
+                    "option",
+                    "",
+                    "option",
+                    "-X",
+                    "expected -X NAME=VALUE, such as flush.size=1000",
+                )
             )
             continue
         name = ALIASES.get(name, name)
@@ -427,6 +435,6 @@ def _check_left_over(merged: Merged, name: str, given: Value, providers: Mapping
                 f"{what} is a placeholder that was never filled in",
                 "write the value itself"
                 if given.folder is None
-                else "write the value, ${env:NAME} or ${file:PATH:key}",
+                else "write the value, or ${env:NAME}, ${file:PATH:key}, ${secretsmanager:ID:key}",
             )
         )

@@ -14,12 +14,14 @@ from kbackup.errors import ConfigurationError
         pytest.param("${env:A}", "x", id="variable"),
         pytest.param("s3-${env:A}-${env:B}", "s3-x-$HOME", id="inside, and not looked at again"),
         pytest.param("${file:s.properties:key}", "secret", id="file"),
+        pytest.param("${file:aws:key}", "secret", id="file of any name, as Connect reads it"),
         pytest.param("$A ${A}", "$A ${A}", id="nothing else"),
     ],
 )
 def test_references_are_replaced(tmp_path: Path, text: str, expected: str) -> None:
     """Variables and keys of other files can stand in a value; what comes out is taken as it is."""
-    (tmp_path / "s.properties").write_text("key=secret")
+    for name in ("s.properties", "aws"):
+        (tmp_path / name).write_text("key=secret")
 
     assert expected == sources.resolve_references(text, {"A": "x", "B": "$HOME"}, tmp_path)
 
