@@ -263,7 +263,7 @@ def cover(
     values, copies = _without_copies([one for one in ordered if not one.is_full])
     full = [one for one in ordered if one.is_full]
     whole = joined(of.span for of, files in _by_rotation(values).items() if len(files) == of.files)
-    partial = _unfinished(full) if values else []
+    partial = unfinished(full) if values else []
     redone = {one.key: one for one in partial if _is_within(one.accounted, whole)}
     full = [one for one in full if one.key not in redone]
     found = _Decisions([*copies, *map(Repeat, redone.values())], list(_crowded(values)))
@@ -278,7 +278,11 @@ def cover(
     found.disputes += _beside_unfinished(values, [*vague.values()])
     told_of = [one for one in full if one.key not in vague]
     accounted = _accounted(told_of, said) if told_of else []
-    told = [[one.span for one in known if one.is_tombstones is kind] for kind in (False, True)]
+    beside = [*known, *vague.values()]
+    told = [
+        sorted(one.span for one in beside if one.is_full or one.is_tombstones is kind)
+        for kind in (False, True)
+    ]
     for one in values:
         reads += found.beside(one, accounted, told[one.is_tombstones], upper.get(one.key))
     reads.sort(key=lambda read: (read.start, not read.holding.is_full, read.holding.directory))
@@ -385,7 +389,7 @@ def _crowded(values: Sequence[Holding]) -> Iterator[Dispute]:
             yield Dispute(tuple(one.key for one in files), rotation.span, why)
 
 
-def _unfinished(full: Sequence[Holding]) -> list[Holding]:
+def unfinished(full: Sequence[Holding]) -> list[Holding]:
     """Return full records of rotations of which there are fewer files than were to be."""
     return [
         one

@@ -23,14 +23,15 @@ from kbackup.catalog.coverage import (
     Said,
     cover,
     lanes,
+    unfinished,
 )
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import FileSet
-from kbackup.catalog.merging import BAD, rows_alike
-from kbackup.catalog.reading import facts, read
-from kbackup.catalog.window import EVERY_OFFSET, Interval, Window
+from kbackup.catalog.merging import BAD, records, rows_alike
+from kbackup.catalog.reading import facts
+from kbackup.catalog.window import Window
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
@@ -337,22 +338,20 @@ class _Reader:
     identity: TopicIdentity
     _first: dict[tuple[Span, tuple[str, ...]], list[bytes | None]] = field(default_factory=dict)
 
-    def read(self, key: str, wanted: Interval = EVERY_OFFSET) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a set."""
-        lone = replace(self.sets[key], keys=None, headers=None)
+    def read(self, holdings: Sequence[Holding], offset: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the records of sets from an offset on, each once."""
+        ordered = sorted(holdings, key=lambda one: one.start)
+        lone = [replace(self.sets[one.key], keys=None, headers=None) for one in ordered]
         options = replace(self.options, wants_siblings=False)
-        return read(self.store, lone, options, self.identity, wanted)
+        return records(self.store, lone, options, offset=offset, identity=self.identity)
 
     def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
-        """Yield the contents of the records that values are compared with, each offset once."""
-        reached = beside.start_offset
-        for one in sorted(holdings, key=lambda one: one.start):
-            for batch in self.read(one.key, Interval(reached, beside.end_offset - 1)):
-                offsets = batch["offset"].to_pylist()
-                for offset, content in zip(offsets, _contents(batch), strict=True):
-                    if reached <= offset < beside.end_offset:
-                        yield content
-                        reached = offset + 1
+        """Yield the contents of the records that values are compared with."""
+        for batch in self.read(holdings, beside.start_offset):
+            for offset, content in zip(batch["offset"].to_pylist(), _contents(batch), strict=True):
+                if offset >= beside.end_offset:
+                    return
+                yield content
 
     def first(self, holdings: Sequence[Holding], beside: Span) -> Sequence[bytes | None]:
         """Return the contents of the first `COMPARED_RECORDS` of them, read once for all values."""
@@ -368,10 +367,10 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
     try:
         if beside is None:
             last, count = None, 0
-            for batch in reader.read(one.key):
+            for batch in reader.read([one]):
                 last, count = batch["offset"][-1].as_py(), count + len(batch)
             return replace(one, last=last, records=count)
-        rows = [content for batch in reader.read(one.key) for content in _contents(batch)]
+        rows = [content for batch in reader.read([one]) for content in _contents(batch)]
         others = [other for other in holdings if _is_beside(other, one, beside)]
         whole = [other for other in others if other.is_full]
         if beside.start_offset == one.start:
@@ -379,8 +378,13 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
         elif len(rows) > beside.start_offset - one.start:
             reaches = True
         else:
-            apart = [whole] if whole else lanes(others, lambda one: (False, one.directory))
-            reaches = any(goes_on_in(rows, reader.first(lane, beside)) for lane in apart)
+            told = [other for other in others if not other.is_full]
+            apart = [*lanes(told, lambda one: (False, one.directory))]
+            is_share = len(apart) > 1 or bool(unfinished(others))
+            reaches = any(
+                goes_on_in(rows, reader.first(lane, beside), is_share=is_share)
+                for lane in (whole, *apart)
+            )
     except BAD:
         return one
     return replace(one, counted=len(rows), compared=Compared(beside, reaches))
@@ -433,15 +437,21 @@ def goes_beyond(rows: Sequence[bytes | None], others: Iterable[bytes | None]) ->
     return True
 
 
-def goes_on_in(rows: Sequence[bytes | None], others: Iterable[bytes | None]) -> bool:
+def goes_on_in(
+    rows: Sequence[bytes | None], others: Iterable[bytes | None], *, is_share: bool = False
+) -> bool:
     """Whether values have the first of the records that others hold behind their start.
 
     They do if their last rows are, of these records, the first that are equal to any of theirs, and
-    one of those rows is like no other: what repeats itself shows nothing.
+    one of those rows is like no other: what repeats itself shows nothing.  Where the others have
+    but a share of what there is, rows that are like none of them lie between.
     """
     found = Counter(rows)
-    lone = [0, *accumulate(found[row] == 1 for row in rows)]
     first = list(islice((content for content in others if content in found), len(rows)))
+    if is_share:
+        wanted = set(first)
+        rows = [row for at, row in enumerate(rows) if not at or row in wanted]
+    lone = [0, *accumulate(found[row] == 1 for row in rows)]
     if not first or not lone[-1]:
         return False
     back, length = [0], 0  # the search of Knuth, Morris and Pratt for *first* in the rows

@@ -267,6 +267,22 @@ def test_full_records_that_a_run_left_unfinished_do_not_go_unseen_beside_values(
     assert () == found.repeats
 
 
+def test_values_are_compared_with_full_records_that_a_run_left_unfinished() -> None:
+    """A count of their rows does not tell whether they reach as far."""
+    full = Holding("f5", "d", 5, is_full=True, last=8, records=2, rotation=Rotation(Span(5, 10), 2))
+    values = Holding("v0", "e", 0, is_full=False)
+
+    asked = cover([full, values])
+    ended, reaching = (
+        cover([full, replace(values, counted=3, compared=Compared(Span(5, 9), reaches))])
+        for reaches in (False, True)
+    )
+
+    assert [Ask(values, Span(5, 9))] == [*asked.asks]
+    assert ((), ["v0", "f5"]) == (ended.disputes, [read.holding.key for read in ended.reads])
+    assert [("v0",)] == [one.keys for one in reaching.disputes]
+
+
 def test_the_same_file_in_another_directory_is_a_copy() -> None:
     """One of them is read."""
     one = Holding("a", "d", 0, is_full=False, last=9, records=10, sha256="ab")

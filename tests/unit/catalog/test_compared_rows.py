@@ -61,3 +61,19 @@ def test_values_go_on_with_the_records_that_come_later_or_not(
 ) -> None:
     """Their last rows are the first records, and one of them is like no other row."""
     assert expected is goes_on_in(contents(rows), contents(records))
+
+
+@pytest.mark.parametrize(
+    ("rows", "records", "expected"),
+    [
+        pytest.param("abcdef", "ce", True, id="every other one, and on"),
+        pytest.param("abcdefg", "bdf", True, id="behind the first row"),
+        pytest.param("abcdef", "ace", False, id="all again"),
+        pytest.param("abc", "def", False, id="others"),
+    ],
+)
+def test_rows_between_those_of_a_share_are_like_none_of_them(
+    rows: str, records: str, *, expected: bool
+) -> None:
+    """One directory of several holds some of the records that values go on with."""
+    assert expected is goes_on_in(contents(rows), contents(records), is_share=True)

@@ -4,6 +4,7 @@ import gzip
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 
 import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
@@ -102,6 +103,44 @@ def test_others_that_begin_within_a_connectors_object_with_gaps_are_seen(
         again.restore()
 
     assert key in refused.value.what
+
+
+@pytest.mark.parametrize("views", [JSON, RECORD], ids=["values", "full records"])
+@pytest.mark.parametrize("closed", [1, 2], ids=["unfinished", "whole"])
+@pytest.mark.parametrize("rows", [30, 31, 32, 50])
+def test_others_in_several_directories_are_seen_within_a_connectors_object(
+    again: Restoring, rows: int, closed: int, views: tuple[ViewSpec, ...]
+) -> None:
+    """What lies in one of two directories is a share of the records that a connector has in one."""
+    connector(again.backup, EVEN[:rows])
+    parts = [EVEN[30:][rest::2] for rest in range(closed)]
+    for rest, part in enumerate(parts):
+        key = again.backup.put_in(f"d={rest}", "orders", 0, part, views=views)
+        head = again.backup.store.head(key)
+        assert head is not None
+        cut = {"cut-start": "60", "cut-end": "199", "cut-files": "2"}
+        again.backup.replace(key, again.backup.body(key), {**head.metadata, **cut})
+
+    if rows > 30:
+        with pytest.raises(RefusedError, match="another begins that holds the same"):
+            again.restore()
+        return
+    again.restore()
+
+    expected = Counter(values([*EVEN[:30], *chain(*parts)]))
+    assert expected == Counter(again.cluster.values("copy_of_orders"))
+
+
+def test_values_and_full_records_beside_a_connectors_object_are_both_compared(
+    again: Restoring,
+) -> None:
+    """What it reaches into is full records further on, and values before."""
+    field(again.backup, 2, range(71))
+    again.backup.put("orders", 0, range(60, 100), views=JSON)
+    again.backup.put("orders", 0, range(80, 200))
+
+    with pytest.raises(RefusedError, match="reaches beyond offset 60"):
+        again.restore()
 
 
 @pytest.mark.parametrize(
