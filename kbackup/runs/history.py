@@ -38,7 +38,10 @@ from kbackup.stores import Store, StoredObject, put_json
 _RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
 
 CLOCKS: Final = timedelta(minutes=5)
-"""How far in the future a run may have started: clocks differ a little."""
+"""How far in the future a run may have started: clocks differ a little.
+
+What is said of ages, and how they are judged, rests on it; what is stored or restored never does.
+"""
 
 Selection = tuple[tuple[str, ...], frozenset[int] | None]
 """What a run was asked for: the names or the pattern, and which partitions, None for all."""

@@ -120,6 +120,28 @@ def test_a_good_run_puts_right_what_a_wrong_clock_has_said(
     assert not backup.is_younger_than(HOUR, **asked)
 
 
+@pytest.mark.parametrize("aheads", [[DAY, 0, 0], [DAY, 0, -DAY], [-DAY, DAY, 0]])
+def test_what_is_stored_does_not_rest_on_hosts_clocks(aheads: list[float], backup: Backup) -> None:
+    """Hosts whose clocks are a day apart store what hosts with the right time do, by the same code.
+
+    What they say of ages is for people.
+    """
+    right = Backup()
+    for ahead_s, fails in zip(aheads, (False, True, False), strict=True):
+        for one, by in ((backup, ahead_s), (right, 0.0)):
+            one.sink(ahead_s=by, fails=fails)
+            one.clock.pass_s(60)
+
+    found, expected = (
+        (
+            {each.key: each.size for each in open_store(one.store).list("topics/")},
+            {where: each.offset for where, each in one.kafka.positions_.items()},
+        )
+        for one in (backup, right)
+    )
+    assert expected == found
+
+
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_is_in_the_future_is_not_carried_on(asked: dict[str, Any], backup: Backup) -> None:
     """A run that is not good says so, and does not make the wrong time the truth of a day later."""
