@@ -375,7 +375,7 @@ class RestorePosition:
         """Read what a restore committed in *where*; None where it is anyone else's.
 
         Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
-        always say which offset it was; full records alone show it.
+        always say which offset it was; full records show it, and of values it is not known.
 
         Raises:
             NewerVersionError: If a restore of a later version committed it.
@@ -386,9 +386,9 @@ class RestorePosition:
                 raise NewerVersionError.of("the restore's position", data["v"], VERSION)
             run, done, at = _by(data)
             found = replace(cls._of(data, position.offset), run=run, done=done)
-            if at is None and found.cursor.offset and not found.cursor.values:
+            if at is None and not found.cursor.values:
                 at = found.cursor.offset
-            if at not in (None, position.offset):
+            if at != position.offset:
                 return None
             lane = Lane(where, Span(*data["log"]), position, done.records, done.commits)
             return found, lane

@@ -139,6 +139,10 @@ def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
     assert (None, None) == (SinkPosition.beside(moved), RestorePosition.read(COPY, position))
     assert RestorePosition.read(COPY, Position(12, untold)) is not None
     assert RestorePosition.read(COPY, Position(13, untold)) is None
+    values = POSITION.position(LANE)
+    assert RestorePosition.read(COPY, values) is not None
+    untold = values.metadata.replace('"at":12,', "")
+    assert RestorePosition.read(COPY, Position(12, untold)) is None
 
 
 def test_what_earlier_versions_committed_is_understood() -> None:
@@ -150,8 +154,8 @@ def test_what_earlier_versions_committed_is_understood() -> None:
     )
     restore = (
         '{"v":2,"backup":"bbbbbbbbbbbbbbbb","source":["orders",3],"window":"w",'
-        '"cluster-id":"cluster","topic-id":"topic","target-id":"copy-id","log":[7,19],"offset":9,'
-        '"values":"v","rows":3,"before":"c","total":8,"run":"r","done":{"records":12,"objects":1,'
+        '"cluster-id":"cluster","topic-id":"topic","target-id":"copy-id","log":[7,19],"offset":12,'
+        '"values":"","rows":0,"before":"","total":8,"run":"r","done":{"records":12,"objects":1,'
         '"bytes_read":5,"commits":2,"duplicates":1,"zero_timestamps":0,"first":0,"last":11,'
         '"bad_records":0,"bad_objects":0,"filtered":0}}'
     )
@@ -160,7 +164,7 @@ def test_what_earlier_versions_committed_is_understood() -> None:
 
     assert SinkPosition("topics/a", 41, IDENTITY, run="r", done=done) == SinkPosition.read(sink)
     committed = Position(12, restore)
-    position = replace(POSITION, absent=None, run="r", done=restored)
+    position = replace(POSITION, cursor=Cursor(12, 12), absent=None, run="r", done=restored)
     lane = Lane(COPY, Span(7, 19), committed, 12, 2)
     assert (position, lane) == RestorePosition.read(COPY, committed)
 
