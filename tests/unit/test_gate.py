@@ -88,6 +88,19 @@ def test_a_wheel_whose_c_libraries_nobody_loaded_is_said_to_be_one(
     assert "kbackup config show" in session.ran[-1]
 
 
+def test_no_step_of_the_gate_ends_it(gate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step runs where there is no compiler, and the tests last: a skip would hide them."""
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    session = Building()
+
+    gate.ci(session)
+
+    assert ["LEFT OUT: the C libraries of the wheel: there is no C compiler"] == session.warned
+    ran = " ; ".join(session.ran)
+    assert ran.index("mypy") < ran.index("_generate.py --check") < ran.index("pip wheel")
+    assert " ".join(("-m pytest", *gate.SIDE_BY_SIDE)) in session.ran[-1]
+
+
 def test_a_bare_machine_has_neither_java_nor_a_compiler(gate: Any) -> None:
     """What a release is tried on has Python, and nothing to compile or to run Java with."""
     with gate.bare_machine() as variables:

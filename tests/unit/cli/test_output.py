@@ -79,6 +79,16 @@ def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
     assert ("", "") == (shown.stdout, shown.stderr)
 
 
+def test_quiet_tells_of_runs_of_other_words_over_the_same_topics(told: Any, show: Any) -> None:
+    """Two configurations over one topic are no cron job that overlaps itself: somebody chose so."""
+    each = told("sink,locked")
+    errors = [{**each.summary["errors"][0], "code": "topics_locked"}]
+
+    shown = show(each.command, [], each.ended(errors=errors), quiet=True)
+
+    assert "another run backs up these topics" in shown.stderr
+
+
 def test_json_goes_to_stdout_alone(any_told: Any, show: Any) -> None:
     """With --json, stdout holds JSON lines and nothing else, and the summary is the last."""
     shown = show(any_told.command, any_told.events, any_told.ended(), json=True, on_terminal=True)

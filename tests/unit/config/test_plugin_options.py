@@ -138,6 +138,19 @@ def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit:
     assert "json" == loaded.settings.format_class
 
 
+def test_keys_without_a_schema_are_advised_of_the_format_of_keys(write: Write) -> None:
+    """What is wrong with keys is not mended by another format of the values."""
+    file = SINK + (
+        "store.kafka.keys=true\nkeys.format.class=parquet\nkey.converter=json\n"
+        "key.converter.schemas.enable=false\n"
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        load("sink", write(file), bootstrap_servers="h:1")
+
+    (wrong,) = refused.value.place["errors"]
+    assert ("key.converter", True) == (wrong["name"], "or keys.format.class=json" in wrong["do"])
+
+
 def test_an_option_may_have_another_default_in_the_connectors_layout(write: Write) -> None:
     """Files of values are compressed as the connector's are, full records as ours, or as asked."""
     file = SINK.replace(JSON, "parquet").replace("schemas.enable=false", "schemas.enable=true")

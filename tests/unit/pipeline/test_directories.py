@@ -86,6 +86,21 @@ def test_a_tombstone_has_a_directory() -> None:
     assert ["year=2023/month=11/day=14"] == directories(by_time)
 
 
+def test_a_time_that_no_date_can_name_is_said_to_be_one() -> None:
+    """There is one, so that none was found would send its owner to look for it; 2^62 has a year."""
+    batch = batch_of([{"value": b'{"at":%d}' % at} for at in (2**62, 2**63 - 1)])
+    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
+    extractor.configure({"timestamp.field": "at"})
+    partitioner.configure({"timezone": "UTC", "locale": "en"})
+
+    found = route(Rows(batch, (Part(batch),)), WHERE, partitioner, extractor, 0)
+
+    assert ["year=146140482/month=04/day=24"] == directories(found)
+    assert [(1, True)] == [
+        (bad.offset, bad.why.endswith("or one that no date can name")) for bad in found.bad
+    ]
+
+
 def test_a_date_is_counted_in_days() -> None:
     """``RecordField`` on Connect's Date, also inside a struct, files under the date itself."""
     day = ConnectSchema(Type.INT32, optional=True, name=DATE, version=1)

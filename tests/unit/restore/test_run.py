@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from backup_samples import BYTES, JSON
 
 from kbackup.catalog.ledger.objects import accepted
 from kbackup.catalog.listing import Catalog, FileSet
@@ -192,6 +193,23 @@ def test_append_time_is_exit_3(kind: str, code: int) -> None:
     run._show(plan, restoring.cluster)
 
     assert code == to_json(run._summary.finish())["exit_code"]
+
+
+def test_what_only_format_leaves_out_is_exit_3() -> None:
+    """The objects of other formats are counted, in the plan already."""
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(10), views=JSON)
+    restoring.backup.put("orders", 0, range(10, 20), views=BYTES)
+    options = {
+        "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
+        "rename": "copy_of_$0", "only_format": "json", "dry_run": True,
+    }  # fmt: skip
+    settings = loading.load("restore", options=options, files=(), environ={}).settings
+    world = Environment(FakeTarget(), restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
+
+    summary = to_json(RestoreRun(settings, lambda _: None, Stop(), world)())
+
+    assert (3, {"other_format_objects": 1}) == (summary["exit_code"], summary["skipped"])
 
 
 @pytest.mark.parametrize(("pattern", "expected"), [

@@ -1,14 +1,15 @@
 """Which topics a run works on, where others were asked for them in other words."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
 from kbackup.errors import TopicsLockedError
 from kbackup.runs.locks import STALE_S, RunLock
-from kbackup.stores import StoreSettings, open_store
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings, open_store
 from tests.support.locking import LAYOUT, ClockedStore, Clocks, crash
 
 Make = Callable[..., RunLock]
@@ -96,6 +97,48 @@ def test_a_heartbeat_keeps_what_is_claimed(lock: Make, store: ClockedStore) -> N
         first.beat()
 
         assert ["t1"] == [*second.claim(["t1"])]
+
+
+class Counted(ClockedStore):
+    """Counts what it is asked."""
+
+    asked = 0
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Count a question."""
+        self.asked += 1
+        return super().head(key)
+
+    def put(self, key: str, *args: Any, **named: Any) -> bool:
+        """Count a write."""
+        self.asked += 1
+        return super().put(key, *args, **named)
+
+    def open(self, key: str, **named: Any) -> BinaryIO:
+        """Count a read."""
+        self.asked += 1
+        return super().open(key, **named)
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """Count a listing."""
+        self.asked += 1
+        return super().list(prefix, after=after)
+
+
+def test_a_claim_costs_as_much_for_many_topics_as_for_one(lock: Make, clocks: Clocks) -> None:
+    """A lock names them all, so neither a run nor the one beside it asks for each."""
+    asked = []
+    for topics in (2, 2000):
+        store = Counted(clocks)
+        with lock("r1", store=store) as first, lock("r2", "there", names=["u"], store=store) as at:
+            store.asked = 0
+            first.claim([f"t{number}" for number in range(topics)])
+            left = at.claim([f"t{number}" for number in range(topics)])
+            first.beat()
+            asked.append(store.asked)
+        assert topics == len(left)
+
+    assert asked[0] == asked[1] < 40
 
 
 @pytest.mark.parametrize("attempt", range(5))

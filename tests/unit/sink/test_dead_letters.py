@@ -85,6 +85,23 @@ def test_a_bad_record_is_left_out_counted_and_named(kafka: FakeKafka, store: Sto
     assert [] == kafka.letters
 
 
+@pytest.mark.parametrize(("tolerance", "code"), [("none", 1), ("all", 3)])
+def test_a_value_that_parquet_has_no_column_for_is_a_bad_record(
+    store: StoreSettings, tolerance: str, code: int
+) -> None:
+    """A struct without fields: no file with fewer rows than records, and no exit 0."""
+    kafka = FakeKafka()
+    kafka.create("orders", 2)
+    empty = b'{"schema":{"type":"struct","fields":[]},"payload":{}}'
+    kafka.values = {(ORDERS, at): empty for at in range(2)}
+    options = {**LAYOUT, "format_class": "parquet", "value_converter_schemas_enable": True}
+
+    summary = Sink(kafka, store, **options | {"errors_tolerance": tolerance}).wait()
+
+    assert (code, 0) == (summary["exit_code"], summary["records"])
+    assert "without fields" in str(summary)
+
+
 def test_a_record_that_cannot_be_read_is_left_out_too(store: StoreSettings) -> None:
     """A header's name that is not UTF-8: first, two in a row, and last; full records too."""
     kafka = FakeKafka()

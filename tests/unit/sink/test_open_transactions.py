@@ -12,10 +12,12 @@ from kbackup.cli import root
 from kbackup.events import to_json
 from kbackup.inspect.examination import LogState, retention_checks
 from kbackup.naming import Layout
+from kbackup.naming.renaming import ALL
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import history, status
 from kbackup.runs.context import Environment, Stop
+from kbackup.runs.metrics import Exporter, Watched
 from kbackup.runs.report import HeldUp
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
@@ -86,6 +88,23 @@ def test_what_lies_behind_an_open_transaction_is_counted_and_named(backup: Backu
         for each in (first, second, plan)
     ]
     assert [[said]] * 3 == [_warnings(each) for each in (first, second, plan)]
+
+
+def test_the_lag_that_is_measured_counts_what_is_behind_an_open_transaction(
+    backup: Backup, tmp_path: Path
+) -> None:
+    """An alert on lag fires though consumers see no record that is left to read."""
+    backup.kafka.behind[WHERE] = 5000
+    backup.sink()
+    watched = Watched("s3://b", open_store(backup.store), Layout(), backup.clock, ALL, status.SINK)
+    metrics = Exporter(watched)
+
+    metrics.look()
+    metrics.write(tmp_path / "out.prom")
+
+    lines = (tmp_path / "out.prom").read_text().splitlines()
+    (lag,) = [line for line in lines if line.startswith("kbackup_lag_records{")]
+    assert lag.endswith(" 5000.0")
 
 
 def test_what_is_held_up_for_too_long_is_left_out(backup: Backup) -> None:

@@ -426,6 +426,24 @@ def test_a_sink_leaves_topics_to_another_live_sink(store: StoreSettings, tmp_pat
     assert summary["last_success"] is None
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_sink_that_follows_takes_what_it_had_left_to_another(
+    store: StoreSettings, tmp_path: Path
+) -> None:
+    """As soon as the run that worked on a topic has ended, the one that goes on backs it up."""
+    kafka = FakeKafka()
+    (left,) = kafka.create("t1", 10)
+    kafka.create("u", 10)
+    locking = {"no_lock": False, "lock_dir": str(tmp_path)}
+    with following(kafka, store, topics="t1", group="g1", **locking) as first:
+        wait_until(lambda: committed(kafka, left) == [10], "the first sink")
+        with following(kafka, store, topics_regex=".*", group="g2", **locking) as second:
+            wait_until(lambda: second.warned("locked_topics"), "a topic that is left")
+            first.end()
+            kafka.append(left, 5)
+            wait_until(lambda: committed(kafka, left) == [15], "the topic that was left")
+
+
 def test_a_plan_is_judged_by_past_runs(store: StoreSettings) -> None:
     """Nothing is known before the first one; where there is nothing to do, nothing is said."""
     kafka = FakeKafka()
