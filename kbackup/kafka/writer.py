@@ -24,7 +24,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError, counted
-from kbackup.kafka import NO_OTHERS, KafkaSettings, Position, TakenOverError, fence
+from kbackup.kafka import (
+    NO_OTHERS,
+    BrokenOffError,
+    KafkaSettings,
+    Position,
+    TakenOverError,
+    fence,
+)
 from kbackup.kafka.client import WRITERS, Complaints, kafka_error, patience_s, within
 from kbackup.kafka.native import choose
 from kbackup.kafka.sender import (
@@ -277,10 +284,14 @@ _ABORT_S: Final = 5.0
 TRANSACTION_MS: Final = 300_000
 """After this the cluster ends a transaction."""
 
-_COMMIT_S: Final = 60.0
-"""What the client is given for each half of a commit."""
+_COMMIT_S: Final = 5.0
+_COMMITS: Final = 12
+"""What the client is given for each half of a commit, and how often: it goes on where it was."""
 _OVERDUE_S: Final = 5.0
-"""By how much it may overrun that before it is taken to be stuck."""
+"""By how much it may overrun that before it is taken to be stuck, and another one goes on.
+
+So a partition stands still for 10 s at most after a coordinator has died, and not for a minute.
+"""
 
 _REFRESH_MS: Final = 1000
 _FORGET_MS: Final = 3000
@@ -436,15 +447,23 @@ class KafkaWriter:
 
     def _commit(self, what: str, function: Any, *arguments: Any) -> None:
         """Make a call of the client that waits for a coordinator, now and then without end."""
-        try:
-            self._call(what, within, _COMMIT_S + _OVERDUE_S, function, *arguments, _COMMIT_S)
-        except TimeoutError as error:
-            self._in_transaction = False  # the client cannot abort it; the next writer does
-            raise KafkaError(
-                f"{self._target}: {what}: no answer for {_COMMIT_S + _OVERDUE_S:.0f} s",
-                self._complaints.last or "the broker that keeps the positions is gone",
-                "check the brokers; the same command continues from the committed position",
-            ) from error
+        for turn in range(_COMMITS):
+            try:
+                within(_COMMIT_S + _OVERDUE_S, function, *arguments, _COMMIT_S)
+            except TimeoutError as error:
+                self._in_transaction = False  # the client cannot abort it; the next writer does
+                raise BrokenOffError(
+                    f"{self._target}: {what}: no answer for {_COMMIT_S + _OVERDUE_S:.0f} s",
+                    self._complaints.last or "the broker that keeps the positions is gone",
+                    "check the brokers; the same command continues from the committed position",
+                ) from error
+            except FAILURES as error:
+                cause = unwrapped(error)
+                is_late = cause.args[0].code() == Code._TIMED_OUT  # noqa: SLF001
+                if not is_late or turn == _COMMITS - 1:
+                    raise self._translate(what, cause) from error
+            else:
+                return
 
     def flush(self) -> None:
         """Wait until the cluster has acknowledged everything written; it is not committed yet.

@@ -29,7 +29,14 @@ from kbackup.formats import HEADERS, Format, FormatOptions
 from kbackup.inspect.examination import store_checks as checks
 from kbackup.inspect.source import Found
 from kbackup.inspect.source import Reader as BackupReader
-from kbackup.kafka import KafkaSettings, LogStartMovedError, Position, reader, writer
+from kbackup.kafka import (
+    BrokenOffError,
+    KafkaSettings,
+    LogStartMovedError,
+    Position,
+    reader,
+    writer,
+)
 from kbackup.kafka import Reader as AnyReader
 from kbackup.kafka import cluster as clusters
 from kbackup.kafka.cluster import KafkaCluster as Cluster
@@ -108,6 +115,7 @@ __all__ = [
     "BadRecordError",
     "BatchReader",
     "BooleanConverter",
+    "BrokenOffError",
     "Bucket",
     "Cluster",
     "ConfigurationError",

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_samples import batch_of, cut_up, record_batches
@@ -20,6 +22,7 @@ from tests.contract.product import (
     OVERDUE_S,
     OVERHEAD_BYTES,
     SCHEMA,
+    BrokenOffError,
     KafkaError,
     KafkaSettings,
     KbackupError,
@@ -240,7 +243,7 @@ def test_a_commit_that_never_ends_is_given_up(
     monkeypatch.setattr(*OVERDUE_S, 0.1)
     monkeypatch.setattr(first, "_producer", Stuck(first._producer, released))
 
-    with pytest.raises(KafkaError, match="sending its position: no answer"):
+    with pytest.raises(BrokenOffError, match="sending its position: no answer"):
         first.commit(Position(2))
     first.close()
     monkeypatch.undo()
@@ -251,6 +254,34 @@ def test_a_commit_that_never_ends_is_given_up(
     released.set()
 
     assert b"last" == mock_kafka.batch(target.topic, target.partition)["value"][-1].as_py()
+
+
+class Late(Stuck):
+    """A client whose commit is not over in time, once."""
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        """Say so, or send them."""
+        if not self._released.is_set():
+            self._released.set()
+            raise KafkaException(ClientError(ClientError._TIMED_OUT))
+        self._client.send_offsets_to_transaction(*arguments)
+
+
+def test_a_commit_that_takes_long_goes_on_where_it_was(
+    mock_kafka: MockKafka, way: str, target: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is late is asked again, and what it was given is committed once."""
+    group = f"late-{target.topic}"
+    writer = Writer(KafkaSettings(mock_kafka.bootstrap_servers, client=way), target, group)
+    writer.write(batch_of([{"value": b"slow"}]))
+    late = Late(writer._producer, threading.Event())
+    monkeypatch.setattr(writer, "_producer", late)
+
+    writer.commit(Position(7))
+
+    writer.close()
+    assert late._released.is_set()
+    assert [b"slow"] == mock_kafka.batch(target.topic, target.partition)["value"].to_pylist()
 
 
 def test_a_transaction_may_span_the_partitions_of_a_topic(
