@@ -1,12 +1,16 @@
 """Commands whose standard streams are closed, or lead to a full disk."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from tests.unit.cli.test_command_line import ALL
 
 STREAMS = [">&-", "<&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full 2>/dev/full"]
 
@@ -23,6 +27,67 @@ def each_with_each(commands: list[str], streams: list[str]) -> list[Any]:
     ]  # fmt: skip
 
 
+EACH = """\
+import importlib, json, os, sys
+import kbackup.cli
+for module, _ in kbackup.cli._COMMANDS.values():
+    importlib.import_module(f"kbackup.cli.{module}")
+out, err, tried = sys.argv[1], sys.argv[2], json.load(sys.stdin)
+def become(words, streams):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        how, mode = streams[number], "w" if number else "r"
+        os.close(number)
+        if how != "closed":
+            os.open(how, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        file = None if how == "closed" else open(number, mode, closefd=False)
+        setattr(sys, name, file)
+    sys.argv = ["kbackup", *words]
+    kbackup.cli.main()
+told = []
+for words, streams in tried:
+    for file in (out, err):
+        open(file, "w").close()
+    streams = [out if how == "out" else err if how == "err" else how for how in streams]
+    child = os.fork()
+    if not child:
+        code = 70
+        try:
+            become(words, streams)
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    told.append([code, *(open(file).read() for file in (out, err))])
+print(json.dumps(told))
+"""
+"""Runs one command after the other as a process of its own that has begun already, with streams of
+which some are closed or full, and prints of each exit code, stdout and stderr."""
+
+THERE = [os.devnull, "out", "err"]
+CLOSED = ["closed"] * 3
+FULL = [os.devnull, "/dev/full", "/dev/full"]
+ALONE = [
+    ["closed", "out", "err"], [os.devnull, "closed", "err"], [os.devnull, "out", "closed"],
+    [os.devnull, "/dev/full", "err"], [os.devnull, "out", "/dev/full"],
+]  # fmt: skip
+"""Each of the streams alone: stdin, stdout and stderr."""
+
+COMMANDS = [
+    "sink run -t t STORE", "sink status STORE", "sink repair t:0:0 STORE", "sink reindex STORE",
+    "sink accept STORE", "sink expire STORE", "sink copy STORE", "sink abort-uploads STORE",
+    "sink ddl STORE", "restore run STORE", "restore list STORE",
+    "restore cat t --format json STORE", "restore query x STORE", "restore verify STORE",
+    "restore status STORE", "restore thaw STORE",
+    "restore access STORE", "restore configs STORE", "restore groups STORE", "restore drill STORE",
+    "keys list STORE", "keys add x STORE", "keys remove x STORE", "keys rotate x y STORE",
+    "config check", "config show", "doctor --no-spark STORE", "demo --nothing", "plugins",
+    "explain 3",
+]  # fmt: skip
+"""A line of each command that ends without a Kafka."""
+
+
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
     """A folder with an object of a connector's."""
@@ -30,6 +95,43 @@ def backup(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "t+0+0000000000.json").write_text('{"a":1}\n{"a":2}\n')
     return tmp_path / "backup"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("missing", [CLOSED, FULL, *ALONE], ids=" ".join)
+def test_every_command_without_a_stream_ends_as_with_it_or_with_1(
+    backup: Path, tmp_path: Path, missing: list[str]
+) -> None:
+    """No traceback, and no exit 0 of a result that nobody could see."""
+    lines = [line.replace("STORE", f"--store-url {backup.as_uri()}") for line in COMMANDS]
+    tried = [(line.split(), streams) for line in lines for streams in (THERE, missing)]
+    files = [str(tmp_path / name) for name in ("out", "err")]
+
+    done = subprocess.run(
+        [sys.executable, "-c", EACH, *files], input=json.dumps(tried), capture_output=True,
+        text=True, check=False, env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stderr
+    found = json.loads(done.stdout)
+    for line, there, without in zip(COMMANDS, found[::2], found[1::2], strict=True):
+        is_lost = there[1] != "" and missing[1] != "out"
+        assert without[0] == (there[0] or int(is_lost)), (line, there, without)
+        for said in (there[2], without[2]):
+            assert "Traceback" not in said, line
+            assert "defect" not in said, line
+
+
+def test_each_command_has_a_line() -> None:
+    """A command that is added is tried without streams too."""
+    words = {" ".join(words) for words, command in ALL.items()
+             if not isinstance(command, click.Group)}  # fmt: skip
+
+    assert words == {
+        name for name in words for line in COMMANDS if f"{line} ".startswith(f"{name} ")
+    }
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
