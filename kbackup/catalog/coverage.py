@@ -316,7 +316,7 @@ class _Decisions:
         elif around is not None:
             reaches = self.reaches(one, Span(one.start, around.end_offset), bound)
             if reaches:
-                why = "it begins among full records and reaches beyond their end"
+                why = "it begins among full records and is unlike them, or reaches beyond their end"
                 self.disputes.append(Dispute((one.key,), one.span, why))
             elif reaches is not None:
                 self.repeats.append(Repeat(one))

@@ -374,7 +374,11 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
         others = [other for other in holdings if _is_beside(other, one, beside)]
         whole = [other for other in others if other.is_full]
         if beside.start_offset == one.start:
-            reaches = goes_beyond(rows, reader.contents(whole, beside))
+            is_share = any(
+                other.last is None and not other.is_full and other.directory != one.directory
+                for other in holdings
+            )
+            reaches = goes_beyond(rows, reader.contents(whole, beside), is_share=is_share)
         elif len(rows) > beside.start_offset - one.start:
             reaches = True
         else:
@@ -416,19 +420,24 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
         yield hashlib.blake2b(value, digest_size=16).digest()
 
 
-def goes_beyond(rows: Sequence[bytes | None], others: Iterable[bytes | None]) -> bool:
+def goes_beyond(
+    rows: Sequence[bytes | None], others: Iterable[bytes | None], *, is_share: bool = False
+) -> bool:
     """Whether values reach behind all of the records that others hold from their start on.
 
     Values have each of these records that their directory takes, those that are equal to one of
     theirs among them.  Where not even the first row is like the first record, as of a converter
     that writes others, they have no more rows than there are records, less those without a value:
-    a connector may have dropped these.
+    a connector may have dropped these.  Where they are but a share, of one directory of several, no
+    number shows where such rows end, and they are taken to go on.
     """
     known, found, is_like = set(rows), 0, False
     if not rows:
         return False
     for number, content in enumerate(others):
         is_like = is_like or (number == 0 and content == rows[0])
+        if is_share and not is_like:
+            return True
         if is_like and content in known and content != rows[found]:
             return True
         found += content in known if is_like else content is not None

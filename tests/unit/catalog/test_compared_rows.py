@@ -37,6 +37,14 @@ def test_values_that_begin_among_records_end_among_them_or_not(
     assert expected is goes_beyond(contents(rows), contents(records))
 
 
+@pytest.mark.parametrize(("rows", "expected"), [("xyz", True), ("xz", True), ("ac", False)])
+def test_rows_of_another_converter_in_one_of_several_directories_show_no_end(
+    rows: str, *, expected: bool
+) -> None:
+    """As many records of other directories may lie between them: no count tells."""
+    assert expected is goes_beyond(contents(rows), contents("abcd"), is_share=True)
+
+
 @pytest.mark.parametrize(
     ("rows", "records", "expected"),
     [

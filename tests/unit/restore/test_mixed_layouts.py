@@ -166,6 +166,21 @@ def test_objects_in_several_directories_are_compared_with_full_records(
     assert 0 == Verified(again.backup).exit_code
 
 
+def test_rows_of_another_converter_in_several_directories_are_not_counted(
+    again: Restoring,
+) -> None:
+    """They are like no full record, and lie between those of other directories: it is refused."""
+    field(again.backup, 2, range(100), range(100, 200))
+    for entry in [*again.backup.store.list("topics/")]:
+        text = again.backup.body(entry.key).replace(b'"n"', b'"of_avro"')
+        again.backup.replace(entry.key, text, {})
+    again.backup.put("orders", 0, range(160))
+
+    with pytest.raises(RefusedError, match=r"d=\d/orders.*is unlike them"):
+        again.restore()
+    assert 7 == Verified(again.backup).exit_code
+
+
 def test_a_log_with_gaps_goes_over_to_full_records(again: Restoring) -> None:
     """A connector's last object ends where the full records begin, though it has fewer rows."""
     connector(again.backup, EVEN[:25], EVEN[25:50])
