@@ -143,6 +143,17 @@ def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Issue]:
         yield Issue("count_mismatch", key, text)
 
 
+def is_left_over(value: Claim, sibling: Claim) -> bool:
+    """Whether a run that was cut off left these keys or headers, and others stored the values.
+
+    Those say that they have none, and of other records at that.
+    """
+    mine, its = value.facts, sibling.facts
+    if mine is None or its is None or sibling.file.view in value.siblings:
+        return False
+    return (mine.records, mine.last_offset) != (its.records, its.last_offset)
+
+
 def _beside(first: Claim, other: Claim) -> Iterator[Issue]:
     mine, its = first.facts, other.facts
     if mine is None or its is None:
@@ -158,11 +169,20 @@ def _beside(first: Claim, other: Claim) -> Iterator[Issue]:
         yield Issue("wrong_topic", key, f"it belongs to another topic than {beside}")
 
 
+VALUE_MISSING: Final = "the value object beside it is missing"
+VALUE_MISSING_DO: Final = (
+    "a run that was interrupted leaves this until the next run completes the set; a connector "
+    "stores the keys of tombstones so, in the directory tombstone.encoded.partition"
+)
+
 _VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
 
 
 def lacking_siblings(
-    sets: Sequence[FileSet], layout: Layout, promised: Callable[[FileSet], frozenset[View]]
+    sets: Sequence[FileSet],
+    layout: Layout,
+    promised: Callable[[FileSet], frozenset[View]],
+    is_left_over: Callable[[FileSet], bool],
 ) -> Iterator[Finding]:
     """Name value objects whose sibling is missing, and siblings without their value object.
 
@@ -174,6 +194,7 @@ def lacking_siblings(
         layout: How objects are named.
         promised: Returns which siblings a set says it has; asked where others have some that it
             lacks, or none has any.
+        is_left_over: Whether something else answers for the values that siblings lack.
     """
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]
@@ -194,7 +215,7 @@ def lacking_siblings(
             yield Finding("missing_object", values[0].where, text=text, level="note")
     for files in values:
         if files.main is None:
-            yield from _without_value(files, values, layout)
+            yield _without_value(files, values, layout, is_told=is_left_over(files))
     if layout.is_dated:
         yield from _without_index(complete)
 
@@ -222,22 +243,25 @@ def _without_sibling(
     return Finding("missing_object", files.where, key, offsets, text)
 
 
-def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) -> Iterator[Finding]:
-    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss."""
-    # in the directory of tombstones their keys stand for the value
+def _without_value(
+    files: FileSet, values: Sequence[FileSet], layout: Layout, *, is_told: bool
+) -> Finding:
+    """Judge siblings without their value: a run cut off, or a loss."""
     beside = [each for each in values if each.encoded_partition == files.encoded_partition]
-    patterns = [each.main for each in beside if each.main is not None]
-    if not patterns:
-        return  # a directory of keys alone is where a connector puts tombstones
+    mains = [each for each in beside if each.main is not None]
     found = files.files[0].key
-    if files.start_offset > max(each.start_offset for each in beside if each.main is not None):
-        text = "its value object is not there: a run was interrupted, the next one completes it"
-        yield Finding("missing_object", files.where, found, text=text, level="note")
-        return
-    key = key_of(files, layout, patterns[0].view, patterns[0].extension)
+    if is_told or (mains and files.start_offset > max(each.start_offset for each in mains)):
+        text = "its value object is not there: a run was interrupted, or the values were removed"
+        return Finding("missing_object", files.where, found, text=text, level="note")
     offsets = (files.start_offset, files.start_offset)
+    pattern = mains[0].main if mains else None
+    if pattern is None:  # where it holds tombstones, the configuration names another directory
+        return Finding(
+            "missing_object", files.where, found, offsets, VALUE_MISSING, do=VALUE_MISSING_DO
+        )
+    key = key_of(files, layout, pattern.view, pattern.extension)
     text = f"{found} is there, its value object is missing"
-    yield Finding("missing_object", files.where, key, offsets, text)
+    return Finding("missing_object", files.where, key, offsets, text)
 
 
 def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:

@@ -144,6 +144,7 @@ def covered(
         counts: How many rows sets have that were read already, by `FileSet.id`.
         heads: Asked what objects say of themselves; None for *store*.
     """
+    sets = [files for files in sets if not is_left_over(files, ledger, heads or store)]
     values = [files for files in sets if not files.is_whole and files.main is not None]
     if not values or any(files.is_generic for files in values):
         return Covered(where, sets)
@@ -187,6 +188,25 @@ def covered(
     chosen += [(files.start_offset, files) for files in alone]
     chosen.sort(key=lambda at: (at[0], at[1].encoded_partition))
     return Covered(where, [files for _, files in chosen], found)
+
+
+def is_left_over(files: FileSet, ledger: PartitionLedger, heads: Heads) -> bool:
+    """Whether it is keys or headers alone, whose values the ledger answers for.
+
+    It knows those values, and says what became of them; or it does not, because the run that
+    stored the others was cut off before it committed anything of them.
+
+    Args:
+        files: The set.
+        ledger: What is known of its partition.
+        heads: Asked whether a sink of kbackup stored what the ledger does not know.
+    """
+    if files.main is not None or not ledger.objects:
+        return False
+    entries = [ledger.objects.get(file.key) for file in files.files]
+    if any(entries):
+        return not any(is_main(one) for one in entries if one is not None)
+    return facts(heads, files.files[0]) is not None
 
 
 def disputed(

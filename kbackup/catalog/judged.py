@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kbackup.catalog import claims
 from kbackup.catalog.claims import Checked
-from kbackup.catalog.covered import covered
+from kbackup.catalog.covered import covered, is_left_over
 from kbackup.catalog.findings import (
     LAYOUTS,
     TEMPLATES,
@@ -231,7 +231,12 @@ class JudgedPartition:
             layout: How objects are named.
         """
         heads = self.heads or store
-        lone = list(claims.lacking_siblings(self.sets, layout, partial(self._siblings, heads)))
+        lone = list(
+            claims.lacking_siblings(
+                self.sets, layout, partial(self._siblings, heads),
+                partial(is_left_over, ledger=self.ledger, heads=heads),
+            )
+        )  # fmt: skip
         yield from lone
         extents = [self._extent(files) for files in self.sets]
         named = {finding.key for finding in lone}

@@ -415,15 +415,15 @@ def _values(
         if options.wants_siblings:
             _check_siblings(files, main, value.claim.siblings)
         for file in _siblings(files, options.formats.columns):
-            column = None if file is None else FileColumn(store, file, options)
-            siblings.append(column)  # one by one: what is open is closed, whatever the next does
+            beside = None if file is None else _beside(store, value, file, options)
+            siblings.append(beside)  # one by one: what is open is closed, whatever the next does
         columns = [value, *(each for each in siblings if each is not None)]
         claims.check_claims(files, [each.claim for each in columns], identity)
         while (rows := value.next()) is not None:
-            beside = [
-                None if sibling is None else sibling.take(len(rows), main) for sibling in siblings
+            parts = [
+                rows,
+                *(None if each is None else each.take(len(rows), main) for each in siblings),
             ]
-            parts = [rows, *beside]
             yield from _paired(start, parts, is_tombstones=files.is_tombstones)
             start += min(len(part) for part in parts if part is not None)
             claims.check_most(value.claim, start - files.start_offset)
@@ -472,6 +472,17 @@ def _siblings(files: FileSet, wanted: Collection[str] | None) -> list[BackupFile
     ]
 
 
+def _beside(
+    store: Store, value: FileColumn, file: BackupFile, options: ReadOptions
+) -> FileColumn | None:
+    """Open keys or headers; None where they are not of these values."""
+    column = FileColumn(store, file, options)
+    if claims.is_left_over(value.claim, column.claim):
+        column.close()
+        return None
+    return column
+
+
 def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View]) -> None:
     """Check that what was stored beside an object of values is there."""
     for view, file in ((View.KEY, files.keys), (View.HEADERS, files.headers)):
@@ -512,13 +523,7 @@ def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[
     """Refuse siblings without their value: the crash that left them also kept the offset back."""
     del store, options
     key = files.files[0].key
-    raise IncompleteBackupError(
-        key,
-        "the value object beside it is missing",
-        "a run that was interrupted leaves this until the next run completes the set; a connector "
-        "stores the keys of tombstones so, in the directory tombstone.encoded.partition",
-        key=key,
-    )
+    raise IncompleteBackupError(key, claims.VALUE_MISSING, claims.VALUE_MISSING_DO, key=key)
     yield  # pragma: no cover  (makes this a generator, as `read` needs)
 
 

@@ -9,7 +9,8 @@ from itertools import chain
 import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
 
-from kbackup.errors import ConfigurationError, KbackupError, RefusedError
+from kbackup.catalog.ledger.objects import accepted
+from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupError, RefusedError
 from kbackup.pipeline.views import ViewSpec
 from kbackup.restore.transaction import Pace
 from kbackup.stores import ObjectHead
@@ -494,3 +495,57 @@ def test_values_that_have_a_part_of_an_unfinished_cut_are_refused(again: Restori
 
     with pytest.raises(RefusedError, match="a run has left unfinished"):
         again.restore()
+
+
+@pytest.mark.parametrize("cut", [pytest.param(0, id="before others"), pytest.param(1, id="last")])
+def test_keys_of_values_that_were_removed_on_purpose_stop_nothing(
+    again: Restoring, cut: int
+) -> None:
+    """What is left beside values holds no record: the ledger says what became of the values."""
+    backup = again.backup
+    keys = backup.run("orders", 0, range(4), range(4, 9), views=SIBLINGS)
+    *_, value = keys[3 * cut : 3 * cut + 3]
+    entry = backup.entry(value)
+    backup.store.delete(value)
+    assert (7, [("missing_object", value)]) == (Verified(backup).exit_code, Verified(backup).errors)
+
+    backup.entries["orders"].append(accepted(entry, "r2", entry.time + 1))
+    again.restore()
+
+    assert values(range(4, 9) if cut == 0 else range(4)) == again.cluster.values("copy_of_orders")
+    assert (0, []) == (Verified(backup).exit_code, Verified(backup).errors)
+
+
+@pytest.mark.parametrize("folder", ["partition=0", "hour=1"])
+def test_keys_that_a_run_was_cut_off_after_stop_nothing(again: Restoring, folder: str) -> None:
+    """The next run need not store keys, nor files of the same names: it committed none of them."""
+    backup = again.backup
+    backup.run("orders", 0, range(4), views=SIBLINGS)
+    keys, headers, value = backup.put("orders", 0, range(4, 9), views=SIBLINGS)
+    backup.store.delete(value)
+    if folder != "partition=0":
+        for key in (keys, headers):
+            moved = key.replace("partition=0", folder)
+            backup.replace(key, backup.body(key), to=moved)
+            backup.store.delete(key)
+    backup.run("orders", 0, range(4, 6), range(6, 9), views=JSON)
+
+    again.restore()
+
+    assert values(range(9)) == again.cluster.values("copy_of_orders")
+    assert (0, []) == (Verified(backup).exit_code, Verified(backup).errors)
+
+
+def test_keys_alone_of_which_nothing_is_known_are_named(again: Restoring) -> None:
+    """They may be of tombstones, in a directory that the configuration does not name."""
+    backup = again.backup
+    keys, _, _ = backup.put("orders", 0, range(4), views=SIBLINGS)
+    moved = keys.replace("partition=0", "deleted")
+    backup.replace(keys, backup.body(keys), {}, to=moved)
+
+    with pytest.raises(IncompleteBackupError):
+        again.restore()
+    assert (7, [("missing_object", moved)]) == (
+        Verified(backup).exit_code,
+        Verified(backup).errors,
+    )
