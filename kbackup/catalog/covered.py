@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,12 @@ from kbackup.catalog.coverage import (
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.catalog.ledger.rows import Entry, is_main
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.catalog.merging import BAD, records, rows_alike
 from kbackup.catalog.reading import facts
 from kbackup.catalog.window import Window
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
+from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import UNKNOWN, Facts, Rotation, Span, TopicIdentity, TopicPartition
 from kbackup.stores import Heads, Store
@@ -145,6 +146,7 @@ def covered(
         heads: Asked what objects say of themselves; None for *store*.
     """
     sets = [files for files in sets if not is_left_over(files, ledger, heads or store)]
+    sets = _without_removed(sets, ledger)
     values = [files for files in sets if not files.is_whole and files.main is not None]
     if not values or any(files.is_generic for files in values):
         return Covered(where, sets)
@@ -207,6 +209,29 @@ def is_left_over(files: FileSet, ledger: PartitionLedger, heads: Heads) -> bool:
     if any(entries):
         return not any(is_main(one) for one in entries if one is not None)
     return facts(heads, files.files[0]) is not None
+
+
+def _without_removed(sets: list[FileSet], ledger: PartitionLedger) -> list[FileSet]:
+    """Return sets that do not miss the keys and headers that were removed on purpose."""
+    gone = [
+        one.key or ""
+        for one in ledger.removed({file.key for files in sets for file in files.files})
+        if not is_main(one)
+    ]
+    if not gone:
+        return sets
+    return [
+        replace(files, removed=frozenset(_beside(files.main, gone))) if files.main else files
+        for files in sets
+    ]
+
+
+def _beside(main: BackupFile, keys: Collection[str]) -> Iterator[View]:
+    """Yield which of *keys* are beside values."""
+    stem = main.key.removesuffix(main.extension)
+    for view in (View.KEY, View.HEADERS):
+        if any(key.startswith(stem + view) for key in keys):
+            yield view
 
 
 def disputed(

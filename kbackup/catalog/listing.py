@@ -81,6 +81,7 @@ class FileSet:
             anything, unless the expression has read the first one, and what it says of itself is
             about another place.
         only: Of values, only these offsets: full records hold the others.  None for all.
+        removed: What was beside the values, and is known to be removed on purpose.
         bound: Of values, the offset before which the next object of their directory says that
             their rows end.  None where nothing does.
     """
@@ -95,6 +96,7 @@ class FileSet:
     is_generic: bool = False
     only: Span | None = None
     bound: int | None = None
+    removed: frozenset[View] = frozenset()
 
     @property
     def files(self) -> list[BackupFile]:

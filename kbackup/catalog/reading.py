@@ -413,7 +413,7 @@ def _values(
     start = files.start_offset
     try:
         if options.wants_siblings:
-            _check_siblings(files, main, value.claim.siblings)
+            _check_siblings(files, main, value.claim.siblings - files.removed)
         for file in _siblings(files, options.formats.columns):
             beside = None if file is None else _beside(store, value, file, options)
             siblings.append(beside)  # one by one: what is open is closed, whatever the next does

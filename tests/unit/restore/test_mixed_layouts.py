@@ -549,3 +549,22 @@ def test_keys_alone_of_which_nothing_is_known_are_named(again: Restoring) -> Non
         Verified(backup).exit_code,
         Verified(backup).errors,
     )
+
+
+def test_keys_that_were_removed_on_purpose_are_not_missed(again: Restoring) -> None:
+    """Who has accepted that they are gone gets the values without them."""
+    backup = again.backup
+    keys, headers, *_ = backup.run("orders", 0, range(4), range(4, 9), views=SIBLINGS)
+    entry = backup.entry(keys)
+    backup.store.delete(keys)
+    assert (7, [("missing_object", keys)]) == (Verified(backup).exit_code, Verified(backup).errors)
+
+    backup.entries["orders"].append(accepted(entry, "r2", entry.time + 1))
+    again.restore()
+
+    assert values(range(9)) == again.cluster.values("copy_of_orders")
+    assert (0, []) == (Verified(backup).exit_code, Verified(backup).errors)
+
+    backup.store.delete(headers)
+    with pytest.raises(IncompleteBackupError, match=r"headers.* is missing"):
+        again.restore(rename="another_of_$0")
