@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 from random import Random
 from typing import Any, BinaryIO
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,6 +30,7 @@ from tests.simulation.events import (
     Row,
     Stored,
     Touched,
+    named,
 )
 from tests.simulation.process import KilledError, Process
 from tests.simulation.product import (
@@ -65,11 +67,37 @@ def _read(body: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     return file.read(columns, use_threads=False)
 
 
+def is_side(key: str) -> bool:
+    """Whether an object holds keys or headers beside values."""
+    return ".keys." in key or ".headers." in key
+
+
+def stem(key: str) -> str:
+    """What the objects of one file set have in common: the name without what tells them apart."""
+    folder, _, name = key.rpartition("/")
+    return f"{folder}/{name.partition('.')[0]}"
+
+
+def _values(key: str, body: bytes) -> list[bytes] | None:
+    """The values of an object of values; those of a schema by their one field."""
+    if key.endswith((".bin", ".json", ".json.gz")):
+        return (gzip.decompress(body) if key.endswith(".gz") else body).split(b"\n")[:-1]
+    if key.endswith(".avro"):
+        return [row["n"].encode() for row in fastavro.reader(io.BytesIO(body))]
+    if key.endswith(".parquet") and ".record." not in key:
+        return [name.encode() for name in _read(body)["n"].to_pylist()]
+    return None
+
+
 @lru_cache(20_000)
 def decode(key: str, body: bytes) -> tuple[Row, ...] | None:
-    if key.endswith((".bin", ".json", ".json.gz")):
-        names = (gzip.decompress(body) if key.endswith(".gz") else body).split(b"\n")[:-1]
-        return tuple(Row(int(name.split(b"/")[2]), -1, NO_TYPE, None, name, ()) for name in names)
+    if is_side(key):
+        return ()
+    values = _values(key, body)
+    if values is not None:
+        return tuple(
+            Row(int(named(value).split(b"/")[2]), -1, NO_TYPE, None, value, ()) for value in values
+        )
     try:
         if key.endswith(".log.zst"):
             found = LogFormat().read(io.BytesIO(body), View.RECORD, ".log.zst", FormatOptions())

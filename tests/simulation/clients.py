@@ -13,6 +13,7 @@ from tests.simulation.events import (
     Committed,
     Row,
     Touched,
+    named,
 )
 from tests.simulation.process import Process
 from tests.simulation.product import (
@@ -562,7 +563,7 @@ class SimWriter:
             if row.target_first < log.start or is_mixed:
                 continue
             shown = log.between(row.target_first, row.target_last + 1)
-            names = [(one.name or b"").decode().strip('"').split("/")[:3] for one in shown]
+            names = [named(one.name).decode().split("/")[:3] for one in shown]
             own = [int(at) for topic, _, at in names if source.topic.endswith(topic)]
             expected = [row.first, row.last, row.records]
             assert [*own[:1], *own[-1:], len(own)] == expected, (where, row, names, position)

@@ -1,13 +1,25 @@
 """What happened, as it was and not as kbackup says: the history that promises are checked by."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tests.simulation.product import TopicPartition
 
 NO_TYPE = 0
 """The timestamp type of a record of which only the value is kept."""
+
+
+_NAME = re.compile(rb"[a-z]+/[0-9]+/[0-9]+/[\w-]+")
+
+
+@lru_cache(100_000)
+def named(text: bytes | None) -> bytes:
+    """The name of a record in *text*, whatever a format has put around it."""
+    found = _NAME.search(text or b"")
+    return found[0] if found else b""
 
 
 class Row(NamedTuple):

@@ -2,8 +2,9 @@
 
 The first family plays one sink's configuration under every fault.  This one plays few faults and
 many configurations: a connector and several groups of kbackup write to one ``topics.dir`` in
-turns, people move positions, objects and the ledger, and hosts' clocks are a day apart.  It has a
-checker of its own, which knows of each record only where it was produced and which objects hold it:
+turns, with keys and headers beside values or without; a run that follows lets others go on; people
+move positions, objects and the ledger, and hosts' clocks are a day apart.  It has a checker of its
+own, which knows of each record only where it was produced and which objects hold it:
 
 ``lost``      a run that ends with 0 leaves no readable record outside the bucket
 ``untrue``    a restore that ends with 0 delivers each record of the bucket, once and in order; one
@@ -18,16 +19,17 @@ checker of its own, which knows of each record only where it was produced and wh
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from os import getpid
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.simulation.bucket import SimStoreSettings, decode
+from tests.simulation.bucket import SimStoreSettings, decode, is_side, stem
 from tests.simulation.determinism import deterministic
-from tests.simulation.events import NO_TYPE, Ended, Note, Row, Stored
-from tests.simulation.mixed_script import DIRECTORIES, FORMATS, Mixture
+from tests.simulation.events import NO_TYPE, Ended, Note, Row, Stored, named
+from tests.simulation.mixed_script import DIRECTORIES, FORMATS, IN_JSON, SIDES, Mixture
 from tests.simulation.mixed_stage import MixedStage
 from tests.simulation.process import Process, Script, Together
 from tests.simulation.product import (
@@ -36,6 +38,7 @@ from tests.simulation.product import (
     Acceptance,
     ConfigurationError,
     IncompleteBackupError,
+    KafkaSettings,
     LockedError,
     Mending,
     NewerVersionError,
@@ -46,6 +49,7 @@ from tests.simulation.product import (
     Stop,
     Summary,
     TopicPartition,
+    batches_as_stored,
     encoded,
     layout_of,
     original,
@@ -67,6 +71,9 @@ class MixedPlay(MixedStage):
     """
 
     def __init__(self, mixture: Mixture) -> None:
+        if KafkaSettings("nowhere").without_batches():
+            kinds = tuple(kind for kind in mixture.formats if kind != "log")
+            mixture = replace(mixture, formats=kinds or ("full",))
         super().__init__(mixture)
         self.restored: list[int] = []
         self._copies = 0
@@ -74,7 +81,8 @@ class MixedPlay(MixedStage):
     def run(self, steps: Sequence[Step]) -> "MixedPlay":
         """Perform *steps*; stop at the first that shows something wrong."""
         settling = replaced("settle", 0.0)  # nobody writes while a run waits
-        with deterministic(Random("ids"), self.clock), settling:
+        raw = batches_as_stored() if self.mixture.is_raw else nullcontext()
+        with deterministic(Random("ids"), self.clock), settling, raw:
             for number, step in enumerate(steps):
                 self.history.append(Note(f"--- {number}: {step}"))
                 self.clock.sleep(60)
@@ -93,15 +101,26 @@ class MixedPlay(MixedStage):
         process.on_request = lambda: None  # what is late lands between runs
         return process
 
-    def _options(self, rng: Random) -> dict[str, Any]:
-        return {
+    def _options(self, rng: Random, kind: str = "", directory: str = "") -> dict[str, Any]:
+        """The options of a sink: of a format and a directory, or of any."""
+        options = {
             **rng.choice(({"topics": "alpha"}, {"topics_regex": "al.*"})),
             "group": rng.choice(self.mixture.groups),
             "flush_size": str(rng.choice((3, 5, 8, 50))),
             **self._locking,
-            **FORMATS[rng.choice(self.mixture.formats)],
-            **DIRECTORIES[rng.choice(self.mixture.directories)],
         }
+        drawn = rng.choice(self.mixture.formats), rng.choice(self.mixture.directories)
+        kind, directory = kind or drawn[0], directory or drawn[1]
+        if kind == "log":  # batches of several hours are not taken apart
+            directory = "partition"
+        return {**options, **FORMATS[kind], **DIRECTORIES[directory], **self._sides(rng, kind)}
+
+    def _sides(self, rng: Random, kind: str) -> dict[str, Any]:
+        """Which of keys and headers are stored beside values; a run need not do as the last one."""
+        if not self.mixture.has_sides or kind in ("full", "log"):
+            return {}
+        stored = [f"store_kafka_{name}" for name in SIDES if rng.random() < 0.5]
+        return dict.fromkeys(stored, True) | (IN_JSON if kind == "gzip" else {})
 
     @property
     def _locking(self) -> dict[str, Any]:
@@ -132,7 +151,7 @@ class MixedPlay(MixedStage):
         options = self._options(rng)
         self.history.append(Note(f"sink {options}"))
         before = {
-            where: {row.offset: row.value or b"" for row in self._log(where).rows
+            where: {row.offset: named(row.value) for row in self._log(where).rows
                     if row.offset < self._log(where).stable_end}
             for where in self._wheres()
         }  # fmt: skip
@@ -168,7 +187,7 @@ class MixedPlay(MixedStage):
     def _values(self) -> dict[bytes, str]:
         """The records that are in objects of values, each with an object that has it."""
         return {
-            row.value or b"": key
+            named(row.value): key
             for key in self.bucket.data_keys()
             if self.bucket.objects[key].head.metadata and "/copied/" not in key
             for row in decode(key, self.bucket.objects[key].body) or ()
@@ -188,7 +207,7 @@ class MixedPlay(MixedStage):
             key = event.key if isinstance(event, Stored) else ""
             for row in rows:
                 if row.timestamp_type == NO_TYPE:
-                    other = before.setdefault(row.value or b"", key)
+                    other = before.setdefault(named(row.value), key)
                     if other != key:
                         self._break(f"twice: {key} holds {row.offset}, which is in {other}")
                         return
@@ -197,6 +216,56 @@ class MixedPlay(MixedStage):
         kind = rng.choice(("kafka commit", "PUT", "any"))
         at = rng.randint(1, 40) if kind == "any" else 0
         self._sink(rng, Script(dies_at=at, dies_before="" if kind == "any" else kind))
+
+    def _follow(self, rng: Random) -> None:
+        """A sink that follows while records come, and other runs take their turns."""
+        process, options = self._host(rng, Script(turns=rng.randint(2, 10))), self._options(rng)
+        process.on_wait = self._meanwhile(process, rng, with_sinks=self.mixture.has_locks)
+        values, since = self._values(), len(self.history)
+        self.history.append(Note(f"follow {options}"))
+        ended = self.sink(process, "follow", follow=True, rotate_idle_ms="2000", **options)
+        self._check_once(values, since)
+        self._ends_well(ended, "a sink that follows")
+
+    def _meanwhile(self, process: Process, rng: Random, *, with_sinks: bool) -> Callable[[], None]:
+        """What others do while a run waits."""
+        sinks = {"sink": 0.3, "died": 0.1} if with_sinks else {}
+        others = {"produce": 0.4, "abort": 0.1, "open": 0.05, "close": 0.1, "restore": 0.1, **sinks}
+
+        def act() -> None:
+            for kind, chance in others.items():
+                if rng.random() < chance:
+                    getattr(self, f"_{kind}")(Random(rng.random()))
+            self.clock.apart = process.apart
+
+        return act
+
+    def _standby(self, rng: Random) -> None:
+        """A restore that follows while sinks store, and one that goes on after it."""
+        self._copies += 1
+        rename = f"copy{self._copies}-$0"
+        process = self._host(rng, Script(turns=rng.randint(2, 6)))
+        process.on_wait = self._meanwhile(process, rng, with_sinks=True)
+        ended = self.standby(process, rename, **self._reading(rng))
+        if self._ends_well(ended, "a restore that follows") and ended is not None:
+            if ended.code in (0, 3):
+                self._compare(rename, 3)
+            self._go_on(rng, rename)
+
+    def _only(self, rng: Random) -> None:
+        """A restore of the objects of one format, and one of all that goes on after it."""
+        self._copies += 1
+        rename = f"copy{self._copies}-$0"
+        kind = rng.choice(self.mixture.formats)
+        name = FORMATS[kind].get("format_class", "parquet")
+        ended = self.restore(self._host(rng), rename, only_format=name, **self._reading(rng))
+        self.history.append(Note(f"only {name} ended with {ended and ended.code}"))
+        if not self._ends_well(ended, "a restore") or ended is None:
+            return
+        if ended.code in (0, 3):
+            self._compare(rename, ended.code)
+        if rng.random() < 0.7:
+            self._go_on(rng, rename)
 
     def _two_at_once(self, rng: Random) -> None:
         self._produce(rng)
@@ -227,17 +296,22 @@ class MixedPlay(MixedStage):
         return ended
 
     def _restored(self, process: Process, rename: str) -> Ended | None:
-        return self.restore(
-            process, rename, yes_split_on_newline=True, **self._locking,
-            **FORMATS[process.rng.choice(self.mixture.formats)],
-        )  # fmt: skip
+        return self.restore(process, rename, **self._reading(process.rng))
+
+    def _reading(self, rng: Random) -> dict[str, Any]:
+        """The options of restores."""
+        kinds = self.mixture.formats
+        if self.mixture.has_schemas:  # what has columns is not read as bytes
+            kinds = tuple(kind for kind in kinds if kind != "bytes")
+        form = FORMATS[rng.choice(kinds)]
+        return {"yes_split_on_newline": True, **self._locking, **form}
 
     def _compare(self, rename: str, code: int) -> None:
         held = self._held()
         for where in self._wheres():
             name = rename.replace("$0", where.topic)
             log = self.kafka.log(TopicPartition(name, where.partition))
-            came = [] if log is None else [row.value or b"" for row in log.rows]
+            came = [] if log is None else [named(row.value) for row in log.rows]
             order = [int(name.split(b"/")[2]) for name in came]
             expected = held.get(where, {})
             if self.is_spread:  # values of several directories have no order
@@ -249,6 +323,8 @@ class MixedPlay(MixedStage):
                     f"untrue: {where} restored with 0: {len(came)} of {len(expected)}, missing "
                     f"{missing[:9]}, twice {twice[:9]}, order {order[:40]}"
                 )
+            elif code == 0:
+                self._check_content(where, [] if log is None else log.rows)
             elif order != sorted(set(order)):
                 self._break(f"untrue: {where} restored with {code} as {order[:40]}")
             known = self._stored.get(where, {})
@@ -259,10 +335,12 @@ class MixedPlay(MixedStage):
     def _again(self, rng: Random) -> None:
         """Restore into the topic of the restore before."""
         if self._copies:
-            rename = f"copy{self._copies}-$0"
-            ended = self._restored(self._host(rng), rename)
-            if self._ends_well(ended, "a restore") and ended is not None and ended.code == 0:
-                self._compare(rename, ended.code)
+            self._go_on(rng, f"copy{self._copies}-$0")
+
+    def _go_on(self, rng: Random, rename: str) -> None:
+        ended = self._restored(self._host(rng), rename)
+        if self._ends_well(ended, "a restore") and ended is not None and ended.code == 0:
+            self._compare(rename, ended.code)
 
     def _verify(self, rng: Random) -> Ended | None:
         ended = self.verify(self._host(rng), deep=True)
@@ -340,18 +418,22 @@ class MixedPlay(MixedStage):
             self._repair(rng, *key)
             self._remember()
         if rng.random() < 0.5 and key[0] in self.bucket.objects:
+            self._take_away(key[0])
             self.bucket.delete(key[0], "person")
         self._restore(rng)
 
     def _lose_one(self, rng: Random) -> tuple[str, tuple[Row, ...]] | None:
         """Delete an object; return its key, and what was in it."""
-        keys = [key for key in self.bucket.data_keys() if "/copied/" not in key]
+        there = [key for key in self.bucket.data_keys() if "/copied/" not in key]
+        keys = [key for key in there if not is_side(key)]
         if not keys:
             return None
         key = rng.choice(keys)
         rows = decode(key, self.bucket.objects[key].body) or ()
-        self._take_away(key)
-        self.bucket.delete(key, "person")
+        beside = [side for side in there if is_side(side) and stem(side) == stem(key)]
+        gone = rng.choice((key, *beside))
+        self._take_away(gone)
+        self.bucket.delete(gone, "person")
         return key, rows
 
     def _accept(self, rng: Random) -> None:
@@ -370,6 +452,8 @@ class MixedPlay(MixedStage):
             return summary.finish()
 
         self._survive(process, accept)
+        self._beside = {side: main for side, main in self._beside.items()
+                        if side in self.bucket.objects}  # fmt: skip
         held = self._held()
         for where, rows in self._stored.items():
             for at in rows.keys() - held.get(where, {}).keys():
@@ -381,8 +465,7 @@ class MixedPlay(MixedStage):
         first = rows[0].offset
         kind = next((name for name, ending in _ENDINGS.items() if key.endswith(ending)), "full")
         directory = "partition" if "/partition=" in key else "hour"
-        options = self._options(rng) | {"s3_compression_type": "none"}
-        options |= FORMATS[kind] | DIRECTORIES[directory]
+        options = self._options(rng, kind, directory)
         settings = self._settings("sink", repair=f"alpha:{where.partition}:{first}", **options)
         process, told = self._host(rng), list[Any]()
         summary = self._survive(
@@ -432,8 +515,11 @@ class MixedPlay(MixedStage):
 
 
 def _topic_id(row: Row) -> bytes:
-    return (row.value or b"").split(b"/")[-1]
+    return named(row.value).split(b"/")[-1]
 
 
 _VERSION: Final = b"kbackup.ledger"
-_ENDINGS: Final = {"gzip": ".json.gz", "json": ".json", "bytes": ".bin"}
+_ENDINGS: Final = {
+    "gzip": ".json.gz", "json": ".json", "bytes": ".bin", "log": ".log.zst", "avro": ".avro",
+    "parquet": ".snappy.parquet",
+}  # fmt: skip

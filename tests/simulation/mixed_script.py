@@ -1,17 +1,25 @@
 """A script of the second family, made from a number."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
 from tests.simulation.script import Step
 
+_SCHEMAS: Final = {"value_converter": "json", "value_converter_schemas_enable": True}
 FORMATS: Final[dict[str, dict[str, Any]]] = {
     "full": {},
     "json": {"format_class": "json"},
     "gzip": {"format_class": "json", "s3_compression_type": "gzip"},
     "bytes": {"format_class": "bytes"},
+    "log": {"format_class": "log"},
+    "avro": {"format_class": "avro", **_SCHEMAS},
+    "parquet": {"format_class": "parquet", **_SCHEMAS},
 }
+SIDES: Final = ("keys", "headers")
+IN_JSON: Final = {f"{name}_format_class": "json" for name in SIDES}
+"""What is beside values where all files are compressed, which Avro's are not."""
+
 DIRECTORIES: Final[dict[str, dict[str, Any]]] = {
     "partition": {},
     "hour": {
@@ -33,6 +41,14 @@ class Mixture:
     is_connected: bool  # whether a connector writes to the same directory
     has_locks: bool  # whether runs take locks
     is_meddled: bool  # whether people change objects and the ledger
+    # whether records have keys and headers, which sinks of values store beside them or not
+    has_sides: bool = False
+    is_raw: bool = False  # whether restores send batches as they are stored, however small
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether records bring their schemas, as some formats need it."""
+        return not {"avro", "parquet"}.isdisjoint(self.formats)
 
 
 STEPS: Final = {
@@ -51,7 +67,7 @@ def mixture_of(seed: int) -> tuple[Mixture, list[Step]]:
     rng = Random(f"mixture {seed}")
     mixture = Mixture(
         rng.choice((1, 1, 2)),
-        tuple(rng.sample([*FORMATS], rng.choice((1, 2, 2, 3)))),
+        tuple(rng.sample(("full", "json", "gzip", "bytes"), rng.choice((1, 2, 2, 3)))),
         ("partition",) if rng.random() < 0.7 else tuple(rng.sample([*DIRECTORIES], 2)),
         ("a", "b")[: rng.choice((1, 2, 2))],
         rng.choice((1, 1, 3)),
@@ -68,4 +84,29 @@ def mixture_of(seed: int) -> tuple[Mixture, list[Step]]:
     for _ in range(2 if mixture.is_connected else 0):
         at = rng.randint(2, len(steps) - 1)
         steps.insert(at, Step(rng.choice(("connect", "go over")), rng.randrange(10**6)))
+    return _varied(seed, mixture, steps)
+
+
+_LATER: Final = {"follow": 0.12, "standby": 0.12, "only": 0.12}
+
+
+def _varied(seed: int, mixture: Mixture, steps: list[Step]) -> tuple[Mixture, list[Step]]:
+    """Give a mixture what came to this family later; most of each stays as it was."""
+    rng = Random(f"more of mixture {seed}")
+    formats = list(mixture.formats)
+    if rng.random() < 0.4:
+        another = rng.choice(("log", "avro", "parquet"))
+        if len(formats) > 2 or rng.random() < 0.2:
+            formats[rng.randrange(len(formats))] = another
+        else:
+            formats.append(another)
+    mixture = replace(
+        mixture,
+        formats=tuple(formats),
+        has_sides=rng.random() < 0.3,
+        is_raw="log" in formats and rng.random() < 0.5,
+    )
+    for kind, chance in _LATER.items():
+        if rng.random() < chance:
+            steps.insert(rng.randint(2, len(steps) - 1), Step(kind, rng.randrange(10**6)))
     return mixture, steps

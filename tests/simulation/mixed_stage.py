@@ -1,19 +1,32 @@
 """Where a script of the second family is performed, and what others do there."""
 
 import gzip
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
-from tests.simulation.bucket import decode
+import fastavro
+
+from tests.simulation.bucket import decode, is_side, stem
 from tests.simulation.cluster import Log
-from tests.simulation.events import Entered, Note, Row
-from tests.simulation.mixed_script import Mixture
+from tests.simulation.events import NO_TYPE, Entered, Note, Row, named
+from tests.simulation.mixed_script import SIDES, Mixture
 from tests.simulation.product import Position, TopicPartition
 from tests.simulation.script import Shape
 from tests.simulation.stage import Stage
 from tests.simulation.truth import partition_of
+
+_WITH_SCHEMA: Final = (
+    b'{"schema":{"type":"struct","fields":[{"type":"string","optional":false,"field":"n"}],'
+    b'"optional":false},"payload":{"n":"%s"}}'
+)
+"""A value that brings its schema, as the formats with columns need it."""
+
+_AVRO: Final = fastavro.parse_schema(
+    {"type": "record", "name": "ConnectDefault", "fields": [{"name": "n", "type": "string"}]}
+)
 
 
 class MixedStage(Stage):
@@ -35,6 +48,8 @@ class MixedStage(Stage):
         self._connected: dict[TopicPartition, int] = {}
         self.is_spread = "hour" in mixture.directories  # over several
         self._is_recreated = False
+        self._made: dict[bytes, Row] = {}  # all records, by their names
+        self._beside: dict[str, str] = {}  # keys and headers that the ledger knows, and of what
         self._past: list[tuple[str, TopicPartition, Position]] = []
         self.kafka.sink_groups.update(mixture.groups)
 
@@ -52,8 +67,47 @@ class MixedStage(Stage):
         for key in self.bucket.data_keys():
             rows = decode(key, self.bucket.objects[key].body)
             for row in rows or ():
-                found.setdefault(partition_of(key), {})[row.offset] = row.value or b""
+                found.setdefault(partition_of(key), {})[row.offset] = named(row.value)
         return found
+
+    def _contents(self) -> dict[TopicPartition, dict[int, list[tuple[str, Row]]]]:
+        """What objects say of each record, each with the object; full records before values."""
+        sides = {(stem(key), part) for key in self.bucket.data_keys() for part in SIDES
+                 if f".{part}." in key}  # fmt: skip
+        found: dict[TopicPartition, dict[int, list[tuple[str, Row]]]] = {}
+        for key in self.bucket.data_keys():
+            there = found.setdefault(partition_of(key), {})
+            for row in decode(key, self.bucket.objects[key].body) or ():
+                if row.timestamp_type == NO_TYPE:
+                    made = self._made[named(row.value)]
+                    said = row._replace(
+                        key=made.key if (stem(key), "keys") in sides else None,
+                        headers=made.headers if (stem(key), "headers") in sides else (),
+                    )
+                    there.setdefault(row.offset, []).append((key, said))
+                else:
+                    there.setdefault(row.offset, []).insert(0, (key, row))
+        return found
+
+    def _check_content(self, where: TopicPartition, came: Sequence[Row]) -> None:
+        """Records come back as the objects have them; nothing that was beside values is missed."""
+        said = self._contents().get(where, {})
+        for row in came:
+            known = [one for _, one in said.get(int(named(row.value).split(b"/")[2]), ())]
+            if known and known[0].timestamp_type != NO_TYPE:
+                is_there = row.content == known[0].content
+            else:
+                is_there = (row.key, row.headers) in {(one.key, one.headers) for one in known}
+            if not is_there:
+                self._break(f"untrue: {where} restored with 0 as {row}, which is {known}")
+                return
+        for side, main in self._beside.items():
+            if side not in self.bucket.objects and main in self.bucket.objects:
+                rows = decode(main, self.bucket.objects[main].body) or ()
+                if partition_of(main) == where and any(
+                    [key for key, _ in said[row.offset]] == [main] for row in rows
+                ):
+                    self._break(f"unsaid: {where} restored with 0, {side} is gone")
 
     def _remember(self) -> None:
         """Keep what the ledger knows, and where the groups were."""
@@ -63,7 +117,11 @@ class MixedStage(Stage):
         self._checked = len(self.history)
         for key in self._entered & self.bucket.objects.keys():
             for row in decode(key, self.bucket.objects[key].body) or ():
-                self._stored.setdefault(partition_of(key), {})[row.offset] = row.value or b""
+                self._stored.setdefault(partition_of(key), {})[row.offset] = named(row.value)
+        mains = {stem(key): key for key in self.bucket.data_keys() if not is_side(key)}
+        for key in self._entered & self.bucket.objects.keys():
+            if is_side(key) and stem(key) in mains:
+                self._beside[key] = mains[stem(key)]
         for group in self.mixture.groups:
             for where, position in self.kafka.groups.get(group, {}).items():
                 if (group, where, position) not in self._past:
@@ -77,16 +135,19 @@ class MixedStage(Stage):
     def _rows(self, rng: Random, where: TopicPartition, count: int) -> list[Row]:
         end, topic_id = self._log(where).end, self.kafka.topics[where.topic].topic_id
         now = int(self.clock.right.timestamp() * 1000)
-        return [
-            Row(
-                0, now - rng.randrange(self.mixture.hours) * 3_600_000, 1, None,
-                b'"%s/%d/%d/%s"' % (
-                    where.topic.encode(), where.partition, end + at, topic_id.encode()
-                ),
-                (),
-            )
-            for at in range(count)
-        ]  # fmt: skip
+        rows = []
+        for at in range(count):
+            name = f"{where.topic}/{where.partition}/{end + at}/{topic_id}".encode()
+            value = _WITH_SCHEMA % name if self.mixture.has_schemas else b'"%s"' % name
+            rows.append(
+                Row(
+                    0, now - rng.randrange(self.mixture.hours) * 3_600_000, 1,
+                    b'"k%d"' % at if self.mixture.has_sides else None, value,
+                    (("name", name),) if self.mixture.has_sides else (),
+                )
+            )  # fmt: skip
+            self._made[name] = rows[-1]
+        return rows
 
     def _produce(self, rng: Random) -> None:
         for where in self._wheres():
@@ -109,7 +170,7 @@ class MixedStage(Stage):
     def _connect(self, rng: Random) -> None:
         """A connector writes what it has not written: values, without metadata."""
         size = rng.choice((4, 10, 17))
-        ending = rng.choice((".json", ".bin", ".json.gz"))
+        ending = rng.choice((".json", ".bin", ".json.gz", *self._columns))
         directories = rng.choice((1, 1, 2, 3))
         self.is_spread = self.is_spread or directories > 1
         for where in [] if self._is_recreated else self._wheres():
@@ -124,6 +185,11 @@ class MixedStage(Stage):
                     self._put_values(where, share, name, ending)
                 self._connected[where] = rows[at + size - 1].offset + 1
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """Extensions of the files with schemas that a connector writes."""
+        return (".avro",) if self.mixture.has_schemas else ()
+
     def _put_values(
         self, where: TopicPartition, rows: Sequence[Row], directory: str, ending: str
     ) -> None:
@@ -133,6 +199,11 @@ class MixedStage(Stage):
         body = b"".join((row.value or b"") + b"\n" for row in rows)
         if ending.endswith(".gz"):
             body = gzip.compress(body, mtime=0)
+        elif ending == ".avro":
+            file = io.BytesIO()
+            records = [{"n": named(row.value).decode()} for row in rows]
+            fastavro.writer(file, _AVRO, records, sync_marker=b"s" * 16)
+            body = file.getvalue()
         key = f"topics/{where.topic}/{directory}/{name}"
         self._take_away(key)  # as the connector replaces what it finds
         self.bucket.put(key, body, {}, by="person")
@@ -141,7 +212,7 @@ class MixedStage(Stage):
         """Ask for the records of an object no more: it is `verify` that names them."""
         if key in self.bucket.objects:
             rows = decode(key, self.bucket.objects[key].body) or ()
-            self.excused |= {row.value or b"" for row in rows}
+            self.excused |= {named(row.value) for row in rows}
 
     # what people do
 
@@ -185,6 +256,7 @@ class MixedStage(Stage):
         for key in [key for key in self.bucket.keys("_kbackup/") if part in key]:
             self.bucket.delete(key, "person")
         self._stored.clear()
+        self._beside.clear()
         self._entered.clear()
 
     def _lose_metadata(self, rng: Random) -> None:

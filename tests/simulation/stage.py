@@ -288,11 +288,14 @@ class Stage:
         )
         return self._end("restore", process, summary, told, targets)
 
-    def standby(self, process: Process) -> Ended | None:
+    def standby(self, process: Process, rename: str = COPY, **options: Any) -> Ended | None:
         """Run a restore that follows, until it has had its looks."""
         names = ",".join(self.stored_name(name) for name, _ in self.shape.topics)
         settings = self._settings(
-            "restore", follow=True, topics=names, **self._restoring, **self._renaming(COPY)
+            "restore",
+            follow=True,
+            topics=names,
+            **{**self._restoring, **self._renaming(rename), **options},
         )
         told: list[Any] = []
         stop = Stop()
@@ -301,7 +304,7 @@ class Stage:
             process, lambda: RestoreRun(settings, telling(told), stop, self._world(process))()
         )
         targets = {
-            where: TopicPartition(COPY.replace("$0", where.topic), where.partition)
+            where: TopicPartition(rename.replace("$0", where.topic), where.partition)
             for where in self._wheres()
         }
         self._check(-1)
