@@ -5,13 +5,13 @@ import hashlib
 import io
 import json
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice, takewhile
 from random import Random
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import fastavro
 import pyarrow as pa
@@ -83,7 +83,7 @@ def _values(key: str, body: bytes) -> list[bytes] | None:
     if key.endswith((".bin", ".json", ".json.gz")):
         return (gzip.decompress(body) if key.endswith(".gz") else body).split(b"\n")[:-1]
     if key.endswith(".avro"):
-        rows = cast(Iterable[dict[str, str]], fastavro.reader(io.BytesIO(body)))
+        rows: list[Any] = list(fastavro.reader(io.BytesIO(body)))
         return [row["n"].encode() for row in rows]
     if key.endswith(".parquet") and ".record." not in key:
         return [name.encode() for name in _read(body)["n"].to_pylist()]

@@ -219,7 +219,7 @@ class MixedPlay(MixedStage):
 
     def _follow(self, rng: Random) -> None:
         """A sink that follows while records come, and other runs take their turns."""
-        process, options = self._host(rng, Script(turns=rng.randint(2, 10))), self._options(rng)
+        process, options = self._host(rng, Script(turns=rng.randint(2, 5))), self._options(rng)
         process.on_wait = self._meanwhile(process, rng, with_sinks=self.mixture.has_locks)
         values, since = self._values(), len(self.history)
         self.history.append(Note(f"follow {options}"))
@@ -230,7 +230,8 @@ class MixedPlay(MixedStage):
     def _meanwhile(self, process: Process, rng: Random, *, with_sinks: bool) -> Callable[[], None]:
         """What others do while a run waits."""
         sinks = {"sink": 0.3, "died": 0.1} if with_sinks else {}
-        others = {"produce": 0.4, "abort": 0.1, "open": 0.05, "close": 0.1, "restore": 0.1, **sinks}
+        others = {"produce": 0.4, "abort": 0.1, "open": 0.05, "close": 0.1, "restore": 0.05}
+        others |= sinks
 
         def act() -> None:
             for kind, chance in others.items():
@@ -244,7 +245,7 @@ class MixedPlay(MixedStage):
         """A restore that follows while sinks store, and one that goes on after it."""
         self._copies += 1
         rename = f"copy{self._copies}-$0"
-        process = self._host(rng, Script(turns=rng.randint(2, 6)))
+        process = self._host(rng, Script(turns=rng.randint(2, 3)))
         process.on_wait = self._meanwhile(process, rng, with_sinks=True)
         ended = self.standby(process, rename, **self._reading(rng))
         if self._ends_well(ended, "a restore that follows") and ended is not None:

@@ -87,14 +87,14 @@ def mixture_of(seed: int) -> tuple[Mixture, list[Step]]:
     return _varied(seed, mixture, steps)
 
 
-_LATER: Final = {"follow": 0.12, "standby": 0.12, "only": 0.12}
+_LATER: Final = {"follow": 0.1, "standby": 0.1, "only": 0.1}
 
 
 def _varied(seed: int, mixture: Mixture, steps: list[Step]) -> tuple[Mixture, list[Step]]:
     """Give a mixture what came to this family later; most of each stays as it was."""
     rng = Random(f"more of mixture {seed}")
     formats = list(mixture.formats)
-    if rng.random() < 0.4:
+    if rng.random() < 0.33:
         another = rng.choice(("log", "avro", "parquet"))
         if len(formats) > 2 or rng.random() < 0.2:
             formats[rng.randrange(len(formats))] = another
@@ -103,7 +103,7 @@ def _varied(seed: int, mixture: Mixture, steps: list[Step]) -> tuple[Mixture, li
     mixture = replace(
         mixture,
         formats=tuple(formats),
-        has_sides=rng.random() < 0.3,
+        has_sides=rng.random() < 0.2,
         is_raw="log" in formats and rng.random() < 0.5,
     )
     for kind, chance in _LATER.items():

@@ -114,10 +114,10 @@ class Counted(ClockedStore):
         self.asked += 1
         return super().put(key, *args, **named)
 
-    def open(self, key: str, **named: Any) -> BinaryIO:
+    def open(self, key: str) -> BinaryIO:
         """Count a read."""
         self.asked += 1
-        return super().open(key, **named)
+        return super().open(key)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """Count a listing."""
