@@ -132,7 +132,7 @@ def _place(error: Issue) -> str:
 
 def status_foot(facts: Mapping[str, Any]) -> list[str]:
     """Return what ``status`` says behind its tables, a line each."""
-    lines = []
+    lines: list[str] = []
     if (success := facts.get("last_success")) is not None:
         lines.append(f"complete up to {rfc3339(success)}, {time_span(facts['age_s'])} ago")
     if "captures" in facts:
@@ -354,13 +354,11 @@ def _kind(code: str) -> str:
     return _RESULTS.get(code, code.replace("_", " ").upper())
 
 
-def verify_count(
-    summary: Ended, partitions: Sequence["PartitionVerdict"], findings: Sequence["Finding"]
-) -> str:
+def verify_count(summary: Ended, findings: Sequence["Finding"]) -> str:
     """Return the line below the findings: what was read, what is good, what is not."""
     errors = [finding for finding in findings if finding.is_error]
     parts, results = [f"{count(summary.objects, 'object')} listed"], []
-    if summary.objects == 0 and any(row.listed for row in partitions):
+    if summary.objects == 0 and any(getattr(row, "listed", 0) for row in summary.partitions):
         parts, results = ["no object read"], ["none is of this part"]
     elif summary.bytes_read:
         parts = [f"{count(summary.objects, 'object')} read", size(summary.bytes_read)]
@@ -595,9 +593,7 @@ class Screens(OutputPart):
         partitions = sorted(self._of("partition"), key=lambda row: row.where)
         findings, compared = self._of("finding"), self._of("compared")
         if findings or partitions or not compared:
-            self._print(
-                verify_table(partitions, findings), verify_count(summary, partitions, findings)
-            )
+            self._print(verify_table(partitions, findings), verify_count(summary, findings))
         if compared:
             counted = tables.compared_count(compared, summary.seconds)
             self._print(tables.compared_table(compared), counted)
