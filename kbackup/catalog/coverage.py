@@ -1,4 +1,7 @@
-"""What covers an offset: one pure function, for one partition of one backup.
+"""What covers an offset, for one partition of one backup: pure functions of what is known of it.
+
+`cover` says what is to be read, or cannot be decided; `Offsets` what became of each, which is what
+a sink starts by, a map shows and verify notes.
 
 A *holding* is what one listed object, with its siblings, has of the partition: full records, which
 know their offsets, or values as the connectors write them, which do not.  Full records may overlap:
@@ -15,8 +18,7 @@ comparison of their rows.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -35,31 +37,6 @@ class Compared:
 
     beside: Span
     reaches: bool
-
-
-class State(StrEnum):
-    """What is known of a range of offsets; of several that apply the first one counts."""
-
-    DISPUTED = "disputed"
-    """Several hold it, and nothing shows that they hold the same."""
-    MISSING = "missing"
-    """An object that was stored here is not there, and nothing replaces it."""
-    REPEATED = "repeated"
-    """Several hold it, proven equal; one of them is read."""
-    HELD = "held"
-    """One holding has whatever there is."""
-    OPEN = "open"
-    """Behind the last known offset of an object whose end is not known."""
-    GONE = "gone"
-    """Expired in the cluster before it was backed up."""
-    REJECTED = "rejected"
-    """Records that do not fit the layout were left out."""
-    REMOVED = "removed"
-    """Someone accepted that what was stored here is gone."""
-    EMPTY = "empty"
-    """There was nothing to store."""
-    UNCLAIMED = "unclaimed"
-    """Nobody says anything of it: compaction, markers, or lost where no ledger was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +90,7 @@ class Holding:
 
     @property
     def accounted(self) -> Span:
-        """The offsets of which nothing is elsewhere, if these are full records."""
+        """The offsets that it was closed with, or its own."""
         return self.span if self.rotation is None else _hull(self.span, self.rotation.span)
 
 
@@ -180,11 +157,102 @@ class Dispute:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets of one state, and the objects that have them."""
+class Said:
+    """What the ledger says of offsets that are in no object.
 
-    span: Span
-    state: State
+    Attributes:
+        gone: Expired before they were backed up.
+        rejected: Of records that were left out.
+        empty: Where there was nothing to store.
+        missing: Of objects that are not there.
+        removed: Of objects that are not there either, which was accepted.
+        broken: Of the rotations that lack one of those, all they were closed with.
+    """
+
+    gone: Sequence[Span] = ()
+    rejected: Sequence[Span] = ()
+    empty: Sequence[Span] = ()
+    missing: Sequence[Span] = ()
+    removed: Sequence[Span] = ()
+    broken: Sequence[Span] = ()
+
+
+NOTHING_SAID: Final = Said()
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """What became of a partition's offsets.  Several things may be true of one.
+
+    Attributes:
+        there: What is there, with what is known of it without a request.
+        said: What is known of offsets that are in none of that.
+    """
+
+    there: Sequence[Holding]
+    said: Said = NOTHING_SAID
+
+    @property
+    def stored(self) -> tuple[Span, ...]:
+        """The offsets that are in objects whose end is known, with what lies between them."""
+        return joined(one.accounted for one in self.there if one.last is not None)
+
+    @property
+    def named(self) -> tuple[Span, ...]:
+        """The offsets of objects whose end is not known, each up to the next name at most."""
+        starts = sorted({one.start for one in self.there})
+        following = dict(pairwise(starts))
+        return joined(
+            Span(one.start, following.get(one.start, one.span.end_offset))
+            for one in self.there
+            if one.last is None
+        )
+
+    @property
+    def untold(self) -> tuple[Span, ...]:
+        """The offsets below the highest known end of which nobody says anything."""
+        said = self.said
+        known = joined([
+            *self.stored, *self.named, *said.gone, *said.rejected, *said.empty, *said.missing,
+            *said.removed,
+        ])  # fmt: skip
+        return without(Span(0, known[-1].end_offset), known) if known else ()
+
+    @property
+    def whole(self) -> tuple[Span, ...]:
+        """The offsets of which nothing is lacking that was ever there, in order."""
+        known = joined([*self._closed(), *(one.span for one in self.there if one.is_dense)])
+        return tuple(part for span in known for part in without(span, self.said.broken))
+
+    @property
+    def end(self) -> int | None:
+        """Where a backup continues whose position is lost; None where nothing says it.
+
+        That is behind the last of what was closed together and lacks no object, and of what holds
+        nothing: what had expired, and what a run had come to without anything to store.
+        """
+        return max((span.end_offset for span in self._closed()), default=None)
+
+    @property
+    def disputes(self) -> Sequence[Dispute]:
+        """What cannot be restored, as far as stated ends show it."""
+        told = [
+            one
+            for one in self.there
+            if one.last is not None and (one.rotation is None or one.rotation.files)
+        ]
+        found = cover(told) if any(not one.is_full for one in told) else Coverage()
+        alike = [{one.key for one in group} for group in found.alike]
+        return [
+            one for one in found.disputes if not any(group.issuperset(one.keys) for group in alike)
+        ]
+
+    def _closed(self) -> Iterator[Span]:
+        """Yield the offsets of what was closed together and lacks no object, and of nothing."""
+        broken = {*self.said.broken}
+        told = {one.rotation.span for one in self.there if one.rotation is not None}
+        yield from told - broken
+        yield from (*self.said.gone, *self.said.empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +266,6 @@ class Coverage:
         asks: What has to be read before all is decided.  Then ask again.
         alike: Values that begin at one offset of one directory, whose rows are to be compared: a
             tool that stores records again which it has not committed leaves them.  Then ask again.
-        ranges: The offsets from 0 to the highest known end, disjoint and in order.
         foreign: Of another topic: no part of this log.
     """
 
@@ -207,41 +274,7 @@ class Coverage:
     disputes: tuple[Dispute, ...] = ()
     asks: tuple[Ask, ...] = ()
     alike: tuple[tuple[Holding, ...], ...] = ()
-    ranges: tuple[Range, ...] = ()
     foreign: tuple[Holding, ...] = ()
-
-    @property
-    def end(self) -> int:
-        """The highest known end; 0 where nothing is known."""
-        return self.ranges[-1].span.end_offset if self.ranges else 0
-
-    def at(self, offset: int) -> Range | None:
-        """Return the range that holds *offset*, None behind the highest known end."""
-        place = bisect_right(self.ranges, offset, key=lambda one: one.span.start_offset) - 1
-        found = self.ranges[place] if place >= 0 else None
-        return found if found is not None and offset < found.span.end_offset else None
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the ledger says of offsets that are in no object.
-
-    Attributes:
-        gone: Expired before they were backed up.
-        rejected: Of records that were left out.
-        empty: Where there was nothing to store.
-        removed: Of objects whose absence was accepted.
-        missing: Of objects that are not there.
-    """
-
-    gone: Sequence[Span] = ()
-    rejected: Sequence[Span] = ()
-    empty: Sequence[Span] = ()
-    removed: Sequence[Span] = ()
-    missing: Sequence[Span] = ()
-
-
-NOTHING_SAID: Final = Said()
 
 
 def cover(
@@ -288,7 +321,7 @@ def cover(
     reads.sort(key=lambda read: (read.start, not read.holding.is_full, read.holding.directory))
     return Coverage(
         tuple(reads), tuple(found.repeats), tuple(dict.fromkeys(found.disputes)), tuple(found.asks),
-        tuple(_alike(values)), tuple(_ranges(ordered, found, upper, said)), foreign,
+        tuple(_alike(values)), foreign,
     )  # fmt: skip
 
 
@@ -502,54 +535,6 @@ def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:
         if first < len(starts) and starts[first] < span.end_offset:
             found.append(Span(starts[first], span.end_offset))
     return found
-
-
-def _ranges(
-    holdings: Sequence[Holding], found: _Decisions, upper: Mapping[str, int], said: Said
-) -> Iterator[Range]:
-    """Yield the ranges from 0 on, each of one state."""
-    left_out = {repeat.holding.key for repeat in found.repeats}
-    painted: list[tuple[State, Span]] = [
-        (State.DISPUTED, dispute.span) for dispute in found.disputes
-    ]
-    for one in holdings:
-        span = one.accounted
-        painted.append((State.REPEATED if one.key in left_out else State.HELD, span))
-        if one.last is None and one.key in upper and span.end_offset < upper[one.key]:
-            painted.append((State.OPEN, Span(span.end_offset, upper[one.key])))
-    for state, spans in (
-        (State.MISSING, said.missing), (State.GONE, said.gone), (State.REJECTED, said.rejected),
-        (State.REMOVED, said.removed), (State.EMPTY, said.empty),
-    ):  # fmt: skip
-        painted += [(state, span) for span in spans]
-    yield from _flattened(painted)
-
-
-def _flattened(painted: Iterable[tuple[State, Span]]) -> Iterator[Range]:
-    """Yield disjoint ranges, of several states the first, and what nothing is said of."""
-    order = {state: rank for rank, state in enumerate(State)}
-    edges: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for state, span in painted:
-        if len(span):
-            edges[span.start_offset].append((order[state], 1))
-            edges[span.end_offset].append((order[state], -1))
-    states = tuple(State)
-    counts = [0] * len(states)
-    last: Range | None = None
-    places = sorted({0, *edges})
-    for here, after in pairwise(places):
-        for rank, change in edges.get(here, ()):
-            counts[rank] += change
-        rank = next((rank for rank, count in enumerate(counts) if count), -1)
-        state = State.UNCLAIMED if rank < 0 else states[rank]
-        if last is not None and last.state is state:
-            last = replace(last, span=Span(last.span.start_offset, after))
-            continue
-        if last is not None:
-            yield last
-        last = Range(Span(here, after), state)
-    if last is not None:
-        yield last
 
 
 def _place(spans: Sequence[Span], offset: int) -> int:

@@ -2,7 +2,15 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +27,7 @@ from kbackup.catalog.coverage import (
     Coverage,
     Dispute,
     Holding,
+    Offsets,
     Read,
     Said,
     cover,
@@ -162,7 +171,7 @@ def covered(
     with ThreadPoolExecutor(_THREADS) as pool:
         holdings = {one.key: one for one in pool.map(holding, mains) if one is not None}
     alone = [files for files in sets if files.id not in holdings]  # refused as they are read
-    said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
+    said = _said(ledger)
     found = cover(holdings.values(), said, identity)
     if found.alike:
         for group in found.alike:
@@ -234,27 +243,36 @@ def _beside(main: BackupFile, keys: Collection[str]) -> Iterator[View]:
             yield view
 
 
-def disputed(
-    sets: Sequence[FileSet], ledger: PartitionLedger, identity: TopicIdentity = UNKNOWN
-) -> Sequence[Dispute]:
-    """Return what cannot be restored, as far as the ledger shows it: nothing is asked or compared.
+def entered(named: Iterable[Holding], ledger: PartitionLedger, present: Container[str]) -> Offsets:
+    """Return what became of a partition's offsets, by listing and ledger: no request is made.
 
     Args:
-        sets: The sets of a partition, by start offset.
-        ledger: What is known of it.
-        identity: Which topic it is of, as far as that is known.
+        named: What is there of it, by names.
+        ledger: What is known of it, read before.
+        present: The keys of the listing, also those of objects that are not in *named*.
     """
-    if all(files.is_whole for files in sets):
-        return ()
-    rotations = _rotations(ledger)
-    known = [
-        _entered(files, ledger, rotations)
-        for files in sets
-        if files.main is not None and not files.is_generic
+    there = [*named]
+    rotations = _rotations(ledger) if there else {}
+    rows = (ledger.objects.get(one.key) for one in there)
+    told = [
+        one if row is None else _told(one, row, rotations)
+        for one, row in zip(there, rows, strict=True)
     ]
-    found = cover(filter(None, known), identity=identity)
-    alike = [{one.key for one in group} for group in found.alike]
-    return [one for one in found.disputes if not any(group.issuperset(one.keys) for group in alike)]
+    return Offsets(told, _said(ledger, present))
+
+
+def _said(ledger: PartitionLedger, present: Container[str] | None = None) -> Said:
+    """Return what a ledger says of offsets; of objects that are not there, if it is asked."""
+    said = Said(gone=ledger.gaps, rejected=ledger.skipped, empty=ledger.passed)
+    if present is None or not (absent := ledger.absent(present)):
+        return said
+    agreed = {one.key for one in ledger.removed(present)}
+    return replace(
+        said,
+        missing=[one.span for one in absent if one.key not in agreed],
+        removed=[one.span for one in absent if one.key in agreed],
+        broken=sorted({Span(*one.cut[:2]) for one in absent if one.cut is not None}),
+    )
 
 
 def within(
@@ -298,8 +316,10 @@ def within(
 
 
 def _rotations(ledger: PartitionLedger) -> Mapping[Span, Rotation]:
-    """Return what the ledger knows to have been closed together, by the offsets."""
-    # of offsets that several runs closed only the objects say how many files belong together
+    """Return what the ledger knows to have been closed together, by the offsets.
+
+    Of offsets that several runs closed only the objects say how many files belong together: 0.
+    """
     runs: defaultdict[Span, set[str | None]] = defaultdict(set)
     files: Counter[Span] = Counter()
     for entry in ledger.objects.values():
@@ -307,7 +327,7 @@ def _rotations(ledger: PartitionLedger) -> Mapping[Span, Rotation]:
             span = Span(entry.cut_start, entry.next_offset)
             runs[span].add(entry.run)
             files[span] += 1
-    return {span: Rotation(span, files[span]) for span, of in runs.items() if len(of) == 1}
+    return {span: Rotation(span, files[span] if len(of) == 1 else 0) for span, of in runs.items()}
 
 
 def _entered(
@@ -318,21 +338,24 @@ def _entered(
     entry: Entry | None = ledger.objects.get(files.main.key)
     if entry is None or entry.bytes != files.main.size or entry.last is None:
         return None
-    rotation = None
-    if entry.cut_start is not None and entry.next_offset is not None:
-        rotation = rotations.get(Span(entry.cut_start, entry.next_offset))
-        if rotation is None:
-            return None
-    return replace(
-        _unsaid(files), last=entry.last, records=entry.records, sha256=entry.sha256 or "",
-        rotation=rotation,
+    told = _told(by_name(files), entry, rotations)
+    return None if told.rotation is not None and not told.rotation.files else told
+
+
+def _told(one: Holding, row: Entry, rotations: Mapping[Span, Rotation]) -> Holding:
+    """Return a holding with what its row says, but for an end that it states itself."""
+    last = row.last if one.last is None else one.last
+    rotation = row.cut and rotations.get(Span(*row.cut[:2]))
+    return Holding(
+        one.key, one.directory, one.start, one.is_full, last, row.records, row.sha256 or "",
+        rotation, is_tombstones=one.is_tombstones,
     )  # fmt: skip
 
 
 def _asked(heads: Heads, files: FileSet) -> Holding | None:
     """Return what an object says of itself; None where its name is not its own."""
     assert files.main is not None  # noqa: S101  (the caller has chosen)
-    head, unsaid = heads.head(files.main.key), _unsaid(files)
+    head, unsaid = heads.head(files.main.key), by_name(files)
     if head is None:
         return unsaid
     facts = Facts.from_metadata(head.metadata)
@@ -347,10 +370,10 @@ def _asked(heads: Heads, files: FileSet) -> Holding | None:
     )  # fmt: skip
 
 
-def _unsaid(files: FileSet) -> Holding:
-    """Return what the name says of a set."""
+def by_name(files: FileSet, last: int | None = None) -> Holding:
+    """Return what the name says of a set, and where its records end if they were read."""
     return Holding(
-        files.id, files.encoded_partition, files.start_offset, files.is_whole,
+        files.id, files.encoded_partition, files.start_offset, files.is_whole, last,
         is_tombstones=files.is_tombstones,
     )  # fmt: skip
 

@@ -8,9 +8,9 @@ where the ledger says that an object was there.
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+from kbackup.catalog.coverage import Offsets
 from kbackup.catalog.ledger.rows import Entry
 from kbackup.catalog.listing import FileSet
 from kbackup.errors import (
@@ -21,7 +21,7 @@ from kbackup.errors import (
 )
 from kbackup.events import INLINE, NOT_SHOWN
 from kbackup.naming import Place
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, joined
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
 
@@ -193,70 +193,35 @@ def empty_objects(files: FileSet) -> Iterator[Finding]:
             yield Finding("corrupt", files.where, file.key, (start, start), "it has 0 bytes")
 
 
-def _holes(extents: Sequence[Extent]) -> list[tuple[int, int]]:
-    """Return the ranges, inclusive, that no set covers; unknown ends reach to the next set."""
-    found: list[tuple[int, int]] = []
-    at: int | None = None
-    for extent, next_one in zip_longest(extents, extents[1:]):
-        start = extent.files.start_offset
-        if at is not None and start > at:
-            found.append((at, start - 1))
-        end = extent.last
-        if end is None and next_one is not None:
-            end = next_one.files.start_offset - 1
-        if end is not None:
-            at = end + 1 if at is None else max(at, end + 1)
-    return found
-
-
-def gaps_and_overlaps(
-    extents: Sequence[Extent],
-    gaps: Iterable[Span],
-    missed: Iterable[Finding],
-    skipped: Sequence[Span] = (),
-    removed: Sequence[Span] = (),
-) -> Iterator[Finding]:
+def gaps_and_overlaps(extents: Sequence[Extent], found: Offsets) -> Iterator[Finding]:
     """Report what is missing and was never recorded, and judge what is there twice.
 
     Args:
         extents: All sets of one partition, by start offset.
-        gaps: Offsets that are known to have expired before they were backed up.
-        missed: What is missing by the ledger.
-        skipped: Offsets of records that were left out because they do not fit the layout.
-        removed: Offsets of objects that were removed on purpose.
+        found: What became of its offsets.
     """
     if not extents:
         return
     where = extents[0].files.where
-    explained = []
-    for gap in gaps:
-        text = (
-            f"offsets {gap.start_offset} to {gap.end_offset - 1} had expired in the cluster "
-            "before they were backed up"
-        )
-        explained.append((gap.start_offset, gap.end_offset - 1))
-        yield Finding("gap", where, None, explained[-1], text, level="note")
+    for gap in found.said.gone:
+        offsets = gap.start_offset, gap.end_offset - 1
+        text = "offsets {} to {} had expired in the cluster before they were backed up"
+        yield Finding("gap", where, None, offsets, text.format(*offsets), level="note")
+    removed, holes = (
+        [(span.start_offset, span.end_offset - 1) for span in spans]
+        for spans in (joined(found.said.removed), found.untold)
+    )
     if removed:
-        spans = [(span.start_offset, span.end_offset - 1) for span in removed]
-        explained += spans
-        text, offsets = f"removed on purpose: {_named(spans)}", (spans[0][0], spans[-1][1])
+        text, offsets = f"removed on purpose: {_named(removed)}", (removed[0][0], removed[-1][1])
         yield Finding("gap", where, None, offsets, text, level="note")
-    explained += [finding.offsets for finding in missed if finding.offsets is not None]
-    explained += [(span.start_offset, span.end_offset - 1) for span in skipped]
-    begin = extents[0].files.start_offset
-    if begin > 0 and not _is_explained((0, begin - 1), explained):
-        text = f"first offset {begin}"
-        yield Finding("gap", where, None, (0, begin - 1), text, level="note")
-    holes = [hole for hole in _holes(extents) if not _is_explained(hole, explained)]
+    if holes and holes[0][0] == 0:
+        text = f"first offset {holes[0][1] + 1}"
+        yield Finding("gap", where, None, holes.pop(0), text, level="note")
     if holes:
         text = f"{_count(holes)} {_named(holes)}"
         offsets = (holes[0][0], holes[-1][1])
         yield Finding("gap", where, None, offsets, text, level="note")
     yield from _overlaps([extent for extent in extents if extent.files.is_whole])
-
-
-def _is_explained(hole: tuple[int, int], explained: Iterable[tuple[int, int]]) -> bool:
-    return any(first <= hole[0] and hole[1] <= last for first, last in explained)
 
 
 def _count(holes: Sequence[tuple[int, int]]) -> str:

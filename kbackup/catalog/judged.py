@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kbackup.catalog import claims
 from kbackup.catalog.claims import Checked
-from kbackup.catalog.covered import covered, is_left_over
+from kbackup.catalog.covered import by_name, covered, entered, is_left_over
 from kbackup.catalog.findings import (
     LAYOUTS,
     TEMPLATES,
@@ -32,7 +32,7 @@ from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, count
 from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View
 from kbackup.pipeline.views import ReadOptions
 from kbackup.pipeline.write import siblings_of
-from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined, without
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, without
 from kbackup.stores import Heads, ObjectHead, Store
 
 _THREADS: Final = 16
@@ -203,7 +203,6 @@ class JudgedPartition:
     Attributes:
         where: The partition.
         sets: Its sets, by start offset.
-        gaps: Offsets known to have expired before they were backed up.
         reports: What tasks say of the sets they read, by `FileSet.id`.
         is_deep: Whether objects were to be read.
         ledger: What the ledger says was stored.
@@ -215,7 +214,6 @@ class JudgedPartition:
 
     where: TopicPartition
     sets: Sequence[FileSet]
-    gaps: Sequence[Span]
     reports: Mapping[str, Checked]
     is_deep: bool
     ledger: PartitionLedger = NOTHING
@@ -256,9 +254,8 @@ class JudgedPartition:
                 yield Finding(problem.code, self.where, problem.what, extent.offsets, problem.why)
         yield from self._of_others(extents, known_of)
         yield from left_out(self.where, self.ledger.skipped)
-        present = self._present()
-        removed = joined(entry.span for entry in self.ledger.removed(present))
-        yield from gaps_and_overlaps(extents, self.gaps, missed, self.ledger.skipped, removed)
+        there = [by_name(extent.files, extent.last) for extent in extents]
+        yield from gaps_and_overlaps(extents, entered(there, self.ledger, self._present()))
 
     def _of_others(
         self, extents: Sequence[Extent], named: Container[tuple[str, str | None]]

@@ -8,12 +8,11 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any, ClassVar, Final, Self
 
 from kbackup import clock
 from kbackup.catalog import listing
-from kbackup.catalog.covered import disputed
+from kbackup.catalog.covered import by_name, entered
 from kbackup.catalog.groups import Captures, TopicCapture
 from kbackup.catalog.judged import JudgedPartition
 from kbackup.catalog.ledger.objects import PartitionLedger
@@ -34,7 +33,7 @@ from kbackup.inspect.peek import NamedSchema, named_schemas, shown_bytes
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
-from kbackup.records import Span, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.runs.estimate import Estimate
 from kbackup.runs.known import NOTHING, REMOVED_SINCE, BackupState, as_of, removed_since
 from kbackup.runs.report import Summary
@@ -64,7 +63,6 @@ def coverage(
     where: TopicPartition,
     sets: Sequence[FileSet],
     ledger: PartitionLedger,
-    gaps: Iterable[Span],
     present: Container[str],
 ) -> PartitionMap:
     """Return what is there of one partition.
@@ -73,46 +71,31 @@ def coverage(
         where: The partition.
         sets: Its objects, by start offset.
         ledger: What the backup says of them.
-        gaps: Offsets that expired before they were backed up.
         present: Keys of the listing, also those of objects that are not shown.
     """
-    offsets = [*_stored(sets, ledger)]
-    offsets += [
-        Stretch(MapState.DISPUTED, one.span.start_offset, one.span.end_offset - 1)
-        for one in disputed(sets, ledger)
+    found = entered(map(by_name, sets), ledger, present)
+    offsets = [
+        Stretch(state, span.start_offset, span.end_offset - 1)
+        for state, spans in (
+            (MapState.MISSING, found.said.missing),
+            (MapState.DISPUTED, [one.span for one in found.disputes]),
+            (MapState.STORED, found.stored),
+            (MapState.NAMED, found.named),
+            (MapState.EXPIRED, found.said.gone),
+            (MapState.REMOVED, found.said.removed),
+        )
+        for span in spans
     ]
-    offsets += [Stretch(MapState.EXPIRED, gap.start_offset, gap.end_offset - 1) for gap in gaps]
     there = (ledger.objects.get(file.key) for file in _mains(sets))
     days = [*_days(MapState.STORED, there)]
-    missing = ledger.missing(present)
-    missed = {entry.key for entry in missing}
-    removed = [
-        entry for key, entry in ledger.objects.items() if key not in present and key not in missed
-    ]
-    for state, entries in ((MapState.MISSING, missing), (MapState.REMOVED, removed)):
-        offsets += [Stretch(state, entry.first, entry.span.end_offset - 1) for entry in entries]
-        days += _days(state, entries)
+    days += _days(MapState.MISSING, ledger.missing(present))
+    days += _days(MapState.REMOVED, ledger.removed(present))
     told = [Days(one.state, day(one.first), day(one.last)) for one in merged(days)]
     return PartitionMap(where, merged(offsets), tuple(told))
 
 
 def _mains(sets: Iterable[FileSet]) -> Iterator[BackupFile]:
     return (files.main for files in sets if files.main is not None)
-
-
-def _stored(sets: Sequence[FileSet], ledger: PartitionLedger) -> Iterator[Stretch]:
-    """Yield what objects hold; a cut accounts for all its offsets, those without a record too."""
-    starts = sorted({files.start_offset for files in sets})
-    following = dict(pairwise(starts))
-    for files in sets:
-        entry = None if files.main is None else ledger.objects.get(files.main.key)
-        start = files.start_offset
-        if entry is None or entry.last is None:
-            yield Stretch(MapState.NAMED, start, following.get(start, start + 1) - 1)
-        elif entry.cut_start is None or entry.next_offset is None:
-            yield Stretch(MapState.STORED, start, entry.last)
-        else:
-            yield Stretch(MapState.STORED, min(start, entry.cut_start), entry.next_offset - 1)
 
 
 def _days(state: MapState, entries: Iterable[Entry | None]) -> Iterator[Stretch]:
@@ -177,7 +160,7 @@ def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -
     files = [file for each in sets for file in each.files]
     stored_s = max((file.modified for file in files), default=None)
     oldest, newest = _times(sets, known.ledger(where))
-    judged = JudgedPartition(where, sets, (), {}, is_deep=False, ledger=known.ledger(where))
+    judged = JudgedPartition(where, sets, {}, is_deep=False, ledger=known.ledger(where))
     return StoredPartition(
         where,
         format=", ".join(sorted({format_label(_main(each)) for each in sets})),
@@ -385,7 +368,7 @@ def topics(
         row = stored(where, sets, known)
         yield row.looked_at(store, sets, options) if deep else row
         if has_map:
-            yield coverage(where, sets, known.ledger(where), known.gaps(where), present)
+            yield coverage(where, sets, known.ledger(where), present)
     for topic in chosen if has_directories else ():
         sets = [
             files

@@ -341,7 +341,7 @@ class Inventory:
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         return JudgedPartition(
-            where, sets, (), {}, is_deep=False, ledger=self.known.ledger(where),
+            where, sets, {}, is_deep=False, ledger=self.known.ledger(where),
             identity=self.known.identity(where.topic), present=self.catalog.keys,
             heads=self.heads,
         )  # fmt: skip

@@ -108,10 +108,6 @@ class BackupState:
         entry = self.topics.get(topic)
         return UNKNOWN if entry is None else entry.identity
 
-    def gaps(self, where: TopicPartition) -> list[Span]:
-        """Return the offsets of a partition that expired before they were backed up."""
-        return sorted(self.ledger(where).gaps)
-
     def partitions(self) -> set[TopicPartition]:
         """Return every partition that is known, those without any object too."""
         found = set()

@@ -6,6 +6,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kbackup.catalog.coverage import Holding
+from kbackup.catalog.covered import entered
 from kbackup.catalog.ledger.objects import PartitionLedger
 from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, KbackupError, ObjectKeyError, StoreError
@@ -250,7 +252,8 @@ class _Search:
         ledger, values = known.ledger(where), self.values
         keys, mains = {at.key for at in objects}, _mains(self.layout, objects)
         cut = _last_cut(self.store, mains)
-        entered_to, offset = ledger.end(keys), None if position is None else position.offset
+        found = entered(map(_by_name, mains), ledger, keys)
+        entered_to, offset = found.end, None if position is None else position.offset
         end = cut.stored_to if entered_to is None else entered_to
         more = self._lacking_cuts(objects, ledger, end if offset is None else offset, known, where)
         is_foreign = cut.is_foreign and not said.is_confirmed
@@ -270,9 +273,9 @@ class _Search:
             has_objects=bool(mains),
             identities=(*said.identities, cut.identity),
             known_to=ledger.reached(),
-            kept=joined([*ledger.kept(keys), *(one.span for one in more if one.is_whole)]),
-            lost=joined(one.span for one in ledger.missing(keys)),
-            given_up=joined(one.span for one in ledger.removed(keys)),
+            kept=joined([*found.whole, *(one.span for one in more if one.is_whole)]),
+            lost=joined(found.said.missing),
+            given_up=joined(found.said.removed),
             unentered=tuple(
                 (at.start_offset, at.key)
                 for at in objects
@@ -412,6 +415,14 @@ def _objects(
 
 def _mains(layout: Layout, objects: Sequence[_ListedObject]) -> list[_ListedObject]:
     return [one for one in objects if layout.is_main(one.parts)]
+
+
+def _by_name(one: _ListedObject) -> Holding:
+    view = one.parts.view
+    return Holding(
+        one.key, one.directory, one.start_offset, view is View.RECORD,
+        is_tombstones=view is View.KEY,
+    )  # fmt: skip
 
 
 def _lacking(

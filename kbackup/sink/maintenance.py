@@ -310,7 +310,10 @@ class _Planner:
     def _span_by_names(
         self, found: Catalog, ledger: PartitionLedger, stored: TopicPartition, offset: int
     ) -> Span | None:
-        """Return the cut of an object, by its metadata, or by the next name of a lone directory."""
+        """Return the cut of an object, by its metadata, or by the next name of a lone directory.
+
+        Names of objects that are gone bound it too: coverage is of what is there.
+        """
         sets = found.sets.get(stored, [])
         mains = {files.main.key: files.start_offset for files in sets if files.main is not None}
         here = [key for key, start in mains.items() if start == offset]

@@ -66,6 +66,8 @@ def held(
 ) -> tuple[HeldCut, ...]:
     """Return the cuts of which an object is there, in order.
 
+    What covers an offset does not show where files close, which formats do, and has to be kept.
+
     Objects of another tool do not say which cut they are of.  Where all of them are in one
     directory, each is a cut of its own, which ends where the next one begins.
 
@@ -100,7 +102,8 @@ def untold_to(ledger: PartitionLedger, present: Container[str]) -> int | None:
     """Return the offset up to which there are values of which nobody knows where each ends.
 
     They are another tool's, in several directories; the first cut after them says where all of
-    them have ended.  None where there are none.
+    them have ended.  None where there are none.  That is no question of coverage: values that state
+    their ends, but not their cut, are among them, for nothing shows that they would come again.
 
     Args:
         ledger: The partition's.

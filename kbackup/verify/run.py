@@ -261,8 +261,8 @@ def _is_every_partition_whole(backup: _Backup) -> Iterator[Finding | PartitionVe
         backup.reports = _checked(backup.read(units) if units else (), summary)
     for where in backup.partitions:
         part = JudgedPartition(
-            where, sets.get(where, []), known.gaps(where), backup.reports,
-            is_deep=backup.read is not None, ledger=known.ledger(where),
+            where, sets.get(where, []), backup.reports, is_deep=backup.read is not None,
+            ledger=known.ledger(where),
             identity=known.identity(where.topic), present=backup.found.keys,
             heads=RememberedHeads(backup.store),
         )  # fmt: skip

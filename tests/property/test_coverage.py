@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.catalog.coverage import Ask, Compared, Coverage, Holding, Said, State, cover
+from kbackup.catalog.coverage import Ask, Compared, Coverage, Holding, Offsets, Said, cover
 from kbackup.records import Rotation, Span, TopicIdentity
 
 END = 40
@@ -227,19 +227,21 @@ def test_a_connectors_bucket_is_restored_as_it_stands(places: list[tuple[int, st
 
 
 @given(st.randoms())
-def test_ranges_are_disjoint_and_leave_nothing_out(rng: Random) -> None:
-    """From offset 0 to the highest known end each offset is in one range."""
+def test_each_offset_is_known_or_untold(rng: Random) -> None:
+    """Below the highest known end; what states its end has all of its offsets, others the first."""
     everything = written(rng)
-    found = cover(
-        (one.holding for one in everything), Said(gone=[Span(3, 7)], empty=[Span(90, 95)])
-    )
+    said = Said(gone=[Span(3, 7)], empty=[Span(90, 95)])
+    found = Offsets([one.holding for one in everything], said)
 
-    ends = [one.span.end_offset for one in found.ranges]
-    assert [0, *ends[:-1]] == [one.span.start_offset for one in found.ranges]
-    assert 95 == found.end
-    at = found.at(92)
-    assert at is not None
-    assert State.EMPTY is at.state
+    stored, named, nothing, untold = (
+        {at for span in spans for at in range(span.start_offset, span.end_offset)}
+        for spans in (found.stored, found.named, (*said.gone, *said.empty), found.untold)
+    )
+    known = stored | named | nothing
+    told = {at for one in everything if one.holding.last is not None for at in one.offsets}
+    assert told <= stored
+    assert {one.holding.start for one in everything} <= stored | named
+    assert (set(), {*range(95)}) == (known & untold, known | untold)
 
 
 def test_objects_of_another_topic_are_no_part_of_the_log() -> None:

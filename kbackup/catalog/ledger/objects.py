@@ -18,7 +18,7 @@ from kbackup.catalog.ledger.rows import (
     order,
 )
 from kbackup.errors import Issue
-from kbackup.records import Facts, Span, TopicPartition, joined, without
+from kbackup.records import Facts, Span, TopicPartition, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,11 @@ class PartitionLedger:
             present: The keys of a listing that was made after the ledger was read.
         """
         gone = [entry for key, entry in self.objects.items() if key not in present]
-        there = self._unbroken(present) if gone else {}
+        dense: defaultdict[str | None, list[Span]] = defaultdict(list)  # each offset has a record
+        for key, one in self.objects.items() if gone else ():
+            if key in present and one.last is not None and one.records == len(one.span):
+                dense[one.view].append(one.span)
+        there = {view: joined(spans) for view, spans in dense.items()}
         return [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
 
     def removed(self, present: Container[str]) -> list[Entry]:
@@ -116,60 +120,14 @@ class PartitionLedger:
 
         return is_accepted
 
-    def _unbroken(self, present: Container[str]) -> dict[str | None, list[Span]]:
-        """Return, for each view, the ranges of which the objects *present* hold each offset."""
-        # an object says so that has as many records as offsets
-        found: dict[str | None, list[Span]] = {}
-        for key, one in sorted(self.objects.items(), key=lambda pair: pair[1].first):
-            if key not in present or one.last is None or one.records != len(one.span):
-                continue
-            spans = found.setdefault(one.view, [])
-            if spans and one.first <= spans[-1].end_offset:
-                end = max(spans[-1].end_offset, one.span.end_offset)
-                spans[-1] = Span(spans[-1].start_offset, end)
-            else:
-                spans.append(one.span)
-        return found
-
     def reached(self) -> int | None:
         """Return the offset before which everything was stored once, or had expired.
 
         Objects that were there and have gone since count too.  None where nothing is known.
         """
-        return self._end(one.next_offset for one in self.objects.values())
-
-    def end(self, present: Container[str]) -> int | None:
-        """Return where the backup continues if its position is lost.
-
-        That is after the last cut of which every object is there, or after the last gap: what is
-        before the end of a gap has expired; or where a run had come to without anything to store.
-        None where nothing of that is known.
-        """
-        broken = {one.next_offset for key, one in self.objects.items() if key not in present}
-        cuts = {one.next_offset for one in self.objects.values()}
-        return self._end(cuts - broken)
-
-    def kept(self, present: Container[str]) -> tuple[Span, ...]:
-        """Return the offsets of which nothing is missing that was ever there, in order.
-
-        They are those of the cuts of which every object is there, and the gaps that are known.
-
-        Args:
-            present: The keys of a listing that was made after the ledger was read.
-        """
-        whole: list[Span] = []
-        broken: list[Span] = []
-        for key, one in self.objects.items():
-            if one.cut_start is not None and one.next_offset is not None:
-                cuts = whole if key in present else broken
-                cuts.append(Span(one.cut_start, one.next_offset))
-        known = joined([*whole, *self.gaps, *self.passed])
-        return tuple(part for span in known for part in without(span, broken))
-
-    def _end(self, cuts: Iterable[int | None]) -> int | None:
-        """Return the highest of the ends of *cuts* and of what no object holds."""
-        known = (end for end in cuts if end is not None)
-        return max((*known, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
+        ends = [end for one in self.objects.values() if (end := one.next_offset) is not None]
+        ends += [span.end_offset for span in (*self.gaps, *self.passed)]
+        return max(ends, default=None)
 
 
 NOTHING: Final = PartitionLedger()

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -10,6 +10,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from kbackup.catalog.coverage import Holding, Offsets
+from kbackup.catalog.covered import entered
 from kbackup.catalog.groups import GROUPS, GroupEntry
 from kbackup.catalog.ledger.objects import TopicLedger, accepted, gap, passed
 from kbackup.catalog.ledger.rows import (
@@ -289,23 +291,40 @@ def test_what_is_appended_while_a_ledger_is_rewritten_still_counts() -> None:
     assert {10, 20} == {entry.first for entry in entries(ledger.read().rows)}
 
 
+def became(rows: Sequence[Entry], present: Collection[str]) -> Offsets:
+    """What became of the offsets of full records, by ledger and listing."""
+    named = [
+        Holding(key, "", one.first, is_full=True)
+        for one in rows
+        if (key := one.key or "") in present
+    ]
+    return entered(named, TopicLedger.of(rows).partition(0), present)
+
+
 @pytest.mark.parametrize(
     ("present", "end"),
-    [({"a", "b", "c"}, 30), ({"a", "b"}, 20), ({"b", "c"}, 30), ({"c"}, 30), (set(), None)],
+    [
+        ({"a", "b", "c"}, 30),
+        ({"a", "b"}, 20),
+        ({"b", "c"}, 30),
+        ({"c"}, 30),
+        ({"a"}, None),
+        (set(), None),
+    ],
 )
 def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
     present: set[str], end: int | None
 ) -> None:
     """A backup continues after the last cut whose files are all there."""
     rows = [
-        Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
-        Entry("object", 0, 1, 19, "b", cut_start=0, next_offset=20),
-        Entry("object", 0, 20, 29, "c", cut_start=20, next_offset=30),
+        Entry("object", 0, 0, 18, "a", "record", cut_start=0, next_offset=20),
+        Entry("object", 0, 1, 19, "b", "record", cut_start=0, next_offset=20),
+        Entry("object", 0, 20, 29, "c", "record", cut_start=20, next_offset=30),
     ]
     if present == {"a", "b"}:
-        rows.append(Entry("object", 0, 20, 29, "d", cut_start=20, next_offset=30))
+        rows.append(Entry("object", 0, 20, 29, "d", "record", cut_start=20, next_offset=30))
 
-    assert end == TopicLedger.of(rows).partition(0).end(present)
+    assert end == became(rows, present).end
 
 
 @pytest.mark.parametrize(
@@ -322,22 +341,36 @@ def test_what_a_backup_keeps_is_whole_cuts_and_known_gaps(
 ) -> None:
     """An offset is vouched for if no object of its cut is missing, with a record or without."""
     rows = [
-        Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
-        Entry("object", 0, 1, 17, "b", cut_start=0, next_offset=20),
-        Entry("object", 0, 20, 28, "c", cut_start=20, next_offset=30),
-        Entry("object", 0, 30, 39, "adopted, and nobody knows its cut"),
+        Entry("object", 0, 0, 18, "a", "record", cut_start=0, next_offset=20),
+        Entry("object", 0, 1, 17, "b", "record", cut_start=0, next_offset=20),
+        Entry("object", 0, 20, 28, "c", "record", cut_start=20, next_offset=30),
+        Entry("object", 0, 30, 39, "adopted, and nobody knows its cut", "record"),
         gap(WHERE, Span(40, 50), "r", 1),
     ]
-    ledger = TopicLedger.of(rows).partition(0)
 
-    assert kept == [(s.start_offset, s.end_offset) for s in ledger.kept(set(present))]
+    found = became(rows, {*present, "adopted, and nobody knows its cut"})
+
+    assert kept == [(s.start_offset, s.end_offset) for s in found.whole]
+
+
+def test_a_cut_whose_records_are_all_there_again_keeps_nothing_back() -> None:
+    """An object that is gone is missed by nobody where others hold each of its offsets."""
+    rows = [
+        Entry("object", 0, 0, 9, "gone", "record", 10, cut_start=0, next_offset=10),
+        Entry("object", 0, 0, 14, "adopted again", "record", 15),
+        Entry("object", 0, 15, 19, "next", "record", 5, cut_start=15, next_offset=20),
+    ]
+
+    found = became(rows, {"adopted again", "next"})
+
+    assert ([], (Span(0, 20),), 20) == ([*found.said.missing], found.whole, found.end)
 
 
 def test_the_backup_goes_on_after_a_gap() -> None:
     """A first backup that met only expired records leaves no object, and knows where it stood."""
     expired = gap(WHERE, Span(0, 4), "r", 1)
 
-    assert 4 == TopicLedger.of([expired]).partition(0).end(set())
+    assert 4 == became([expired], set()).end
 
 
 @pytest.mark.parametrize(
@@ -402,9 +435,8 @@ def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
 
     found = [*entries(stream(store, time).read().rows)]
 
-    known = TopicLedger.of(found).partition(0)
     assert [8] == [one.last for one in found]
-    assert (9, 9) == (known.end(()), known.reached())
+    assert (9, 9) == (became(found, ()).end, TopicLedger.of(found).partition(0).reached())
 
 
 def test_a_host_whose_clock_is_ahead_decides_nothing() -> None:

@@ -47,11 +47,11 @@ def ledger(*entries: Entry, accepted: tuple[Entry, ...] = ()) -> PartitionLedger
 
 
 def shown(
-    sets: list[FileSet], said: PartitionLedger, gaps: tuple[Span, ...] = (), **more: Any
+    sets: list[FileSet], said: PartitionLedger, gaps: tuple[Span, ...] = ()
 ) -> list[tuple[str, int, int]]:
     """The stretches by offset."""
     present = {file.key for each in sets for file in each.files}
-    found = coverage(ORDERS, sets, said, gaps, present, **more)
+    found = coverage(ORDERS, sets, replace(said, gaps=[*gaps]), present)
     return [(one.state, one.first, one.last) for one in found.offsets]
 
 
@@ -142,7 +142,7 @@ def test_days_are_those_of_the_records() -> None:
     sets = [files(0), files(10)]
     present = {file.key for each in sets for file in each.files}
 
-    found = coverage(ORDERS, sets, said, (), present)
+    found = coverage(ORDERS, sets, said, present)
 
     assert (Days(STORED, day(2), day(3)), Days(MISSING, day(9), day(9))) == found.days
 

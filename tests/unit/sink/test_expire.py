@@ -105,7 +105,7 @@ def drawn(backup: Backup) -> PartitionMap:
     """The map of the partition."""
     said = known.read(backup.store, backup.layout, CLOCK)
     found = said.left(listing.list_backup(backup.store, backup.layout, FormatOptions()))
-    return coverage(WHERE, found.sets[WHERE], said.ledger(WHERE), (), found.keys)
+    return coverage(WHERE, found.sets[WHERE], said.ledger(WHERE), found.keys)
 
 
 @pytest.mark.parametrize("views", [RECORD, BYTES], ids=["full records", "values"])
