@@ -354,11 +354,13 @@ def _kind(code: str) -> str:
     return _RESULTS.get(code, code.replace("_", " ").upper())
 
 
-def verify_count(summary: Ended, findings: Sequence["Finding"]) -> str:
+def verify_count(
+    summary: Ended, partitions: Sequence["PartitionVerdict"], findings: Sequence["Finding"]
+) -> str:
     """Return the line below the findings: what was read, what is good, what is not."""
     errors = [finding for finding in findings if finding.is_error]
     parts, results = [f"{count(summary.objects, 'object')} listed"], []
-    if summary.objects == 0 and any(getattr(row, "listed", 0) for row in summary.partitions):
+    if summary.objects == 0 and any(row.listed for row in partitions):
         parts, results = ["no object read"], ["none is of this part"]
     elif summary.bytes_read:
         parts = [f"{count(summary.objects, 'object')} read", size(summary.bytes_read)]
@@ -593,7 +595,9 @@ class Screens(OutputPart):
         partitions = sorted(self._of("partition"), key=lambda row: row.where)
         findings, compared = self._of("finding"), self._of("compared")
         if findings or partitions or not compared:
-            self._print(verify_table(partitions, findings), verify_count(summary, findings))
+            self._print(
+                verify_table(partitions, findings), verify_count(summary, partitions, findings)
+            )
         if compared:
             counted = tables.compared_count(compared, summary.seconds)
             self._print(tables.compared_table(compared), counted)
