@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -425,7 +425,7 @@ def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
         *_numbers("first", "last", "records"),
         _bytes("stored"),
         Column("oldest record", lambda row: _moment(row.oldest), is_spared=True, is_whole=True),
-        Column("newest record", lambda row: _moment(row.newest), is_whole=True),
+        Column("newest record", lambda row: _end(row.newest), is_whole=True),
         Column("last stored", lambda row: _moment(row.last_stored), is_spared=True, is_whole=True),
     ]
     return Listing(columns, partitions)
@@ -434,6 +434,11 @@ def topics_table(partitions: Sequence["StoredPartition"]) -> Listing:
 def _moment(time: datetime | None) -> str:
     """Return a time in UTC, which ``--to-time`` takes as it is."""
     return UNKNOWN if time is None else f"{time.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def _end(time: datetime | None) -> str:
+    """Return the minute that a time is before: with it, ``--to-time`` leaves out no record."""
+    return _moment(None if time is None else time + timedelta(minutes=1))
 
 
 def topics_count(partitions: Sequence["StoredPartition"]) -> str:

@@ -60,7 +60,7 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("restore-list", "avro/snappy 2026-11-21T01:59Z newest record"),
+        ("restore-list", "avro/snappy 2026-11-21T02:00Z newest record"),
         ("restore-groups", "billing copy_of_orders"),
         ("restore-plan,refused", "payments copy_of_payments copy_of_audit"),
         ("restore", "copy_of_payments copy_of_orders"),
