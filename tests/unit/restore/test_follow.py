@@ -276,7 +276,7 @@ def test_hundreds_of_looks_take_no_more_memory(standby: Standby) -> None:
         standby.sink("orders", at, range(3), partitions=2)
     summary = standby.follow(happens)
 
-    assert sizes[0] == sizes[1]
+    assert sizes[1] < sizes[0] + 10  # what rests just now differs by a few: not by a look's share
     assert (6, 1, 3 + 18) == (
         summary["exit_code"], len(summary["errors"]), summary["partitions"][1]["records"],
     )  # fmt: skip
