@@ -134,8 +134,9 @@ class Bench:
     def follow(self) -> None:
         """Look twice for what is new."""
         found = Standby().follow(
-            lambda look: look < 2, s3_bucket_name=self.bucket, store=self.store, no_lock=False
-        )
+            lambda look: look < 2, s3_bucket_name=self.bucket, store=self.store, no_lock=False,
+            bootstrap_servers="h:1",
+        )  # fmt: skip
         assert 143 == found["exit_code"]
 
     def read(self) -> None:

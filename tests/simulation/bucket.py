@@ -199,6 +199,7 @@ class SimStoreSettings:
     process: Process
     url: str = "s3://lake"
     wrapper: None = None
+    is_secret: bool = False
 
     def open(self) -> Store:
         """The store."""
