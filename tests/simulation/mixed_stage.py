@@ -72,8 +72,13 @@ class MixedStage(Stage):
 
     def _contents(self) -> dict[TopicPartition, dict[int, list[tuple[str, Row]]]]:
         """What objects say of each record, each with the object; full records before values."""
-        sides = {(stem(key), part) for key in self.bucket.data_keys() for part in SIDES
+        sides = {(stem(key), part): key for key in self.bucket.data_keys() for part in SIDES
                  if f".{part}." in key}  # fmt: skip
+
+        def has(key: str, part: str) -> bool:
+            side = sides.get((stem(key), part))
+            return side is not None and not self._is_left_over(key, side, part)
+
         found: dict[TopicPartition, dict[int, list[tuple[str, Row]]]] = {}
         for key in self.bucket.data_keys():
             there = found.setdefault(partition_of(key), {})
@@ -81,13 +86,20 @@ class MixedStage(Stage):
                 if row.timestamp_type == NO_TYPE:
                     made = self._made[named(row.value)]
                     said = row._replace(
-                        key=made.key if (stem(key), "keys") in sides else None,
-                        headers=made.headers if (stem(key), "headers") in sides else (),
+                        key=made.key if has(key, "keys") else None,
+                        headers=made.headers if has(key, "headers") else (),
                     )
                     there.setdefault(row.offset, []).append((key, said))
                 else:
                     there.setdefault(row.offset, []).insert(0, (key, row))
         return found
+
+    def _is_left_over(self, main: str, side: str, part: str) -> bool:
+        """Whether values say that they were stored without it, and it is of other records."""
+        mine, its = (self.bucket.objects[key].head.metadata for key in (main, side))
+        if not (mine and its) or part in mine.get("siblings", ""):
+            return False
+        return any(mine.get(name) != its.get(name) for name in ("records", "last-offset"))
 
     def _check_content(self, where: TopicPartition, came: Sequence[Row]) -> None:
         """Records come back as the objects have them; nothing that was beside values is missed."""
