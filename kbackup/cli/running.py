@@ -462,8 +462,7 @@ def report_status(
     elif of is RESTORE and session.loaded.names_restore:
         backup = identity.read(at.store, at.layout, wiring.address(settings).address)
         groups = wiring.restore_groups(settings, backup)
-        lock, brokers = wiring.restore_lock(settings), settings.bootstrap_servers
-        restore = ThisRestore(groups, lock, target=brokers)
+        restore = ThisRestore.of(settings, groups)
     watched = Watched(settings.url, at.store, at.layout, at.clock, at.asked, of, restore)
     if settings.metrics_file is None and settings.metrics_listen is None:
         return watched.status(max_age_s=oldest)

@@ -328,16 +328,8 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         name, equals, text = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            merged.issues.append(
-                ConfigIssue(
-                    "error",
-                    "option",
-                    "",
-                    "option",
-                    "-X",
-                    "expected -X NAME=VALUE, such as flush.size=1000",
-                )
-            )
+            text = "expected -X NAME=VALUE, such as flush.size=1000"
+            merged.issues.append(ConfigIssue("error", "option", "", "option", "-X", text))
             continue
         name = ALIASES.get(name, name)
         if is_secret(name):

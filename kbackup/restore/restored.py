@@ -200,8 +200,7 @@ class Restored:
             for at, committed in own.items():
                 read = RestorePosition.read(at, committed)
                 if read is not None and read[0].target_id == self.targets[at.topic].topic_id:
-                    rows = (row.target_last + 1 for row in read[0].translated[-1:])
-                    yield at, max([read[1].log.end_offset, *rows])
+                    yield at, end_of_written(read[1], read[0].translated)
 
     def has_times(self, topic: str) -> bool:
         """Whether a restored topic keeps the records' timestamps; else the broker sets its own."""
@@ -310,6 +309,11 @@ def why_spread(settings: Settings) -> str | None:
     if choose_topics(settings.transforms):
         return "transforms choose a topic for each record"
     return None
+
+
+def end_of_written(lane: Lane, rows: Sequence[Translation]) -> int:
+    """Return where the log of a target ends at least, by a position in it and the rows of it."""
+    return max([lane.log.end_offset, *(row.target_last + 1 for row in rows[-1:])])
 
 
 def translations(

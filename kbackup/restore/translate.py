@@ -26,7 +26,14 @@ from kbackup.errors import CorruptObjectError, KbackupError, RefusedError
 from kbackup.records import NO_TIMESTAMP, Span, TopicPartition
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.restored import BY_HAND, LeftOut, RestoredPartition, removed_since, written
+from kbackup.restore.restored import (
+    BY_HAND,
+    LeftOut,
+    RestoredPartition,
+    end_of_written,
+    removed_since,
+    written,
+)
 from kbackup.runs import wiring
 from kbackup.runs.compare import are_same, untimed
 from kbackup.stores import Store
@@ -151,7 +158,7 @@ class Translator:
                 raise _inexact(of, offset, _REMOVED)
             return self._proved(of, base.target, offset, None, f"not compared: {_REMOVED}")
         if record is None:
-            end = max([of.lane.log.end_offset, *(row.target_last + 1 for row in of.rows[-1:])])
+            end = end_of_written(of.lane, of.rows)
             if of.span.end_offset < end:
                 raise _differs(of, offset, f"it ends before offset {end}")
             behind = self._first(of, max(end, of.span.start_offset))

@@ -29,7 +29,7 @@ from kbackup.errors import ConfigurationError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json
 from kbackup.naming import Layout, place_of
 from kbackup.naming.renaming import Asked
-from kbackup.runs import history, known, wiring
+from kbackup.runs import history, known
 from kbackup.runs.context import Periodic, RunCommand, RunContext
 from kbackup.runs.history import LastRun, PastRun, RunRecord
 from kbackup.runs.status import RESTORE, SINK, ThisRestore, Words, status
@@ -594,8 +594,7 @@ class RunMetrics:
         if self._exporter is None:
             frame, settings = self._frame, self._frame.settings
             of = SINK if frame.summary.command == SINK.command else RESTORE
-            lock, brokers = wiring.restore_lock(settings), settings.bootstrap_servers
-            this = ThisRestore([frame.group], lock, target=brokers)
+            this = ThisRestore.of(settings, [frame.group])
             store = open_store(frame.world.store)
             self._exporter = Exporter(
                 Watched(

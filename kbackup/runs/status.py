@@ -7,17 +7,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import Final
+from typing import Final, Self
 
 from kbackup.catalog import access, drills, groups
 from kbackup.catalog.schemas import SchemaIndex
 from kbackup.clock import StoppedClock, moment_of
+from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, CorruptObjectError, OutdatedBackupError, some
 from kbackup.events import Ended, PartitionRow
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import TopicPartition
-from kbackup.runs import history, locks
+from kbackup.runs import history, locks, wiring
 from kbackup.runs.history import PastRun, RunRecord, Selection
 from kbackup.runs.report import Summary
 from kbackup.stores import Store
@@ -61,11 +62,20 @@ class ThisRestore:
     is_configured: bool = True
     target: str | None = None
 
+    @classmethod
+    def of(cls, settings: Settings, groups: Sequence[str]) -> Self:
+        """Return the restore of a configuration, whose positions one of *groups* keeps."""
+        return cls(groups, wiring.restore_lock(settings), target=settings.bootstrap_servers)
+
+    def is_into(self, record: RunRecord) -> bool:
+        """Whether a run wrote to its cluster, as far as both say."""
+        return not self.target or record.wrote_to(self.target)
+
     def has(self, record: RunRecord, asked: Asked) -> bool:
         """Whether a run was one of this restore, for what is asked."""
         is_whole = not (self.is_configured and record.names) or bool(asked.words)
-        is_there = not self.target or record.wrote_to(self.target)
-        return is_whole and is_there and any(map(record.keeps_positions_in, self.groups))
+        keeps = map(record.keeps_positions_in, self.groups)
+        return is_whole and self.is_into(record) and any(keeps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +227,7 @@ def status(
         is_mine = restore is None or restore.has(record, asked)
         if record is not own and not (words <= record.covered and is_mine):
             whose = f"{record.group} for {some(record.names)}" if record.names else record.group
-            if restore is not None and restore.target and not record.wrote_to(restore.target):
+            if restore is not None and not restore.is_into(record):
                 whose = f"{whose} into {record.target}"
             others |= set() if restore is None else {str(whose)}
             continue

@@ -134,15 +134,14 @@ NOTHING: Final = PartitionLedger()
 """What is known of a partition that is not in the ledger; never added to."""
 
 
-def _said_last(kind: str, said: Iterable[Entry], objects: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return what says of *objects*, by key, that they are to be deleted, or that they stay."""
+def _said_last(said: Iterable[Entry], objects: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return what says last of *objects*, by key, that they are to go, or that they stay."""
     # once that is done, or taken back, a later row about the same object says so
     newest = {(one.key, one.covers): one for one in sorted(said, key=order)}
     return {
         key: one
         for (key, _), one in newest.items()
-        if one.kind == kind
-        and key is not None
+        if key is not None
         and (row := objects.get(key)) is not None
         and names(one, row.run, row.counter)
     }
@@ -204,8 +203,9 @@ class TopicLedger:
                 unknown += 1
         for number, about in said.items():
             at = found[number]
-            at.marked.update(_said_last(REMOVED, about, at.objects))
-            at.undone.update(_said_last(KEPT, about, at.objects))
+            last = _said_last(about, at.objects)
+            at.marked.update((key, one) for key, one in last.items() if one.kind == REMOVED)
+            at.undone.update(key for key, one in last.items() if one.kind == KEPT)
         for one in found.values():
             one.gaps.sort()
             one.skipped[:] = joined(one.skipped)
