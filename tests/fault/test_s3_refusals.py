@@ -31,6 +31,7 @@ from tests.support.s3_requests import (
     SMALL,
     WORK,
     keys,
+    said,
     unfinished,
 )
 
@@ -260,4 +261,4 @@ def test_more_threads_than_connections_are_no_news(
     with ThreadPoolExecutor(40) as pool:
         list(pool.map(lambda _: store.head("a"), range(400)))
 
-    assert [] == [record.getMessage() for record in caplog.records]
+    assert [] == said(caplog)

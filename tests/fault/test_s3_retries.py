@@ -25,6 +25,7 @@ from tests.support.s3_requests import (
     WORK,
     content,
     keys,
+    said,
     unfinished,
 )
 
@@ -65,7 +66,7 @@ def test_passing_faults_cost_time_only(
     found = WORK[request_line](store)
 
     assert expected == found
-    assert len(nth) == len(pauses) == len(caplog.records)
+    assert len(nth) == len(pauses) == len(said(caplog))
     assert all(0.0005 * 2**n <= pause <= 0.001 * 2**n for n, pause in enumerate(pauses))
     assert 0 == unfinished(truth, bucket) or request_line == CREATE  # its id was lost
 
@@ -96,8 +97,8 @@ def test_the_warning_names_error_object_and_attempt(
     proxy.faults = [Fault(PART, "status", nth=(1,))]
     put_bytes(store, "a\u202eb", LARGE)
 
-    said = f"s3 503 SlowDown on s3://{bucket}/a\\u202eb part 2, attempt 2 of 3 in 0.0s"
-    assert [said] == caplog.messages
+    retried = f"s3 503 SlowDown on s3://{bucket}/a\\u202eb part 2, attempt 2 of 3 in 0.0s"
+    assert [retried] == said(caplog)
 
 
 def test_parts_are_thrown_away_through_faults(

@@ -35,6 +35,12 @@ def unfinished(truth: S3Client, bucket: str) -> int:
     return len(truth.list_multipart_uploads(Bucket=bucket).get("Uploads", []))
 
 
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged, but by Kafka clients that another test has left."""
+    kafka = "kbackup.kafka"
+    return [one.getMessage() for one in caplog.records if not one.name.startswith(kafka)]
+
+
 def content(truth: S3Client, bucket: str, key: str = "a") -> bytes:
     return truth.get_object(Bucket=bucket, Key=key)["Body"].read()
 
