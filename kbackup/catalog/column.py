@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import pyarrow as pa
 
@@ -16,13 +16,18 @@ from kbackup import clock, converters, formats, plugins
 from kbackup.catalog import claims
 from kbackup.catalog.claims import claim_of, splits
 from kbackup.catalog.listing import BackupFile
+from kbackup.connect import schema as connect
+from kbackup.connect.avro_writing import AvroStyle, encode_avro
+from kbackup.connect.registry.framing import framed
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, counted
 from kbackup.formats import COLUMNS, Salvages
 from kbackup.naming import View
 from kbackup.pipeline.views import HEADERS_AS_TEXT, ReadOptions, assemble
-from kbackup.records import Bad, schema_of
+from kbackup.records import Bad, Schema, schema_of
 from kbackup.stores import Store
+
+_AS_IT_IS: Final = AvroStyle(fills_defaults=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class FileColumn:
         batches = read(self._body, file.view, file.extension, options.formats)
         self._batches = named(batches, file)
         self._converter = _converter(file, options)
+        self._is_framing = options.in_frames and keeps_schemas(file.format)
         self._salvages = options.salvages
         self._rest: FilePart | None = None
         self._read = 0  # rows of the batches before the one at hand
@@ -179,6 +185,8 @@ class FileColumn:
     def _encode(self, batch: pa.RecordBatch) -> FilePart:
         name = COLUMNS[self._view]
         column, schema = batch[name], schema_of(batch.schema.field(name))
+        if self._is_framing:
+            return FilePart(_in_frames(column, schema))
         if self._converter is None:
             return FilePart(column)
         made = self._converter.encode(column, *(() if schema is None else (schema,)))
@@ -195,6 +203,15 @@ class FileColumn:
         if part.bad and not self._salvages:  # an object is read whole then, or not at all
             raise next(iter(part.bad.values()))
         return part
+
+
+def _in_frames(column: pa.Array, schema: Schema | None) -> pa.BinaryArray:
+    """Return *column* as Avro under its schema, whose id is 0; null where that cannot be."""
+    try:
+        known = connect.of(schema) or connect.of_arrow(column.type)
+        return framed(0, encode_avro(column, replace(known, optional=False), _AS_IT_IS))
+    except (ValueError, pa.ArrowException):
+        return pa.nulls(len(column), pa.binary())
 
 
 def _joined(parts: Sequence[FilePart]) -> FilePart:

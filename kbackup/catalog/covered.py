@@ -15,12 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from typing import Final
 
 import orjson
 import pyarrow as pa
 
+from kbackup.catalog.column import keeps_schemas
 from kbackup.catalog.coverage import (
     Ask,
     Compared,
@@ -41,6 +42,7 @@ from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.catalog.merging import BAD, records, rows_alike
 from kbackup.catalog.reading import facts
 from kbackup.catalog.window import Window
+from kbackup.connect.registry.framing import HEAD_BYTES
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
@@ -413,6 +415,20 @@ class _Reader:
         options = replace(self.options, wants_siblings=False)
         return records(self.store, lone, options, offset=offset, identity=self.identity)
 
+    def rows(self, one: Holding) -> list[list[bytes | None]]:
+        """Return the contents of values in each form that the records beside them may have.
+
+        That is as a restore writes them, and where their file keeps the schema as Avro, which
+        a registry's converter made of them.
+        """
+        forms = [[content for batch in self.read([one]) for content in _contents(batch)]]
+        main = self.sets[one.key].main
+        if main is not None and keeps_schemas(main.format):
+            framing = replace(self, options=replace(self.options, in_frames=True))
+            rows = [content for batch in framing.read([one]) for content in _contents(batch)]
+            forms += [rows] if None not in rows else []  # Avro cannot express them
+        return forms
+
     def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
         """Yield the contents of the records that values are compared with."""
         for batch in self.read(holdings, beside.start_offset):
@@ -438,7 +454,8 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             for batch in reader.read([one]):
                 last, count = batch["offset"][-1].as_py(), count + len(batch)
             return replace(one, last=last, records=count)
-        rows = [content for batch in reader.read([one]) for content in _contents(batch)]
+        forms = reader.rows(one)
+        number = len(forms[0])
         others = [other for other in holdings if _is_beside(other, one, beside)]
         whole = [other for other in others if other.is_full]
         if beside.start_offset == one.start:
@@ -446,8 +463,11 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
                 other.last is None and not other.is_full and other.directory != one.directory
                 for other in holdings
             )
-            reaches = goes_beyond(rows, reader.contents(whole, beside), is_share=is_share)
-        elif len(rows) > beside.start_offset - one.start:
+            contents = reader.contents(whole, beside)
+            first = [*islice(contents, 1)]
+            rows = next((rows for rows in forms if rows[:1] == first), forms[0])
+            reaches = goes_beyond(rows, chain(first, contents), is_share=is_share)
+        elif number > beside.start_offset - one.start:
             reaches = True
         else:
             told = [other for other in others if not other.is_full]
@@ -456,10 +476,11 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             reaches = any(
                 goes_on_in(rows, reader.first(lane, beside), is_share=is_share)
                 for lane in (whole, *apart)
+                for rows in forms
             )
     except BAD:
         return one
-    return replace(one, counted=len(rows), compared=Compared(beside, reaches))
+    return replace(one, counted=number, compared=Compared(beside, reaches))
 
 
 def _is_beside(other: Holding, one: Holding, beside: Span) -> bool:
@@ -478,13 +499,22 @@ COMPARED_RECORDS: Final = 100_000
 
 
 def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
-    """Yield what stands for each value: two texts of the same JSON are the same."""
+    """Yield what stands for each value: two texts of the same JSON are the same.
+
+    So are those that differ only in what a converter puts around a value, and a file does not keep
+    or words in its own way: the id of its schema in a registry, or the schema itself.
+    """
     for value in batch["value"].to_pylist():
         if value is None:
             yield None
             continue
+        if len(value) >= HEAD_BYTES and value.startswith(b"\0"):
+            value = value[HEAD_BYTES:]  # noqa: PLW2901
         with suppress(ValueError):
-            value = orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)  # noqa: PLW2901
+            said = orjson.loads(value)
+            if isinstance(said, dict) and said.keys() == {"schema", "payload"}:
+                said = said["payload"]
+            value = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)  # noqa: PLW2901
         yield hashlib.blake2b(value, digest_size=16).digest()
 
 

@@ -197,6 +197,8 @@ class ReadOptions:
         envelope: How rows of a generic layout hold records; None: they are values.
         salvages: Rows that cannot be read are left out, and those of a damaged object that precede
             the damage are read; otherwise an object is bad as a whole.
+        in_frames: Values of files that keep their schemas come as a registry's Avro converter
+            writes them, with 0 for the schema's id: to be compared, not restored.
     """
 
     formats: FormatOptions = field(default_factory=FormatOptions)
@@ -208,6 +210,7 @@ class ReadOptions:
     file_headers: bool = False
     envelope: Envelope | None = None
     salvages: bool = False
+    in_frames: bool = False
 
 
 def assemble(

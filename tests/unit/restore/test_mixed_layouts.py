@@ -1,15 +1,20 @@
 """Values and full records over the same offsets: each record comes back once, or it is refused."""
 
 import gzip
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
+from record_samples import batch_of, write
 
 from kbackup.catalog.ledger.objects import accepted
 from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupError, RefusedError
+from kbackup.formats import FormatOptions, by_name
+from kbackup.naming import View
 from kbackup.pipeline.views import ViewSpec
 from kbackup.restore.transaction import Pace
 from kbackup.stores import ObjectHead
@@ -129,6 +134,48 @@ def test_others_in_several_directories_are_seen_within_a_connectors_object(
 
     expected = Counter(values(EVEN[:30], *parts))
     assert expected == Counter(again.cluster.values("copy_of_orders"))
+
+
+def enveloped(at: int) -> bytes:
+    """A record as Kafka Connect's JsonConverter writes it, whose schema has a name of its own."""
+    schema = b'{"type":"struct","name":"a","fields":[{"type":"int64","field":"n"}]}'
+    return b'{"schema":%s,"payload":{"n":%d}}' % (schema, at)
+
+
+def registered(at: int) -> bytes:
+    """A record as AvroConverter writes it: the schema's id, and a datum of a long and a text."""
+    text = b"record %d" % at
+    return b"\0\0\0\0\7" + bytes([2 * at, 2 * len(text)]) + text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(enveloped, "avro"), (enveloped, "json"), (registered, "avro"), (registered, "parquet")],
+)
+@pytest.mark.parametrize("begin", [1, 2, 3, 6, 10])
+def test_rows_without_what_a_converter_puts_around_them_are_compared(
+    again: Restoring, value: Callable[[int], bytes], kind: str, begin: int
+) -> None:
+    """The number of rows in one of several directories does not show where they end."""
+    rows = [{"n": at, "text": f"record {at}"} for at in range(1, 10, 2)]
+    column = pa.array(rows if value is registered else [{"n": row["n"]} for row in rows])
+    typed = pa.struct([pa.field(one.name, one.type, nullable=False) for one in column.type])
+    written = column.cast(typed)
+    if kind == "json":
+        written = pa.array(map(json.dumps, column.to_pylist()), pa.json_())
+    body = write(by_name(kind), View.VALUE, [pa.record_batch([written], ["value"])])
+    extension = by_name(kind).extension(FormatOptions())
+    again.backup.replace(f"topics/orders/d=1/orders+0+0000000001{extension}", body, {})
+    again.backup.put(
+        "orders", 0, batch_of([{"offset": at, "value": value(at)} for at in range(begin, 15)])
+    )
+
+    if begin in (1, 10):
+        again.restore()
+        assert {1: 14, 10: 10}[begin] == len(again.cluster.values("copy_of_orders"))
+    else:
+        with pytest.raises(RefusedError, match="begins"):
+            again.restore()
 
 
 def test_values_and_full_records_beside_a_connectors_object_are_both_compared(
