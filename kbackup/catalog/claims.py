@@ -169,6 +169,7 @@ def _beside(first: Claim, other: Claim) -> Iterator[Issue]:
         yield Issue("wrong_topic", key, f"it belongs to another topic than {beside}")
 
 
+VALUES_NOT_THERE: Final = "its values are not there: a run was interrupted, or they were removed"
 VALUE_MISSING: Final = "the value object beside it is missing"
 VALUE_MISSING_DO: Final = (
     "a run that was interrupted leaves this until the next run completes the set; a connector "
@@ -182,7 +183,7 @@ def lacking_siblings(
     sets: Sequence[FileSet],
     layout: Layout,
     promised: Callable[[FileSet], frozenset[View]],
-    is_left_over: Callable[[FileSet], bool],
+    left_over: Sequence[FileSet] = (),
 ) -> Iterator[Finding]:
     """Name value objects whose sibling is missing, and siblings without their value object.
 
@@ -194,7 +195,7 @@ def lacking_siblings(
         layout: How objects are named.
         promised: Returns which siblings a set says it has; asked where others have some that it
             lacks, or none has any.
-        is_left_over: Whether something else answers for the values that siblings lack.
+        left_over: Those that are siblings without values, and no loss.
     """
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]
@@ -215,7 +216,7 @@ def lacking_siblings(
             yield Finding("missing_object", values[0].where, text=text, level="note")
     for files in values:
         if files.main is None:
-            yield _without_value(files, values, layout, is_told=is_left_over(files))
+            yield _without_value(files, values, layout, is_told=files in left_over)
     if layout.is_dated:
         yield from _without_index(complete)
 
@@ -250,9 +251,8 @@ def _without_value(
     beside = [each for each in values if each.encoded_partition == files.encoded_partition]
     mains = [each for each in beside if each.main is not None]
     found = files.files[0].key
-    if is_told or (mains and files.start_offset > max(each.start_offset for each in mains)):
-        text = "its value object is not there: a run was interrupted, or the values were removed"
-        return Finding("missing_object", files.where, found, text=text, level="note")
+    if is_told:
+        return Finding("missing_object", files.where, found, text=VALUES_NOT_THERE, level="note")
     offsets = (files.start_offset, files.start_offset)
     pattern = mains[0].main if mains else None
     if pattern is None:  # where it holds tombstones, the configuration names another directory

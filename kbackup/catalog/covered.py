@@ -21,6 +21,7 @@ from typing import Final
 import orjson
 import pyarrow as pa
 
+from kbackup.catalog.claims import VALUES_NOT_THERE
 from kbackup.catalog.column import keeps_schemas
 from kbackup.catalog.coverage import (
     Ask,
@@ -66,11 +67,13 @@ class Covered:
         where: The partition.
         sets: What to read, in order, so that each record comes once.
         coverage: What decided it.
+        left_over: Keys and headers whose values are not there, and are not missed.
     """
 
     where: TopicPartition
     sets: Sequence[FileSet]
     coverage: Coverage = _NOTHING_DECIDED
+    left_over: Sequence[FileSet] = ()
 
     def stated(self) -> dict[str, Facts]:
         """Return what ledger or objects state of the values that are read, by key."""
@@ -114,6 +117,10 @@ class Covered:
                 f"left out, as others hold the same: {some([one.holding.key for one in copies], 3)}"
             )
             yield "copy_left_out", text
+        lone = [files.files[0].key for files in self.left_over]
+        if lone:
+            text = f"{self.where}: {some(lone, 3)}: {VALUES_NOT_THERE}"
+            yield "values_not_there", text
 
     def refusals(self) -> list[KbackupError]:
         """Return why it cannot be restored: what is disputed."""
@@ -156,11 +163,11 @@ def covered(
         counts: How many rows sets have that were read already, by `FileSet.id`.
         heads: Asked what objects say of themselves; None for *store*.
     """
-    sets = [files for files in sets if not is_left_over(files, ledger, heads or store)]
-    sets = _without_removed(sets, ledger)
+    lone = left_over(sets, ledger, heads or store)
+    sets = _without_removed([files for files in sets if files not in lone], ledger)
     values = [files for files in sets if not files.is_whole and files.main is not None]
     if not values or any(files.is_generic for files in values):
-        return Covered(where, sets)
+        return Covered(where, sets, left_over=lone)
     mains = [files for files in sets if files.main is not None]
     rotations = _rotations(ledger)
     by_key = {files.id: files for files in mains}
@@ -200,26 +207,42 @@ def covered(
     ]
     chosen += [(files.start_offset, files) for files in alone]
     chosen.sort(key=lambda at: (at[0], at[1].encoded_partition))
-    return Covered(where, [files for _, files in chosen], found)
+    return Covered(where, [files for _, files in chosen], found, lone)
 
 
-def is_left_over(files: FileSet, ledger: PartitionLedger, heads: Heads) -> bool:
-    """Whether it is keys or headers alone, whose values the ledger answers for.
+def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) -> Sequence[FileSet]:
+    """Return those of a partition's sets that are keys or headers alone, and no loss.
 
-    It knows those values, and says what became of them; or it does not, because the run that
-    stored the others was cut off before it committed anything of them.
+    A run that was cut off left them, or the ledger knows their values, and says what became of
+    these.  Without its word they are the last of their directory, and nothing was stored that
+    comes after what they were closed with: a run stores that when the values are there.
 
     Args:
-        files: The set.
-        ledger: What is known of its partition.
-        heads: Asked whether a sink of kbackup stored what the ledger does not know.
+        sets: All of them.
+        ledger: What is known of the partition.
+        heads: Asked what such keys and headers say of themselves.
     """
-    if files.main is not None or not ledger.objects:
-        return False
-    entries = [ledger.objects.get(file.key) for file in files.files]
-    if any(entries):
-        return not any(is_main(one) for one in entries if one is not None)
-    return facts(heads, files.files[0]) is not None
+    mains = [files for files in sets if files.main is not None]
+    last: dict[str, int] = {}
+    for files in mains:
+        if not files.is_whole:
+            at = files.encoded_partition
+            last[at] = max(files.start_offset, last.get(at, files.start_offset))
+    furthest = max((files.start_offset for files in mains), default=0)
+
+    def is_no_loss(files: FileSet) -> bool:
+        entries = [ledger.objects.get(file.key) for file in files.files]
+        if any(entries):
+            return not any(is_main(one) for one in entries if one is not None)
+        head = heads.head(files.files[0].key)
+        metadata = {} if head is None else head.metadata
+        if ledger.objects and Facts.from_metadata(metadata) is not None:
+            return True
+        closed = Rotation.from_metadata(metadata)
+        is_last = files.start_offset > last.get(files.encoded_partition, files.start_offset)
+        return is_last and (closed is None or furthest < closed.span.end_offset)
+
+    return [files for files in sets if files.main is None and is_no_loss(files)]
 
 
 def _without_removed(sets: list[FileSet], ledger: PartitionLedger) -> list[FileSet]:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from kbackup.catalog import claims
 from kbackup.catalog.claims import Checked
-from kbackup.catalog.covered import by_name, covered, entered, is_left_over
+from kbackup.catalog.covered import by_name, covered, entered, left_over
 from kbackup.catalog.findings import (
     LAYOUTS,
     TEMPLATES,
@@ -232,7 +232,7 @@ class JudgedPartition:
         lone = list(
             claims.lacking_siblings(
                 self.sets, layout, partial(self._siblings, heads),
-                partial(is_left_over, ledger=self.ledger, heads=heads),
+                left_over(self.sets, self.ledger, heads),
             )
         )  # fmt: skip
         yield from lone

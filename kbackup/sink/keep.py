@@ -132,6 +132,7 @@ def keep(store: Store, file: ClosedFile, layout: Layout) -> Facts:
     """Make sure that *file*'s records are stored under its key, and return what is there now.
 
     An object of values never grows into the next one, which another run may have stored by now.
+    Keys and headers whose values are not there hold nothing: shorter ones replace them.
 
     Returns:
         The facts of the object under the key: this file's, or those of a longer object that was
@@ -154,10 +155,11 @@ def keep(store: Store, file: ClosedFile, layout: Layout) -> Facts:
                     _close(wanted, file)
                     wanted = longer
                 elif longer is not None:
-                    if _goes_on(file, longer):
+                    if not _goes_on(file, longer):
+                        _log.warning("%s holds these records and more; it is kept", file.key)
+                        return longer
+                    if not _is_left_over(store, layout, file):
                         raise _cut_too_short(file, "another run")
-                    _log.warning("%s holds these records and more; it is kept", file.key)
-                    return longer
                 before, head = head, store.head(file.key)
                 if head == before:  # else another run put more while this one compared
                     _check_next(store, layout, file)
@@ -303,6 +305,18 @@ def _goes_on(file: ClosedFile, there: Facts) -> bool:
     """Whether values that are there go on behind the cut, so that the next one has them too."""
     is_behind = there.last_offset >= file.cut.span.end_offset
     return is_behind and file.spec.view is not View.RECORD
+
+
+def _is_left_over(store: Store, layout: Layout, file: ClosedFile) -> bool:
+    """Whether it is keys or headers whose values no run has stored, as one that was killed leaves.
+
+    They hold no record then, and what replaces them loses none, however short it is.
+    """
+    if file.is_main or not layout.has_folders:
+        return False
+    start = file.facts.first_offset
+    mains = (parts for _, parts in from_on(store, layout, file.key) if layout.is_main(parts))
+    return next((parts.start_offset for parts in mains), start + 1) > start
 
 
 def _check_next(store: Store, layout: Layout, file: ClosedFile) -> None:

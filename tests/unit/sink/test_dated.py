@@ -354,7 +354,7 @@ def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
 
     def findings() -> list[tuple[bool, str | None]]:
         sets = listing.list_backup(store, LAYOUT, OPTIONS).sets[WHERE]
-        found = claims.lacking_siblings(sets, LAYOUT, lambda _: frozenset(), lambda _: False)
+        found = claims.lacking_siblings(sets, LAYOUT, lambda _: frozenset())
         return [(one.is_error, one.text) for one in found]
 
     assert [] == findings()

@@ -11,7 +11,7 @@ from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.catalog.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
-from kbackup.errors import StoreError, TopicChangedError
+from kbackup.errors import RefusedError, StoreError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.naming.renaming import Asked
@@ -28,6 +28,7 @@ from kbackup.testing import FaultyStore
 from tests.support.configurations import WHOLE, load
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import FakePositions, FakeReader, SilentLine, run_task
+from tests.support.verified import Verified
 
 WHERE = TopicPartition("orders", 0)
 ID = TopicIdentity("cluster-1", "id")
@@ -139,8 +140,12 @@ def test_nothing_is_written_beside_the_backup_and_nothing_is_deleted() -> None:
     assert before == {key: backup.body(key) for key in after & before.keys()}
 
 
-def test_values_are_stored_after_their_keys_and_headers() -> None:
-    """A run that dies between them leaves siblings without a value; the next one mends the set."""
+@pytest.mark.parametrize("flush_size", [20, 5])
+def test_values_are_stored_after_their_keys_and_headers(flush_size: int) -> None:
+    """A run that dies between them leaves siblings without a value; the next one mends the set.
+
+    So it does where files are shorter now: what no values follow holds nothing.
+    """
     backup = Backup()
     store = FaultyStore("ok ok 503", backup.store, methods=frozenset({"put"}))
     unit = SinkUnit(WHERE, Span(0, 20), identity=ID)
@@ -151,12 +156,26 @@ def test_values_are_stored_after_their_keys_and_headers() -> None:
             backup, unit, FakeReader(batch(range(20))), FakePositions(), line, SIBLINGS, store=store
         )
     half = {backup.layout.parse(entry.key).view for entry in backup.store.list("topics/")}
-    back_up(backup, 0, 20, SIBLINGS)
+    for first in range(0, 20, flush_size):
+        back_up(backup, first, first + flush_size, SIBLINGS)
 
     assert {View.KEY, View.HEADERS} == half
-    assert ["headers", "keys", "value"] == sorted(
-        str(one.view) for one in partition(backup).objects.values()
-    )
+    entered = partition(backup).objects.values()
+    assert ["headers", "keys", "value"] == sorted({str(one.view) for one in entered})
+    assert {flush_size} == {one.records for one in entered}
+    assert 0 == Verified(backup, deep=True).exit_code
+
+
+def test_keys_whose_values_are_there_are_not_replaced_by_fewer() -> None:
+    """Only what no values follow holds nothing."""
+    backup = Backup()
+    keys = backup.put("orders", 0, range(20), views=SIBLINGS, identity=ID)
+    before = [backup.body(key) for key in keys]
+
+    with pytest.raises(RefusedError, match="holds more records"):
+        back_up(backup, 0, 5, SIBLINGS)
+
+    assert before == [backup.body(key) for key in keys]
 
 
 def test_where_a_longer_object_is_kept_the_ledger_says_what_is_there() -> None:

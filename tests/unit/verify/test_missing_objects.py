@@ -15,6 +15,7 @@ from kbackup.pipeline.views import ViewSpec
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs.known import BackupState
 from kbackup.verify.run import Notes
+from tests.support.target import Restoring
 from tests.support.verified import LAYOUTS, Verified, offsets
 
 
@@ -164,6 +165,40 @@ def test_siblings_without_their_value_are_told(cut: int, expected: int) -> None:
     assert expected == verified.exit_code
     assert ([("missing_object", keys[3 * cut + 2])] if expected else []) == verified.errors
     assert 1 == len(verified.findings)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_loss"),
+    [
+        pytest.param([("partition=0", 2)], False, id="at the end"),
+        pytest.param([("partition=0", 2), ("d=1", 5)], False, id="of a cut of two directories"),
+        pytest.param([("partition=0", 2), ("d=1", 6)], True, id="before the next cut"),
+        pytest.param([("partition=0", 2), ("partition=0", 6)], True, id="between"),
+        pytest.param([], True, id="with nothing before them"),
+    ],
+)
+def test_a_restore_takes_keys_without_values_as_verify_does(
+    others: list[tuple[str, int]], is_loss: bool
+) -> None:
+    """They are no loss, and left out with a warning, where nothing shows that values followed."""
+    again = Restoring()
+    *keys, gone = again.backup.put("orders", 0, range(4, 6), views=SIBLINGS)
+    again.backup.store.delete(gone)
+    for directory, start in others:
+        again.backup.put_in(directory, "orders", 0, [start], views=JSON)
+
+    verified = Verified(again.backup)
+
+    assert 7 * is_loss == verified.exit_code
+    if is_loss:
+        with pytest.raises(IncompleteBackupError, match="is missing"):
+            again.restore()
+        return
+    plan = again.plan()
+    again.restore()
+    (text,) = [text for code, text in plan.topics[0].warnings if code == "values_not_there"]
+    assert keys[0] in text or keys[1] in text
+    assert [b'{"n":%d}' % start for _, start in others] == again.cluster.values("copy_of_orders")
 
 
 def test_a_directory_of_keys_alone_is_no_loss() -> None:
