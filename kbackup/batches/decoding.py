@@ -73,15 +73,16 @@ def decoded(
         rows = group.rows()
         bad = _bad_name(rows) if group.has_other_names else None
         if bad is not None:
-            offset = rows["offset"][bad].as_py()
             if bad:
                 yield rows.take(pa.array(range(bad)))  # a slice would keep the name
-            raise BatchError(_NOT_UTF8, offset, is_name=True)
+            raise _not_utf8(rows, bad)
         if len(rows):
             yield rows
 
 
-_NOT_UTF8: Final = "the name of a header is not UTF-8"
+def _not_utf8(rows: pa.RecordBatch, at: int) -> BatchError:
+    text = "the name of a header is not UTF-8"
+    return BatchError(text, rows["offset"][at].as_py(), is_name=True)
 
 
 class Times(NamedTuple):
@@ -110,15 +111,11 @@ def times(batches: Batches, max_record_bytes: int = MAX_RECORD_BYTES) -> Times:
     for group in _groups(batches, EVERYTHING, max_record_bytes + _SLACK):
         found = found.joined(group.times)
         if group.has_other_names:
-            _check_names(group.rows())
+            rows = group.rows()
+            bad = _bad_name(rows)
+            if bad is not None:
+                raise _not_utf8(rows, bad)
     return found
-
-
-def _check_names(rows: pa.RecordBatch) -> None:
-    bad = _bad_name(rows)
-    if bad is not None:
-        offset = rows["offset"][bad].as_py()
-        raise BatchError(_NOT_UTF8, offset, is_name=True)
 
 
 class _Group:
