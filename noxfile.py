@@ -295,7 +295,12 @@ def ci(session: nox.Session) -> None:
     On two quiet cores it takes at most 15 minutes: `BUDGET` has the parts.  What there is no time
     for is in `nightly`.
     """
-    through(session, lint, docs, installed, tests)
+    through(session, downloads, lint, docs, installed, tests)
+
+
+def downloads(session: nox.Session) -> None:
+    """Begin to fetch what the tests start, on the core that lint leaves idle; wait for nothing."""
+    session.run(PYTHON, "-m", "tests.support.downloads", external=True)
 
 
 def through(session: nox.Session, *steps: Callable[[nox.Session], object]) -> None:
