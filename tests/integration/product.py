@@ -6,7 +6,6 @@ from kbackup.batches.decoding import EVERYTHING, decoded
 from kbackup.batches.tally import Tally
 from kbackup.catalog.groups import TopicCapture
 from kbackup.catalog.groups import read as read_groups
-from kbackup.cli import main, root
 from kbackup.cli.running import find_jvm
 from kbackup.clock import SystemClock
 from kbackup.config import Settings, loading
@@ -62,9 +61,7 @@ from kbackup.sink import entering as sink_entering
 from kbackup.sink import follow as sink_follow
 from kbackup.sink import run as sink_run
 from kbackup.sink.run import SinkRun
-from kbackup.spark import engine
-from kbackup.spark.channel import Hub, Line
-from kbackup.spark.engine import deal, session
+from kbackup.spark.engine import session
 from kbackup.spark.java import EngineSettings
 from kbackup.stores import Store, StoreSettings
 
@@ -72,9 +69,7 @@ __all__ = [
     "AVRO",
     "DATE",
     "DECIMAL",
-    "ENGINE",
     "EVERYTHING",
-    "ON_SPARK",
     "PATIENCE",
     "SCHEMA",
     "WAITS",
@@ -95,11 +90,9 @@ __all__ = [
     "Facts",
     "FormatOptions",
     "GroupOffset",
-    "Hub",
     "KafkaSettings",
     "KbackupError",
     "Layout",
-    "Line",
     "LocalKafka",
     "LocalRegistry",
     "LocalS3",
@@ -134,7 +127,6 @@ __all__ = [
     "config",
     "connect",
     "converters",
-    "deal",
     "decoded",
     "fetch_kafka",
     "find_java",
@@ -143,12 +135,10 @@ __all__ = [
     "head_of",
     "ivy_jar",
     "loading",
-    "main",
     "needed",
     "partitions_of",
     "read_groups",
     "restore_groups",
-    "root",
     "session",
     "start_kafka",
     "statements",
@@ -168,7 +158,3 @@ WAITS = {
     "REPORT_S": (sink_follow,),  # between two reports of a task that follows
 }
 """Waits of a command, and their owners."""
-
-ON_SPARK = (context, "OnSpark")
-ENGINE = (engine, "run")
-"""What runs tasks: its owner, and its name there."""

@@ -2,7 +2,8 @@
 
 For tests of what a run does with a real Kafka and S3, not of the processes that it consists of.
 `InProcess` runs it in the test's own; ``python -m tests.support.in_process`` is one that can be
-watched, stopped and killed.
+watched, stopped and killed.  Many are started, so this imports no more than a command does: what
+else is needed is imported where it is.
 """
 
 import os
@@ -15,10 +16,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from click.testing import CliRunner
-from pyspark import cloudpickle
-
-from tests.integration.product import ENGINE, ON_SPARK, Hub, Line, deal, main, root
+from kbackup.cli import main, root
+from kbackup.runs import context
+from kbackup.spark import engine
+from kbackup.spark.channel import Hub, Line
 from tests.support.command import Kbackup, Result
 from tests.support.waits import shortened
 
@@ -38,6 +39,8 @@ class InProcess(Kbackup):
 
     def __call__(self, *words: str, timeout: float = 480) -> Result:
         """Run a command to its end."""
+        from click.testing import CliRunner
+
         del timeout  # pytest's
         own = {name: None for name in os.environ if name.startswith("KBACKUP_")}
         runner = CliRunner(env={**own, **self.environment})
@@ -50,7 +53,7 @@ class InProcess(Kbackup):
 
 @contextmanager
 def _tasks_in_threads() -> Iterator[None]:
-    with patch.object(*ON_SPARK, InThreads), patch.object(*ENGINE, _run):
+    with patch.object(context, "OnSpark", InThreads), patch.object(engine, "run", _run):
         yield
 
 
@@ -80,6 +83,8 @@ def _run(
     **options: Any,
 ) -> list[Any]:
     """Run a task over units: `spark.engine.run`."""
+    from pyspark import cloudpickle
+
     orders = options.get("orders")
     hub = Hub("127.0.0.1", hear)
     is_over = threading.Event()
@@ -100,7 +105,9 @@ def _run(
     watcher = threading.Thread(target=watch)
     watcher.start()
     slots = CORES * (options.get("slices_per_core") or 4)
-    shares = [cloudpickle.dumps((task, share)) for share in options.get("deal", deal)(units, slots)]
+    shares = [
+        cloudpickle.dumps((task, share)) for share in options.get("deal", engine.deal)(units, slots)
+    ]
     try:
         with ThreadPoolExecutor(CORES) as pool:
             return [report for found in pool.map(work, shares) for report in found]

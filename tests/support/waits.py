@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest.mock import patch
 
-from tests.integration.product import WAITS, main
-
 SOON: Final = "tests.support.waits"
 """The module of a `Kbackup` on Spark whose driver has shorter waits."""
 
@@ -26,13 +24,21 @@ def shorter(**seconds: float) -> dict[str, str]:
 @contextmanager
 def shortened() -> Iterator[None]:
     """Let the waits of this process last as long as its environment says."""
+    given = json.loads(os.environ.get(_VARIABLE, "{}"))
+    if not given:
+        yield
+        return
+    from tests.integration.product import WAITS  # all there is: a second that few commands need
+
     with ExitStack() as changes:
-        for name, seconds in json.loads(os.environ.get(_VARIABLE, "{}")).items():
+        for name, seconds in given.items():
             for owner in WAITS[name]:
                 changes.enter_context(patch.object(owner, name, seconds))
         yield
 
 
 if __name__ == "__main__":
+    from kbackup.cli import main
+
     with shortened():
         main()
