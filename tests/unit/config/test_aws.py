@@ -16,19 +16,25 @@ VARIABLES = {"AWS_REGION": REGION}
 CANARY = "canary-9f3"
 
 
+@pytest.fixture(scope="module")
+def session() -> boto3.Session:
+    """AWS's libraries, whose descriptions of services take as long to read as a test."""
+    return boto3.Session("testing", "testing")
+
+
 @pytest.fixture(autouse=True)
-def arn(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def arn(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An AWS that has secrets in one region; the ARN of one."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     with mock_aws():
-        manager: Any = boto3.client("secretsmanager", REGION)
+        manager: Any = session.client("secretsmanager", REGION)
         text = f'{{"password": "{CANARY}", "port": 9092, "more": {{}}, "nothing": null}}'
         arn = manager.create_secret(Name="kafka/prod", SecretString=text)["ARN"]
         manager.create_secret(Name="plain", SecretString=CANARY)
         manager.create_secret(Name="list", SecretString=f'["{CANARY}"]')
         manager.create_secret(Name="bytes", SecretBinary=CANARY.encode())
-        parameters: Any = boto3.client("ssm", REGION)
+        parameters: Any = session.client("ssm", REGION)
         parameters.put_parameter(Name="/kafka/prod", Value=CANARY, Type="SecureString")
         yield arn
 
