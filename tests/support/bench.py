@@ -4,12 +4,14 @@ import gzip
 import io
 import json
 from collections import Counter
+from functools import lru_cache
 from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 
 from kbackup.clock import SystemClock
+from kbackup.config import Settings
 from kbackup.events import to_json
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
@@ -21,6 +23,12 @@ from tests.support.fake_kafka import FakeKafka
 from tests.support.in_turn import InTurn
 
 WHERE: Final = TopicPartition("orders", 0)
+
+
+@lru_cache(100)
+def _settings(**given: Any) -> Settings:
+    """The same options make the same settings, which nobody changes."""
+    return load("sink", **given).settings
 
 
 class Bench:
@@ -39,7 +47,7 @@ class Bench:
             **options,
         }  # fmt: skip
         world = Environment(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return to_json(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+        return to_json(SinkRun(_settings(**given), lambda _: None, Stop(), world)())
 
     def set_back(self, offset: int) -> None:
         """Set the group's offset, as Kafka's own tools do."""
