@@ -12,7 +12,7 @@ from tests.support.command import Kbackup
 from tests.support.large import LZ4, large_records, write_large
 from tests.support.running import running, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_process]
+pytestmark = [pytest.mark.integration, pytest.mark.in_process]
 
 
 def test_a_restore_that_was_killed_goes_on_from_the_copy(
