@@ -63,6 +63,11 @@ class TestCluster:
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         self.admin.incremental_alter_configs([resource])[resource].result(30)
+        given = {name.replace("_", "."): text for name, text in config.items()}
+        deadline = time.monotonic() + 30
+        while not given.items() <= self.overridden(topic).items():  # until the broker has it
+            assert time.monotonic() < deadline, given
+            time.sleep(0.02)
 
     def overridden(self, topic: str) -> dict[str, str]:
         """The settings of a topic's own."""
