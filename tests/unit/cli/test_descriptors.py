@@ -38,7 +38,10 @@ def become(words, streams):
         how, mode = streams[number], "w" if number else "r"
         os.close(number)
         if how != "closed":
-            os.open(how, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            opened = os.open(how, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            if opened != number:  # one before it is closed
+                os.dup2(opened, number)
+                os.close(opened)
         file = None if how == "closed" else open(number, mode, closefd=False)
         setattr(sys, name, file)
     sys.argv = ["kbackup", *words]
