@@ -158,11 +158,12 @@ def covered(
         where: The partition.
         sets: All of its sets, by start offset.
         ledger: What is known of it.
-        options: How objects are read.
+        options: How objects are read; to be compared, without the converters that it names.
         identity: Which topic it is of, as far as that is known.
         counts: How many rows sets have that were read already, by `FileSet.id`.
         heads: Asked what objects say of themselves; None for *store*.
     """
+    options = replace(options, topic=None, key_converter=None, value_converter=None)
     lone = left_over(sets, ledger, heads or store)
     sets = _without_removed([files for files in sets if files not in lone], ledger)
     values = [files for files in sets if not files.is_whole and files.main is not None]
@@ -535,7 +536,7 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
             value = value[HEAD_BYTES:]  # noqa: PLW2901
         with suppress(ValueError):
             said = orjson.loads(value)
-            if isinstance(said, dict) and said.keys() == {"schema", "payload"}:
+            while isinstance(said, dict) and said.keys() == {"schema", "payload"}:
                 said = said["payload"]
             value = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)  # noqa: PLW2901
         yield hashlib.blake2b(value, digest_size=16).digest()
