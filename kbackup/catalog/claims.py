@@ -184,6 +184,8 @@ def lacking_siblings(
     layout: Layout,
     promised: Callable[[FileSet], frozenset[View]],
     left_over: Sequence[FileSet] = (),
+    *,
+    are_read: bool = False,
 ) -> Iterator[Finding]:
     """Name value objects whose sibling is missing, and siblings without their value object.
 
@@ -196,6 +198,7 @@ def lacking_siblings(
         promised: Returns which siblings a set says it has; asked where others have some that it
             lacks, or none has any.
         left_over: Those that are siblings without values, and no loss.
+        are_read: All were read, so that asking each costs nothing.
     """
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]
@@ -204,9 +207,9 @@ def lacking_siblings(
         having = [at for at, files in enumerate(mains) if _sibling(files, view) is not None]
         without = [at for at, files in enumerate(mains) if _sibling(files, view) is None]
         extension = _sibling(mains[having[0]], view) if having else None
-        if not having and not (mains and view in promised(mains[0])):
-            continue  # where one has none, and the others neither, none was stored
-        broken = [at for at in without if view in promised(mains[at])]
+        # where the first has none, and the others neither, none was stored
+        asked = without if having or are_read else without[:1]
+        broken = [at for at in asked if view in promised(mains[at])]
         for at in broken:
             yield _without_sibling(mains[at], layout, view, name, extension)
         quiet = len(without) - len(broken)
@@ -417,6 +420,7 @@ class Checked:
         identity: Of which topic its main object says it is.
         says_what: Whether the main object's metadata says which records it holds.
         is_compared: Whether its records were compared with what they were when they were stored.
+        siblings: What its main object says was stored beside it.
     """
 
     id: str
@@ -434,3 +438,4 @@ class Checked:
     identity: TopicIdentity = UNKNOWN
     says_what: bool = False
     is_compared: bool = False
+    siblings: frozenset[View] = frozenset()

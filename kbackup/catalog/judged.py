@@ -26,7 +26,7 @@ from kbackup.catalog.findings import (
     repeated,
 )
 from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
-from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.ledger.rows import Entry, is_main
 from kbackup.catalog.listing import BackupFile, FileSet, object_bytes, object_count
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
 from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View
@@ -229,10 +229,14 @@ class JudgedPartition:
             layout: How objects are named.
         """
         heads = self.heads or store
+        beside = (
+            (key, f".{one.view}") for key, one in self.ledger.objects.items() if not is_main(one)
+        )
+        told = {(key.rpartition(view)[0], view) for key, view in beside}
         lone = list(
             claims.lacking_siblings(
-                self.sets, layout, partial(self._siblings, heads),
-                left_over(self.sets, self.ledger, heads),
+                self.sets, layout, partial(self._siblings, heads, told),
+                left_over(self.sets, self.ledger, heads), are_read=self.is_deep,
             )
         )  # fmt: skip
         yield from lone
@@ -273,9 +277,20 @@ class JudgedPartition:
                 text = "it belongs to another topic than those before it, judging by the topic's id"
                 yield Finding("wrong_topic", self.where, main.key, extent.offsets, text)
 
-    def _siblings(self, heads: Heads, files: FileSet) -> frozenset[View]:
-        """Return which siblings an object of values says it has; the ledger names its own."""
-        if files.main is None or files.main.key in self.ledger.objects:
+    def _siblings(
+        self, heads: Heads, told: Container[tuple[str, str]], files: FileSet
+    ) -> frozenset[View]:
+        """Return which siblings an object of values says it has; the ledger names its own.
+
+        A ledger that was lost, and has the values again, has not what was gone by then: that shows
+        where they are read.
+        """
+        if files.main is None:
+            return frozenset()
+        if (report := self.reports.get(files.id)) is not None:
+            stem = files.main.key.removesuffix(files.main.extension)
+            return frozenset(view for view in report.siblings if (stem, view) not in told)
+        if files.main.key in self.ledger.objects:
             return frozenset()
         head = heads.head(files.main.key)
         return frozenset() if head is None else siblings_of(head.metadata)

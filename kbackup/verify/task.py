@@ -35,6 +35,7 @@ from kbackup.errors import (
 from kbackup.formats import StoresBatches
 from kbackup.pipeline.digest import METHOD, RecordsDigest
 from kbackup.pipeline.views import ReadOptions
+from kbackup.pipeline.write import siblings_of
 from kbackup.records import (
     SCHEMA,
     UNKNOWN,
@@ -284,6 +285,7 @@ class _Check:
             identity=UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata),
             says_what=known is not None,
             is_compared=is_compared,
+            siblings=frozenset() if head is None else siblings_of(head.metadata),
         )
 
     def _read(self, watched: "_Watched", digest: RecordsDigest | None) -> None:

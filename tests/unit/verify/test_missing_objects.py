@@ -130,6 +130,26 @@ def test_a_missing_sibling_is_missed(which: int, cut: int) -> None:
     assert (7, [("missing_object", lost)]) == (verified.exit_code, verified.errors)
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "beside whole ones"])
+@pytest.mark.parametrize("deep", [False, True], ids=["by ledger", "read"])
+def test_a_sibling_that_went_before_the_ledger_was_made_anew_is_missed(
+    deep: bool, others: bool
+) -> None:
+    """The values are in it, and the ledger names no sibling; reading them shows what they had."""
+    backup = Backup()
+    keys = backup.put("orders", 0, range(2), views=JSON)
+    keys += backup.put("orders", 0, range(2, 4), views=SIBLINGS)
+    keys += backup.put("orders", 0, range(4, 6), views=SIBLINGS) if others else []
+    lost = keys[1]
+    backup.store.delete(lost)
+    backup.entries["orders"] = [backup.entry(key) for key in keys if key != lost]
+
+    verified = Verified(backup, deep=deep)
+
+    found = [("missing_object", lost if others else keys[3])] if deep else []
+    assert (7 if deep else 0, found) == (verified.exit_code, verified.errors)
+
+
 @pytest.mark.parametrize("views", [(JSON, SIBLINGS), (SIBLINGS, JSON)], ids=["on", "off"])
 def test_siblings_that_were_switched_on_or_off_are_no_loss(views: Any) -> None:
     """Objects of before or after that have none are noted once."""
