@@ -263,6 +263,7 @@ def remaining(
     left = [files for files in sets if files.part not in done]
     cut_of = cut_of or (lambda files: files.id)
     refusal = refusal or _back(facts_of, cut_of, left, lost, position.cursor.reached)
+    refusal = refusal or _before_values(where, sets, known, position.cursor)
     if refusal is None and position.total is not None:
         counted = known if position.is_all or own is None else known.keys() & own
         entered = [
@@ -350,6 +351,28 @@ def _back(
                     _DO,
                     **_place(gone.where),
                 )
+    return None
+
+
+def _before_values(
+    where: TopicPartition,
+    sets: Sequence[FileSet],
+    known: Mapping[str, Facts | None],
+    cursor: Cursor,
+) -> KbackupError | None:
+    """Refuse full records that come before the values at hand and were left out, or are new."""
+    at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), 0)
+    for files in sets[:at]:
+        said = known.get(files.id)
+        last = files.start_offset if said is None else said.last_offset
+        if files.is_whole and last >= cursor.offset:
+            return RefusedError(
+                f"{where}: {files.id} holds records before those of values that this restore has "
+                "passed, and was not read before",
+                "they would come after these; --only-format may have left them out",
+                _DO,
+                **_place(where),
+            )
     return None
 
 
