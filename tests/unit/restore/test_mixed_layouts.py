@@ -1,10 +1,10 @@
 """Values and full records over the same offsets: each record comes back once, or it is refused."""
 
 import gzip
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -148,13 +148,22 @@ def registered(at: int) -> bytes:
     return b"\0\0\0\0\7" + bytes([2 * at, 2 * len(text)]) + text
 
 
+def quoted(at: int) -> bytes:
+    """A record as StringConverter writes it, which is no JSON without its quotes."""
+    return b"record %d" % at
+
+
 @pytest.mark.parametrize(
     ("value", "kind"),
-    [(enveloped, "avro"), (enveloped, "json"), (registered, "avro"), (registered, "parquet")],
-)
+    [
+        (quoted, "json"), (enveloped, "avro"), (enveloped, "json"), (registered, "avro"),
+        (registered, "parquet"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("encloses", [False, True], ids=["as it is", "in another envelope"])
 @pytest.mark.parametrize("begin", [1, 2, 3, 6, 10])
 def test_rows_without_what_a_converter_puts_around_them_are_compared(
-    again: Restoring, value: Callable[[int], bytes], kind: str, begin: int
+    again: Restoring, value: Callable[[int], bytes], kind: str, begin: int, encloses: bool
 ) -> None:
     """The number of rows in one of several directories does not show where they end."""
     rows = [{"n": at, "text": f"record {at}"} for at in range(1, 10, 2)]
@@ -162,7 +171,9 @@ def test_rows_without_what_a_converter_puts_around_them_are_compared(
     typed = pa.struct([pa.field(one.name, one.type, nullable=False) for one in column.type])
     written = column.cast(typed)
     if kind == "json":
-        written = pa.array(map(json.dumps, column.to_pylist()), pa.json_())
+        texts = [value(n).decode() if encloses else f'{{"n":{n}}}' for n in range(1, 10, 2)]
+        texts = [f'"{row["text"]}"' for row in rows] if value is quoted else texts
+        written = pa.array(texts, pa.json_())
     body = write(by_name(kind), View.VALUE, [pa.record_batch([written], ["value"])])
     extension = by_name(kind).extension(FormatOptions())
     again.backup.replace(f"topics/orders/d=1/orders+0+0000000001{extension}", body, {})
@@ -170,12 +181,15 @@ def test_rows_without_what_a_converter_puts_around_them_are_compared(
         "orders", 0, batch_of([{"offset": at, "value": value(at)} for at in range(begin, 15)])
     )
 
+    reading: dict[str, Any] = {}
+    if encloses:  # what a restore would put around rows without a schema is no part of them either
+        reading = {"value_converter": "json", "value_converter_schemas_enable": True}
     if begin in (1, 10):
-        again.restore()
+        again.restore(**reading)
         assert {1: 14, 10: 10}[begin] == len(again.cluster.values("copy_of_orders"))
     else:
         with pytest.raises(RefusedError, match="begins"):
-            again.restore()
+            again.restore(**reading)
 
 
 def test_values_and_full_records_beside_a_connectors_object_are_both_compared(
@@ -383,6 +397,22 @@ def test_a_backup_is_all_of_its_objects_whatever_a_sink_writes_now(again: Restor
     assert values(range(200)) == again.cluster.values("copy_of_orders")
     ((text,),) = ([text for code, text in plan.topics[0].warnings if code == "own_converter"],)
     assert "orders: 1 json object that value.converter=bytes cannot read" in text
+
+
+@pytest.mark.parametrize("first", [RECORD, JSON], ids=["full records", "values"])
+def test_what_only_format_left_out_does_not_come_after_what_follows_it(
+    again: Restoring, first: tuple[ViewSpec, ...]
+) -> None:
+    """A restore of one format goes on with all of them only where the order stays."""
+    second, name = (JSON, "json") if first is RECORD else (RECORD, "parquet")
+    again.backup.put("orders", 0, range(5), views=first)
+    again.backup.put("orders", 0, range(5, 10), views=second)
+
+    again.restore(only_format=name)
+    with pytest.raises(RefusedError, match="not read before"):
+        again.restore()
+
+    assert values(range(5, 10)) == again.cluster.values("copy_of_orders")
 
 
 def test_only_format_leaves_out_the_others(again: Restoring) -> None:
