@@ -202,6 +202,12 @@ class Marked:
         rows = tuple(pair for pair in self.rows if pair[1].time > than_ms)
         return self._only(rows)
 
+    def named(self, policy: Sequence[Block]) -> "Marked":
+        """Return what of it is in blocks that a policy names too, or is there no more."""
+        names = {files.id for one in policy for files in one.sets}
+        stays = {file.key for files in self.sets if files.id not in names for file in files.files}
+        return self._only(tuple(pair for pair in self.rows if pair[0].key not in stays))
+
     def _only(self, rows: tuple[tuple[Entry, Entry], ...]) -> "Marked":
         keys = {row.key for row, _ in rows}
         return replace(

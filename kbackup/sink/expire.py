@@ -252,6 +252,7 @@ class ExpireRun:
         else:
             sets = said.left(listed).sets
             marks = self._to_mark(wheres, sets, said, now_ms)
+            found = self._agreed(found, listed.sets, said, now_ms)
             grown = now_ms - _ms(asked.grace)
             every = [
                 _Partition(where, marks.get(where, ()), one.older(grown), one.younger(grown))
@@ -281,10 +282,8 @@ class ExpireRun:
         now_ms: int,
     ) -> Mapping[TopicPartition, Sequence[Block]]:
         """Return the blocks to mark; name the sets of which nobody knows how old they are."""
-        asked = self._asked
         found = {where: blocks(sets.get(where, ()), said.ledger(where)) for where in wheres}
-        before_ms = None if asked.older_than is None else now_ms - _ms(asked.older_than)
-        marks = to_expire(found, before_ms, asked.max_bytes)
+        marks = self._policy(found, now_ms)
         for where, every in found.items():
             if unknown := of_unknown_age(every, len(marks.get(where, ()))):
                 number = object_count(unknown)
@@ -294,6 +293,45 @@ class ExpireRun:
                 self._leave(number, text, **where.place)
         self._check_compacted({where.topic for where in marks}, said)
         return marks
+
+    def _policy(
+        self, found: Mapping[TopicPartition, Sequence[Block]], now_ms: int
+    ) -> Mapping[TopicPartition, Sequence[Block]]:
+        asked = self._asked
+        before_ms = None if asked.older_than is None else now_ms - _ms(asked.older_than)
+        return to_expire(found, before_ms, asked.max_bytes)
+
+    def _agreed(
+        self,
+        found: dict[TopicPartition, Marked],
+        sets: Mapping[TopicPartition, Sequence[FileSet]],
+        said: BackupState,
+        now_ms: int,
+    ) -> dict[TopicPartition, Marked]:
+        """Return what is marked and what this run's policy names too; name the rest, which stays.
+
+        A sink's credentials can write marks, and have no right to delete.
+        """
+        if not any(one.sets for one in found.values()):
+            return found
+        every = {
+            where: blocks(sets.get(where, ()), replace(said.ledger(where), marked={}))
+            for where in found
+        }
+        policy = self._policy(every, now_ms)
+        agreed = dict[TopicPartition, Marked]()
+        for where, one in found.items():
+            takes = self._asked.takes_compacted or not _may_lose_values(
+                said.topics.get(where.topic)
+            )
+            agreed[where] = named = one.named(policy.get(where, ()) if takes else ())
+            if stays := [files for files in one.sets if files not in named.sets]:
+                number = object_count(stays)
+                text = f"{where}: {counted(number, 'object')} marked as removed "
+                text += f"{form(number, 'stays', 'stay')}, as this run would not mark "
+                text += f"{form(number, 'it', 'them')}: {some([files.id for files in stays], 3)}"
+                self._leave(number, text, **where.place)
+        return agreed
 
     def _check_compacted(self, topics: Iterable[str], said: BackupState) -> None:
         """Refuse topics whose last values may be their oldest records.

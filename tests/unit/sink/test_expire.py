@@ -424,8 +424,34 @@ def test_what_was_stored_again_is_not_what_was_marked() -> None:
     _stream(backup).append(table([replace(row, run="later")], OBJECTS))
 
     assert stored[1:] == read(backup)
-    Expired(backup, ExpireAsked(max_bytes=10**9, grace=timedelta()))
+    Expired(backup, OLD)
     assert stored[1:] == keys(backup)
+
+
+@pytest.mark.parametrize(
+    ("asked", "compacted"),
+    [
+        (replace(OLD, older_than=timedelta(days=36500)), False),
+        (replace(OLD, older_than=None, max_bytes=10**9), False),
+        (OLD, True),
+    ],
+    ids=["age", "size", "compacted"],
+)
+def test_a_mark_that_the_policy_would_not_set_deletes_nothing(
+    asked: ExpireAsked, compacted: bool
+) -> None:
+    """Whoever may write to the bucket may write marks: it is named, and can be taken back."""
+    backup, stored = backup_with_ledger(*CUTS)
+    Expired(backup, OLD)
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1, compacted=compacted)]
+    stream.topics_stream(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+
+    found = Expired(backup, asked)
+
+    assert (3, [], stored) == (found.code, found.rows, keys(backup))
+    assert {"objects_not_removed": 2} == found.summary.skipped
+    assert stored[0] in str(found.summary.warnings)
+    assert 2 == Expired(backup, ExpireAsked(is_undo=True)).rows[0].undone
 
 
 def test_an_object_that_has_changed_is_not_deleted() -> None:
