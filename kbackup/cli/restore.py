@@ -641,13 +641,14 @@ def thaw_command(days: str, tier: Any, **parameters: Any) -> None:
     def work(at: OpenedBackup) -> None:
         from kbackup.inspect.topics import thaw  # noqa: PLC0415
 
+        wanted = whole_days("--days", days)
         at.tell(
             thaw(
                 at.store,
                 at.layout,
                 at.reading().formats,
                 summary=at.summary,
-                days=whole_days("--days", days),
+                days=wanted,
                 tier=tier,
                 only_format=at.only_format,
                 is_dry=at.session.settings.dry_run,

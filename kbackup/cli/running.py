@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
@@ -357,7 +358,7 @@ class OpenedBackup:
     Attributes:
         session: The command's.
         place: Where the backup is.
-        store: The same, opened.
+        opens: Opens it, once: what is asked for wrongly is refused before anybody is asked.
         layout: How its objects are named.
         summary: Gets what the command finds.
         clock: The time.
@@ -365,14 +366,14 @@ class OpenedBackup:
 
     session: Session
     place: "StoreSettings"
-    store: "Store"
+    opens: "Callable[[], Store]"
     layout: "Layout"
     summary: "Summary"
     clock: Clock
 
     @classmethod
     def of(cls, session: Session, words: str) -> Self:
-        """Open the backup that *session* is about, for the command *words*."""
+        """Return the backup that *session* is about, for the command *words*."""
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
         from kbackup.runs.report import Summary  # noqa: PLC0415
@@ -381,7 +382,13 @@ class OpenedBackup:
         place = wiring.store_settings(session.settings)
         summary = Summary(new_run_id(datetime.now(UTC)), words)
         layout = wiring.layout(session.settings)
-        return cls(session, place, open_store(place), layout, summary, SystemClock())
+        opens = cache(partial(open_store, place))
+        return cls(session, place, opens, layout, summary, SystemClock())
+
+    @property
+    def store(self) -> "Store":
+        """Where the backup is, opened."""
+        return self.opens()
 
     @property
     def asked(self) -> "Asked":

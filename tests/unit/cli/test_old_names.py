@@ -6,7 +6,9 @@ import click
 import pytest
 from backup_samples import Backup
 
+from kbackup import stores
 from kbackup.cli import root
+from kbackup.errors import StoreError
 from tests.support.command import Result
 from tests.support.invoked import invoke
 
@@ -104,6 +106,28 @@ def test_an_acceptance_of_nothing_is_an_error(folder: Path) -> None:
         refused.code,
         refused.lines[-1]["errors"][0]["what"],
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "accept orders:0:9-1", "accept orders", "accept --before yesterday", "accept",
+        "expire --older-than soon", "expire", "abort-uploads --older-than x",
+    ],
+)  # fmt: skip
+def test_what_is_asked_for_wrongly_is_refused_before_anybody_is_asked(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line is wrong, 2, though the store cannot be opened either."""
+
+    def opened(_: object) -> None:
+        raise StoreError("no store")
+
+    monkeypatch.setattr(stores, "open_store", opened)
+
+    refused = invoke("sink", *words.split(), "-b", "nowhere")
+
+    assert (2, False) == (refused.code, "no store" in refused.stderr)
 
 
 @pytest.mark.parametrize("line", ["", "sink", "restore", "sink run", "restore verify"])
