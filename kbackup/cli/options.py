@@ -71,7 +71,9 @@ def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
         from kbackup.connect import native  # noqa: PLC0415  (it loads the library)
         from kbackup.kafka import KafkaSettings  # noqa: PLC0415
 
-        missing = [why for why in (KafkaSettings("").way().why, native.why_not()) if why]
+        client = KafkaSettings("")
+        whys = client.way().why, native.why_not(), client.without_batches()
+        missing = [why for why in whys if why]
         how = f"a C library is missing: {missing[0]}" if missing else "with its C libraries"
         commit = f"commit {found}, " if (found := native_build.commit()) else ""
         click.echo(f"kbackup {kbackup.__version__} ({commit}{how})")
