@@ -326,7 +326,7 @@ class Encryption:
             CorruptObjectError: If keys in the bucket are damaged.
             StoreError: If the store does not answer.
         """
-        _check_installed()
+        check_installed()
         files.encrypt_spools()
         if self.ring is None:
             self.ring = self._unlocked(store)
@@ -654,7 +654,12 @@ def _not_its_key(path: str | None) -> NoKeyError:
     )
 
 
-def _check_installed() -> None:
+def check_installed() -> None:
+    """Check that what encrypts could be imported.
+
+    Raises:
+        ConfigurationError: If it could not.
+    """
     try:
         from cryptography.hazmat.primitives import hpke  # noqa: F401, PLC0415
     except ImportError as error:

@@ -76,8 +76,7 @@ def check_command(**parameters: Any) -> None:
 
         summary = _summary("config check")
         checks = [doubt(found) for found in loading.check(paths(parameters), os.environ)]
-        if all(check.level != "fail" for check in checks):
-            checks += _unusable_here(parameters)
+        checks += _unusable_here(parameters, checks)
         for check in checks or [_no_doubt(parameters)]:
             session.tell(check)
             if check.level == "fail":
@@ -115,32 +114,39 @@ def _runs(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[NextCom
     return runs
 
 
-def _unusable_here(parameters: dict[str, Any]) -> "list[Check]":
-    """Return failures where a run would miss the registry's client, or Kafka's refuses its part.
+def _unusable_here(parameters: dict[str, Any], found: "Sequence[Check]") -> "list[Check]":
+    """Return failures where a run would miss an extra, or Kafka's client refuses its part.
 
-    What converters need, they have said themselves.
+    Args:
+        parameters: The command's.
+        found: What is wrong already: it may be why something that needs an extra is not set.
     """
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
-    from kbackup.inspect.check import failed  # noqa: PLC0415
+    from kbackup.inspect.check import Check, failed  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
 
-    settings = loading.load(
-        "config", options={}, files=paths(parameters), environ=os.environ
-    ).settings
-
-    asked: dict[str, Callable[[], None]] = {
+    settings = loading.what_is_right(paths(parameters), os.environ)
+    asked: dict[str, Callable[[], object]] = {
         "format.class": lambda: wiring.check_batches(settings),
         "Kafka": lambda: wiring.check_client(settings),
+        "topics.dir": lambda: wiring.layout(settings),
+        "encryption": lambda: wiring.check_encryption(settings),
     }
-    if settings.schema_registry_url:
+    wrong = [check for check in found if check.level == "fail"]
+    if settings.schema_registry_url or any(f".{check.name}".endswith(_REGISTRY) for check in wrong):
         asked["Schema Registry"] = registry.check_installed
-    found = []
+    said = {text for check in wrong for text in (check.name, check.do)}
+    more = list[Check]()
     for name, ask in asked.items():
         try:
             ask()
         except ConfigurationError as error:
-            found.append(failed("configuration", name, error))
-    return found
+            if said.isdisjoint((name, error.do)):  # converters say themselves what they need
+                more.append(failed("configuration", name, error))
+    return more
+
+
+_REGISTRY: Final = ".schema.registry.url"
 
 
 def _no_doubt(parameters: dict[str, Any]) -> "Check":

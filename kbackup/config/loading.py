@@ -331,11 +331,11 @@ class ConfigValidator:
         if self.is_complete:
             lacks = list(selection.missing(settings, self.given, self.sides))
             self.issues += lacks
-            is_sound = not any(issue.level == "error" for issue in self.issues)
-            if is_sound and "sink" in self.sides:
-                self.issues += selection.unusable(settings, values)
-            if is_sound and reads:
-                self.issues += selection.unreadable(values)
+            bad = {issue.name for issue in self.issues if issue.level == "error"}
+            if "sink" in self.sides:
+                self.issues += selection.unusable(settings, values, bad)
+            if reads:
+                self.issues += selection.unreadable(values, bad)
         return values
 
     def _derive(
@@ -591,3 +591,8 @@ def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfigIssue
     validator = ConfigValidator(sources.merge({}, files, environ, ()), "config")
     validator.validate()
     return sorted(validator.issues, key=lambda issue: issue.level != "error")
+
+
+def what_is_right(files: Sequence[Path], environ: Mapping[str, str]) -> Settings:
+    """Return the settings of a configuration that may have errors: defaults in their places."""
+    return ConfigValidator(sources.merge({}, files, environ, ()), "config").validate()

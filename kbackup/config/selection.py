@@ -495,6 +495,7 @@ def missing(
 
     An option that is ignored for want of another one is a warning.
     """
+    filled = {name for name, value in given.items() if value.text.strip()}
     for attribute, (seam, plugin) in chosen(settings).items():
         try:
             options = plugins.options(seam, plugin)
@@ -507,7 +508,7 @@ def missing(
             if found.declared != option:
                 why = f"{plugin} declares it differently from another plugin, or from kbackup"
                 yield error("plugin", found.name, None, why, "uninstall one of the two")
-            elif option.is_required and found.name not in given and found.commands & sides:
+            elif option.is_required and found.name not in filled and found.commands & sides:
                 why = f"it is not given, and the {seam.removesuffix('s')} {plugin} needs it"
                 yield error("missing", found.name, None, why, f"set {found.name}: {option.help}")
         texts = {
@@ -528,16 +529,25 @@ def missing(
                 yield warning("no_effect", name, given[name], why, "set both, or neither")
 
 
-def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
-    """Yield what the chosen store and partitioner cannot be configured with."""
-    yield from _unusable_by("stores", chosen(settings)["store_url"][1], options)
+def unusable(
+    settings: Mapping[str, Any], options: Mapping[str, Any], bad: Container[str]
+) -> Iterator[ConfigIssue]:
+    """Yield what the chosen store and partitioner cannot be configured with.
+
+    Args:
+        settings: The values so far.
+        options: Those of plugins.
+        bad: Names of which something is wrong: what goes with one of them is not judged.
+    """
+    yield from _unusable_by("stores", chosen(settings)["store_url"][1], options, bad)
     _, name = chosen(settings)["partitioner_class"]
-    if not plugins.options("partitioners", name):
-        return
+    declared = plugins.options("partitioners", name)
     shared = {
         "directory.delim": settings.get("directory_delim") or "/",
         "timezone": settings.get("timezone"),
     }
+    if not declared or any(each in bad for each in (*shared, *(one.name for one in declared))):
+        return
     try:
         plugins.load("partitioners", name)().configure({**options, **shared})
     except ConfigurationError as problem:
@@ -545,22 +555,30 @@ def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterato
         yield error("unsupported", named, None, problem.why or problem.what, problem.do)
 
 
-def unreadable(options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
-    """Yield options with which a format reads nothing: objects say themselves what reads them."""
+def unreadable(options: Mapping[str, Any], bad: Container[str]) -> Iterator[ConfigIssue]:
+    """Yield options with which a format reads nothing: objects say themselves what reads them.
+
+    Of *bad* names something is wrong already: what goes with one of them is not judged.
+    """
     for found in plugins.installed("formats"):
         declared = plugins.options("formats", found.name)
         if any(option.name in options for option in declared):
-            yield from _unusable_by("formats", found.name, options)
+            yield from _unusable_by("formats", found.name, options, bad)
 
 
-def _unusable_by(seam: str, name: str, options: Mapping[str, Any]) -> Iterator[ConfigIssue]:
+def _unusable_by(
+    seam: str, name: str, options: Mapping[str, Any], bad: Container[str]
+) -> Iterator[ConfigIssue]:
     try:
         found = plugins.load(seam, name)
         if isinstance(found, plugins.ChecksOptions):
             found.check_options(options)
     except ConfigurationError as problem:
-        named = str(problem.place.get("property", _NAMED_BY[seam]))
-        yield error("combination", named, None, problem.why or problem.what, problem.do)
+        named = problem.place.get("property")
+        is_known = any(option.name in bad for option in plugins.options(seam, name))
+        if named is None or not is_known:  # else it may be wrong because of those
+            named = str(named or _NAMED_BY[seam])
+            yield error("combination", named, None, problem.why or problem.what, problem.do)
 
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

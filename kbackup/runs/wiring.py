@@ -7,7 +7,7 @@ from typing import Any
 
 from kbackup import clock, formats, plugins
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.catalog.keys import Encryption
+from kbackup.catalog.keys import Encryption, check_installed
 from kbackup.catalog.recipients import KeyOptions
 from kbackup.catalog.window import Window
 from kbackup.config import Settings
@@ -76,7 +76,7 @@ def check_batches(settings: Settings) -> None:
     """
     if not stores_batches(settings):
         return
-    if why := kafka_settings(settings).without_batches():
+    if why := _any_cluster(settings).without_batches():
         raise ConfigurationError(
             f"format.class={settings.format_class}: batches cannot be read here", why,
             "leave out format.class: full records are stored as Parquet then",
@@ -89,8 +89,22 @@ def check_client(settings: Settings) -> None:
     Raises:
         ConfigurationError: If it does not.
     """
+    _any_cluster(settings).check_properties()
+
+
+def _any_cluster(settings: Settings) -> KafkaSettings:
     own = (settings.kafka_admin, settings.kafka_consumer, settings.kafka_producer)
-    KafkaSettings("", *own).check_properties()
+    return KafkaSettings("", *own)
+
+
+def check_encryption(settings: Settings) -> None:
+    """Check that objects can be encrypted, where they are to be.
+
+    Raises:
+        ConfigurationError: If what does it is not installed.
+    """
+    if _key_options(settings).is_given:
+        check_installed()
 
 
 def store_settings(settings: Settings) -> StoreSettings:
@@ -104,7 +118,12 @@ def store_settings(settings: Settings) -> StoreSettings:
 
 
 def _encryption(settings: Settings) -> Encryption | None:
-    options = KeyOptions(
+    options = _key_options(settings)
+    return Encryption(options, layout(settings), clock.SystemClock()) if options.is_given else None
+
+
+def _key_options(settings: Settings) -> KeyOptions:
+    return KeyOptions(
         settings.encryption_recipients,
         settings.encryption_recipients_file,
         settings.encryption_identity_file,
@@ -113,7 +132,6 @@ def _encryption(settings: Settings) -> Encryption | None:
         settings.encryption_key_file,
         settings.encryption_mixed,
     )
-    return Encryption(options, layout(settings), clock.SystemClock()) if options.is_given else None
 
 
 def layout(settings: Settings) -> Layout:

@@ -102,6 +102,15 @@ class CloudStore:
         """Refuse what names no place of this cloud."""
         raise NotImplementedError
 
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> None:  # noqa: ARG004
+        """Say that obstore is not installed, whatever is asked for.
+
+        Raises:
+            ConfigurationError: If it is so.
+        """
+        _obstore()
+
     def __init__(self, settings: StoreSettings) -> None:
         """Look for credentials; nobody is asked yet.
 

@@ -1,6 +1,7 @@
 """``kbackup config check`` and ``kbackup config show``, as they are typed."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -331,6 +332,52 @@ def test_a_registry_whose_client_is_not_installed_is_found(
     assert (0, 2) == (before.code, checked.code)
     assert "no_such_library" in checked.stdout
     assert "[registry]" in checked.stdout
+
+
+def test_all_that_is_wrong_is_said_at_once(sink: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing, misspelt, without a value and not installed: nobody corrects it in turns."""
+    url = "value.converter.schema.registry.url"
+    text = SINK.replace("value.converter.schemas.enable=false\n", "")
+    text = text.replace("connect.json.JsonConv", "connect.avro.AvroConv")
+    more = f"flush.sizee=1\nkafka.timeoutt=5\ntopics.dir=../x\nencryption.recipients=x\n{url}="
+    monkeypatch.setattr(registry, "NEEDED", ("no_such_library",))
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.hpke", None)
+
+    for value in ("", "${env:NOT_THERE}", "http://registry:8081"):
+        sink.write_text(f"{text}{more}{value}\n")
+        checked = invoke("config", "check", "--config", str(sink), "--json")
+
+        failed = {row["name"]: f"{row['text']} {row['do']}" for row in checked.of("check")
+                  if row["level"] == "fail"}  # fmt: skip
+        assert {"flush.sizee", "Kafka", "topics.dir", "encryption"} <= failed.keys()
+        assert 1 == " ".join(failed.values()).count("'.[registry]'")
+        assert "[encryption]" in failed["encryption"]
+
+
+def test_a_cloud_whose_client_is_not_installed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else is wrong with its options."""
+    path = tmp_path / "az.properties"
+    path.write_text("store.url=az://account/container/path\ns3.part.size=3\n")
+    monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
+
+    checked = invoke("config", "check", "--config", str(path), "--json")
+
+    failed = {row["name"]: row["do"] for row in checked.of("check") if row["level"] == "fail"}
+    assert {"store.url", "s3.part.size"} == failed.keys()
+    assert "[clouds]" in failed["store.url"]
+
+
+def test_batches_are_asked_for_without_a_cluster(tmp_path: Path) -> None:
+    """A file need not name the brokers: -k does."""
+    path = tmp_path / "s3.properties"
+    path.write_text("topics=orders\ns3.bucket.name=backups\nformat.class=log\n")
+
+    assert (
+        "bootstrap.servers is not set"
+        not in invoke("config", "check", "--config", str(path)).stdout
+    )
 
 
 @pytest.mark.parametrize(
