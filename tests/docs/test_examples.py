@@ -270,6 +270,20 @@ def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
     assert set() == names - {""} - labels
 
 
+def test_an_alert_says_what_to_do() -> None:
+    """Whoever is woken reads what is wrong and a command that exists, not a name and a number."""
+    groups = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text())["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        said = rule["annotations"]
+        do = said["description"]
+        commands = re.findall(r"\bkbackup ((?:[a-z]+ ?)+(?:--[a-z-]+(?: \d+)?)?)", do)
+
+        assert (True, True) == ("summary" in said, bool(commands)), rule["alert"]
+        for line in commands:
+            found = CliRunner().invoke(root, [*line.split(), "--help"], prog_name="kbackup")
+            assert 0 == found.exit_code, f"{rule['alert']}: {line}"
+
+
 def test_the_dashboard_shows_how_the_last_drill_ended() -> None:
     """When one last passed, how the newest ended, how long a recovery takes, what it loses."""
     panels = json.loads((PROMETHEUS / "dashboard.json").read_text())["panels"]
