@@ -425,6 +425,31 @@ def test_only_format_leaves_out_the_others(again: Restoring) -> None:
     assert values(range(100)) == again.cluster.values("copy_of_orders")
 
 
+def test_full_records_before_values_of_one_format_are_refused(again: Restoring) -> None:
+    """What a restore of one format has left out before its records can no longer come in order."""
+    again.backup.put("orders", 0, range(5))
+    again.backup.put("orders", 0, range(5, 10), views=JSON)
+    again.restore(only_format="json")
+
+    with pytest.raises(RefusedError, match="was not read before"):
+        again.restore()
+
+    assert values(range(5, 10)) == again.cluster.values("copy_of_orders")
+
+
+def test_full_records_behind_values_of_one_format_come_with_the_next_restore(
+    again: Restoring,
+) -> None:
+    """They follow what is there, so their order is kept."""
+    again.backup.put("orders", 0, range(5), views=JSON)
+    again.backup.put("orders", 0, range(5, 10))
+    again.restore(only_format="json")
+
+    again.restore()
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
 def test_what_a_registrys_converter_cannot_make_again_is_refused_in_the_plan(
     again: Restoring,
 ) -> None:
