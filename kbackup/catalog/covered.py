@@ -20,6 +20,7 @@ from typing import Final
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup.catalog.claims import VALUES_NOT_THERE
 from kbackup.catalog.column import keeps_schemas
@@ -43,7 +44,7 @@ from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.catalog.merging import BAD, records, rows_alike
 from kbackup.catalog.reading import facts
 from kbackup.catalog.window import Window
-from kbackup.connect.registry.framing import HEAD_BYTES
+from kbackup.connect.registry.framing import unframed
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
@@ -223,6 +224,9 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
         ledger: What is known of the partition.
         heads: Asked what such keys and headers say of themselves.
     """
+    lone = [files for files in sets if files.main is None]
+    if not lone:
+        return ()
     mains = [files for files in sets if files.main is not None]
     last: dict[str, int] = {}
     for files in mains:
@@ -243,7 +247,7 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
         is_last = files.start_offset > last.get(files.encoded_partition, files.start_offset)
         return is_last and (closed is None or furthest < closed.span.end_offset)
 
-    return [files for files in sets if files.main is None and is_no_loss(files)]
+    return [files for files in lone if is_no_loss(files)]
 
 
 def _without_removed(sets: list[FileSet], ledger: PartitionLedger) -> list[FileSet]:
@@ -528,12 +532,11 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
     So are those that differ only in what a converter puts around a value, and a file does not keep
     or words in its own way: the id of its schema in a registry, or the schema itself.
     """
-    for value in batch["value"].to_pylist():
+    values = batch["value"]
+    for value in pc.coalesce(unframed(values).bodies, values).to_pylist():
         if value is None:
             yield None
             continue
-        if len(value) >= HEAD_BYTES and value.startswith(b"\0"):
-            value = value[HEAD_BYTES:]  # noqa: PLW2901
         with suppress(ValueError):
             said = orjson.loads(value)
             while isinstance(said, dict) and said.keys() == {"schema", "payload"}:

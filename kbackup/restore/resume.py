@@ -361,6 +361,8 @@ def _before_values(
     cursor: Cursor,
 ) -> KbackupError | None:
     """Refuse full records that come before the values at hand and were left out, or are new."""
+    if not cursor.values:
+        return None
     at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), 0)
     for files in sets[:at]:
         said = known.get(files.id)
