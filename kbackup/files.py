@@ -204,7 +204,7 @@ class Spool(io.BufferedIOBase, BinaryIO):
             needed = max(self._expected, self.size + more)
             raise NoSpaceError(
                 "no space in TMPDIR",
-                f"about {-(-needed // _MIB)} MiB needed",
+                f"about {-(-needed // _MIB)} MiB needed in {_folder()}",
                 "free some, or set TMPDIR to a folder with more",
             ) from error
 
