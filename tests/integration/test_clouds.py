@@ -43,6 +43,17 @@ def _in(kbackup: Kbackup, place: str) -> Kbackup:
     )
 
 
+def _pair(cloud: Cloud, folder: Path, *, is_encrypted: bool) -> tuple[Kbackup, Kbackup]:
+    """Return what stores, and cannot read it again where it encrypts, and what reads."""
+    if not is_encrypted:
+        return cloud.kbackup, cloud.kbackup
+    public = [new_key(folder / f"{name}.pem") for name in ("one", "two")]
+    return cloud.kbackup.with_environment(
+        KBACKUP_ENCRYPTION_RECIPIENTS=",".join(public),
+        KBACKUP_ENCRYPTION_KEY_FILE=str(folder / "backup.key"),
+    ), cloud.kbackup.with_environment(KBACKUP_ENCRYPTION_IDENTITY_FILE=str(folder / "one.pem"))
+
+
 @pytest.fixture
 def records(cluster: TestCluster, topic: str) -> list[list[Record]]:
     """What two partitions of the topic hold: an object has several parts."""
@@ -68,17 +79,7 @@ def test_what_was_stored_comes_back(
     is_encrypted: bool,
 ) -> None:
     """Stored, stored again, checked by content, restored: with objects in several parts."""
-    sink = reader = cloud.kbackup
-    if is_encrypted:
-        sink = cloud.kbackup.with_environment(
-            KBACKUP_ENCRYPTION_RECIPIENTS=",".join(
-                new_key(tmp_path / f"{name}.pem") for name in ("one", "two")
-            ),
-            KBACKUP_ENCRYPTION_KEY_FILE=str(tmp_path / "backup.key"),
-        )
-        reader = cloud.kbackup.with_environment(
-            KBACKUP_ENCRYPTION_IDENTITY_FILE=str(tmp_path / "one.pem")
-        )
+    sink, reader = _pair(cloud, tmp_path, is_encrypted=is_encrypted)
     format_ = ("--format", form) if form == "log" else ()
 
     done = sink.json("sink", "-t", topic, *format_)
@@ -117,31 +118,37 @@ def test_what_a_cloud_cannot_do_is_named(cloud: Cloud, cluster: TestCluster, top
 
 
 @pytest.mark.one_process
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
 def test_a_sink_that_is_killed_again_and_again_loses_nothing(
-    cloud: Cloud, cluster: TestCluster, topic: str
+    cloud: Cloud, cluster: TestCluster, topic: str, tmp_path: Path, is_encrypted: bool
 ) -> None:
     """The last run ends it: all is there once, and comes back."""
+    sink, reader = _pair(cloud, tmp_path, is_encrypted=is_encrypted)
     cluster.create(topic, 2)
     written = [varied(20_000, seed) for seed in range(2)]
     for partition, some in enumerate(written):
         cluster.write(topic, some, partition)
     chance, words = random.Random(7), ("sink", "-t", topic, "--flush-size", "500")
     for _ in range(KILLS):
-        with running(cloud.kbackup, *words) as command:
+        with running(sink, *words) as command:
             kill_somewhen(command, chance, lambda: command.of("object"))
 
-    ended(cloud.kbackup, *words)
-    verified = cloud.kbackup.json("restore", "verify", "--deep")
-    cloud.kbackup.json(*BACK, "-t", topic)
+    ended(sink, *words)
+    verified = reader.json("restore", "verify", "--deep")
+    reader.json(*BACK, "-t", topic)
 
     assert [] == verified.of("finding")
     assert written == _copies(cluster, topic)
 
 
 @pytest.mark.one_process
-def test_a_standby_follows(cloud: Cloud, cluster: TestCluster, topic: str) -> None:
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
+def test_a_standby_follows(
+    cloud: Cloud, cluster: TestCluster, topic: str, tmp_path: Path, is_encrypted: bool
+) -> None:
     """One stores as records come, another puts them back; the one that restores is killed once."""
-    kbackup = cloud.kbackup.with_environment(**shorter(NEWCOMERS_S=1))
+    pair = _pair(cloud, tmp_path, is_encrypted=is_encrypted)
+    stores, restores = (one.with_environment(**shorter(NEWCOMERS_S=1)) for one in pair)
     cluster.create(topic)
     written: dict[tuple[str, int], list[Record]] = {(topic, 0): []}
 
@@ -153,15 +160,16 @@ def test_a_standby_follows(cloud: Cloud, cluster: TestCluster, topic: str) -> No
 
     back = (*BACK, "-t", topic, "--follow", "--s3-poll-interval-ms", "200")
     with running(
-        kbackup, "sink", "-t", topic, "--follow", "--flush-size", "25", "--rotate-idle-ms", "300"
+        stores, "sink", "-t", topic, "--follow", "--flush-size", "25", "--rotate-idle-ms", "300"
     ) as sink:
         write(60)
-        with running(kbackup, *back) as first:
+        sink.wait_for("object", 1)  # before that an encrypted backup has no keys: exit 2
+        with running(restores, *back) as first:
             wait_until(lambda: restored(first, written), "what was written first")
             write(200)
             first.wait_for("progress", len(first.of("progress")) + 1)
             first.kill_group()
-        with running(kbackup, *back) as second:
+        with running(restores, *back) as second:
             write(40)
             wait_until(lambda: copied(cluster, written), "the rest")
             second.signal(signal.SIGTERM)
