@@ -1,7 +1,7 @@
 """What encryption costs: the same records to S3 and back, as they are and encrypted, in turn."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -10,24 +10,23 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import kbackup
-from benchmarks.records import loads
+from benchmarks.records import Load
 from benchmarks.services import Services
 
 Row = dict[str, Any]
 
-REPEAT: Final = 5
 WAYS: Final = ("plain", "encrypted")
 
 
-def measured(services: Services, scale: float) -> Iterator[Row]:
-    """Yield a row for each sink and each restore of the usual loads."""
+def measured(services: Services, loads: Sequence[Load], repeat: int) -> Iterator[Row]:
+    """Yield a row for each sink and each restore of *loads*."""
     private, public = (services.scratch / name for name in ("identity.pem", "recipients.pem"))
     _openssl("genpkey", "-algorithm", "x25519", "-out", private)
     _openssl("pkey", "-in", private, "-pubout", "-out", public)
     private.chmod(0o600)
-    for load in loads(scale):
+    for load in loads:
         services.fill(load)
-        for repetition in range(REPEAT):
+        for repetition in range(repeat):
             for way in WAYS:
                 place = services.fresh_place("s3")
                 own = {
@@ -60,7 +59,8 @@ def show(rows: list[Row], console: Console) -> None:
     """Print the medians, and what share of the speed, and of the CPU's work, is left."""
     if not rows:
         return
-    table = Table(title=f"Encryption, median of {REPEAT}", title_justify="left")
+    repeat = 1 + max(one["repetition"] for one in rows)
+    table = Table(title=f"Encryption, median of {repeat}", title_justify="left")
     for name in (
         "case",
         "load",
