@@ -757,10 +757,10 @@ def spoken(seconds: float) -> str:
 _AUDITS: Final = {
     "plain": "audit: the target has grown by exactly the records that were written",
     "counted": "audit: the records in the target were counted, no difference",
+    "repeated": "audit: the records in the target were counted, none is missing",
     "not made": "audit: not made, the records in the target were not counted",
 }
 """The sentence for each way an audit succeeded, or was not made."""
-
 
 _NAMED: Final = 5
 """Created topics that are named; the plan above has them all."""
@@ -774,14 +774,24 @@ def restored(summary: Ended) -> list[str]:
     only = [f"restored only: {window}"] if window else []
     if not summary.records:
         return only if summary.exit_code in (0, 3) else []
-    is_wrong = any(error.code == "audit" for error in summary.errors)
-    audit = None if is_wrong else _AUDITS.get(summary.facts.get("audit", ""))
+    audit = _audited(summary)
     created = keeping_all(summary)
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
     return [
         *only, *as_stored(summary), *([audit] if audit else []), *([remind] if created else [])
     ]  # fmt: skip
+
+
+def _audited(summary: Ended) -> str | None:
+    """Return what the audit has shown; what failed was no part of it."""
+    how = summary.facts.get("audit")
+    if how is None or any(error.code == "audit" for error in summary.errors):
+        return None
+    if any(warned.code == "repeated" for warned in summary.warnings):
+        how = "repeated"
+    is_part = how != "not made" and any("partition" in error.place for error in summary.errors)
+    return _AUDITS[how] + (", but for the partitions that failed" if is_part else "")
 
 
 def as_stored(summary: Ended) -> list[str]:

@@ -1,7 +1,7 @@
 """What forbids a restore before its first record: pure functions of the plan.
 
-Source: the order and meaning of the checks are those of the section "restore safety" in the
-documentation's explanation of guarantees.
+Source: the order and meaning of the checks are those of "Checks before the first record"
+in the documentation's explanation of guarantees.
 """
 
 from collections import defaultdict

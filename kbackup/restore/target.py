@@ -508,7 +508,7 @@ def audit(
         if isinstance(each, TargetCount) and each.failure is None
     }
     how = "counted" if doubtful else "plain"
-    if unseen or len(counted) + len(failed) < len(doubtful):  # or stopped meanwhile
+    if unseen or len(counted) < len(doubtful):  # a count failed, or the run was stopped
         how = "not made"
     judged = [(entry, counted[entry.target]) for entry in doubtful if entry.target in counted]
     wrong = [entry.difference(count, exactly_once=exactly_once) for entry, count in judged]

@@ -113,7 +113,7 @@ class Process:
 
 
 class Tasks:
-    """Runs the tasks of a process one after the other: `runs.world.RunTasks`."""
+    """Runs the tasks of a process one after the other: `runs.context.RunTasks`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

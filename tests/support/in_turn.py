@@ -11,7 +11,7 @@ from kbackup.spark.engine import Deal, deal
 
 
 class InTurn:
-    """Runs tasks one after the other: `runs.world.RunTasks`."""
+    """Runs tasks one after the other: `runs.context.RunTasks`."""
 
     slots = 1
 

@@ -25,7 +25,7 @@ NO_PROPERTIES: Mapping[str, str] = {}
 
 
 class _Tasks:
-    """Runs tasks in this process: a `runs.world.RunTasks`."""
+    """Runs tasks in this process: a `runs.context.RunTasks`."""
 
     def __init__(self) -> None:
         self.units: list[list[Any]] = []

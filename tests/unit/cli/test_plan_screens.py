@@ -43,6 +43,9 @@ def test_a_dry_run_of_a_repair_shows_its_plan(told: Any, show: Any) -> None:
     assert ("sink repair", 2) == (refused.lines[-1]["command"], refused.code)
 
 
+GROWN = "grown by exactly the records that were written"
+
+
 @pytest.mark.parametrize(
     ("facts", "lines"),
     [
@@ -54,7 +57,7 @@ def test_a_dry_run_of_a_repair_shows_its_plan(told: Any, show: Any) -> None:
         ),
         pytest.param(
             {"audit": "plain"},
-            ["audit: the target has grown by exactly the records that were written"],
+            [f"audit: the target has {GROWN}"],
             id="plain",
         ),
         pytest.param(
@@ -64,6 +67,16 @@ def test_a_dry_run_of_a_repair_shows_its_plan(told: Any, show: Any) -> None:
         ),
         pytest.param({"window": "offset before 9"}, ["restored only: offset before 9"], id="some"),
         pytest.param({"audit": "counted", "errors": [{"code": "audit"}]}, [], id="a difference"),
+        pytest.param(
+            {"audit": "counted", "warnings": [{"code": "repeated"}]},
+            ["audit: the records in the target were counted, none is missing"],
+            id="written again",
+        ),
+        pytest.param(
+            {"audit": "plain", "errors": [{"code": "kafka", "topic": "a", "partition": "1"}]},
+            [f"audit: the target has {GROWN}, but for the partitions that failed"],
+            id="one failed",
+        ),
         pytest.param(
             {
                 "plan": [

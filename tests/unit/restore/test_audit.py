@@ -57,7 +57,7 @@ def test_a_partition_that_was_not_counted_is_no_difference() -> None:
 
     found = audit(written, lambda _: [TargetCount(WHERE, failure=failure)], exactly_once=True)
 
-    assert (failure,) == found.issues
+    assert ("not made", (failure,)) == (found.how, found.issues)
 
 
 def test_records_behind_an_open_transaction_are_not_called_lost() -> None:

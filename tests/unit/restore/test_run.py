@@ -89,7 +89,7 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
 
 
 class Counted:
-    """Counts what a run asks of what runs its tasks: `runs.world.RunTasks`."""
+    """Counts what a run asks of what runs its tasks: `runs.context.RunTasks`."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
