@@ -123,6 +123,12 @@ class FileSet:
         return f"{self.id} {self.only.start_offset}-{self.only.end_offset}"
 
     @property
+    def sizes(self) -> tuple[int | None, ...]:
+        """Bytes of the object, and of its keys and headers; None for those that are not there."""
+        files = (self.main, self.keys, self.headers)
+        return tuple(None if file is None else file.size for file in files)
+
+    @property
     def begin(self) -> int:
         """The first offset that is read."""
         return self.start_offset if self.only is None else self.only.start_offset

@@ -444,11 +444,24 @@ def _done_values(
         why = "their rows carry no offsets, so what is new in them is unknown"
         what = f"{where}: objects that this restore has passed were added, changed or removed"
         return set(), "", RefusedError(what, why, _DO, **_place(where))
+    if sets[at].part not in lost and _has_others_beside(sets[at], cursor):
+        why = "the records that it has written of these values came without them"
+        what = f"{where}: keys or headers were stored beside {sets[at].id} after it was restored"
+        return set(), "", RefusedError(what, why, _DO, **_place(where))
     is_named = not (sets[at].is_whole or sets[at].is_generic)
     known = facts_of(sets[at]) if is_named else None
     if sets[at].part in lost or (known is not None and known.records <= cursor.rows):
         done, before = [*done, sets[at]], chained(before, [sets[at]])
     return {files.part for files in done}, before, None
+
+
+def _has_others_beside(files: FileSet, cursor: Cursor) -> bool:
+    """Whether keys or headers beside the values at hand are not those that were read with them."""
+    if not (cursor.sizes and cursor.rows):
+        return False
+    (then, *before), (now, *beside) = cursor.sizes, files.sizes
+    pairs = zip(before, beside, strict=False)
+    return any(one not in (None, was) and (was is None or now == then) for was, one in pairs)
 
 
 def _late(where: TopicPartition, offset: int) -> KbackupError:

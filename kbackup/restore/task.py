@@ -231,8 +231,9 @@ class RestorePartitionTask:
             self._before = chained(self._before, [self._values])
         self._values = files
         self._out.cursor = replace(
-            self._out.cursor, values=digest(files.part), rows=0, before=self._before, content=""
-        )
+            self._out.cursor, values=digest(files.part), rows=0, before=self._before, content="",
+            sizes=files.sizes,
+        )  # fmt: skip
         self._begun = ResumedValues(files, self._out.cursor)
 
     def _finish(self, files: FileSet) -> None:

@@ -267,6 +267,8 @@ class Cursor:
         before: Digest of all value sets before that one, as they were; None where a version
             committed the place that did not keep it.
         content: Digest of *rows* if their object has a name of any form; empty otherwise.
+        sizes: Bytes of that object, and of what was beside it, as it was found: `FileSet.sizes`.
+            None where a version committed the place that did not keep them.
     """
 
     offset: int
@@ -275,6 +277,7 @@ class Cursor:
     rows: int = 0
     before: str | None = ""
     content: str = ""
+    sizes: tuple[int | None, ...] | None = None
 
 
 def digest(text: str) -> str:
@@ -362,6 +365,7 @@ class RestorePosition:
             "offset": cursor.offset, "values": cursor.values, "rows": cursor.rows,
             "before": cursor.before, "total": self.total,
             **({"content": cursor.content} if cursor.content else {}),
+            **({} if cursor.sizes is None else {"sizes": cursor.sizes}),
             **({} if self.ids is None else {"ids": self.ids}),
             **({} if self.is_all else {"all": False}),
             **_absent(self.absent),
@@ -404,9 +408,10 @@ class RestorePosition:
             TopicIdentity.from_metadata(data),
             data.get("window", ""),
         )
+        sizes = data.get("sizes")
         cursor = Cursor(
             data["offset"], offset, data["values"], data["rows"], data["before"],
-            data.get("content", ""),
+            data.get("content", ""), None if sizes is None else tuple(sizes),
         )  # fmt: skip
         ids = data.get("ids")
         if ids is not None:

@@ -1,5 +1,6 @@
 """A restore that is run again: what it goes on from, what it begins anew, what it refuses."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -86,6 +87,31 @@ def test_rows_that_were_added_before_the_position_are_not_left_out_in_silence(
 
     with pytest.raises(RefusedError, match="were added, changed or removed"):
         again.restore()
+
+
+@pytest.mark.parametrize(
+    ("size", "left_over"),
+    [
+        pytest.param(10, 0, id="restored whole"),
+        pytest.param(15, 0, id="restored in part"),
+        pytest.param(10, 3, id="beside a killed run's"),
+    ],
+)
+def test_keys_that_come_to_values_which_were_restored_are_named(
+    again: Restoring, size: int, left_over: int
+) -> None:
+    """What a restore has written of these values has none, and is not written again."""
+    if left_over:
+        *_, gone = again.backup.put("orders", 0, range(left_over), views=SIBLINGS)
+        again.backup.store.delete(gone)
+    (key,) = again.backup.put("orders", 0, range(10), views=JSON)
+    again.restore()
+    again.backup.put("orders", 0, range(size), views=SIBLINGS)
+
+    with pytest.raises(RefusedError, match=f"were stored beside {re.escape(key)} "):
+        again.restore()
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
 
 
 @pytest.mark.parametrize("views", LAYOUTS)

@@ -98,8 +98,9 @@ def test_what_is_committed_with_an_offset_can_be_read_again(
 COPY = TopicPartition("copy", 3)
 LANE = Lane(COPY, Span(7, 19))
 POSITION = RestorePosition(
-    RestoreSource("b" * 16, ORDERS, IDENTITY, "w"), "copy-id", Cursor(9, 12, "v", 3, "c"), 8
-)
+    RestoreSource("b" * 16, ORDERS, IDENTITY, "w"), "copy-id",
+    Cursor(9, 12, "v", 3, "c", sizes=(5, None, 7)), 8,
+)  # fmt: skip
 
 
 def test_what_a_restore_commits_can_be_read_again() -> None:
