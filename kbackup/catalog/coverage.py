@@ -31,8 +31,8 @@ class Compared:
 
     Attributes:
         beside: The offsets that others hold, from the first on that the values may have too.
-        reaches: If that is the values' own start, whether they go on behind the end of it, else
-            whether they go on to its start.
+        reaches: If that is the values' own start, whether they may go on behind the end of it, else
+            whether they may go on to its start.
     """
 
     beside: Span
@@ -361,7 +361,8 @@ class _Decisions:
         start = following.start_offset
         reaches = False if bound is not None and bound <= start else self.reaches(one, following)
         if reaches:
-            why = f"it reaches beyond offset {start}, where another begins that holds the same"
+            why = f"it reaches beyond offset {start}, where another begins that holds the same, or "
+            why += "is so unlike that one that nothing tells where it ends"
             self.disputes.append(Dispute((one.key,), one.span, why))
         return reaches is False
 

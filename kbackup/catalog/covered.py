@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, islice
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -443,19 +443,23 @@ class _Reader:
         options = replace(self.options, wants_siblings=False)
         return records(self.store, lone, options, offset=offset, identity=self.identity)
 
-    def rows(self, one: Holding) -> list[list[bytes | None]]:
-        """Return the contents of values in each form that the records beside them may have.
+    def rows(self, one: Holding) -> list[bytes | None]:
+        """Return the contents of values as a restore writes them."""
+        return [content for batch in self.read([one]) for content in _contents(batch)]
 
-        That is as a restore writes them, and where their file keeps the schema as Avro, which
-        a registry's converter made of them.
+    def like(
+        self, others: Sequence[bytes | None], one: Holding, rows: list[bytes | None]
+    ) -> list[bytes | None]:
+        """Return the *rows* of values in the form of the records beside them, if they have it.
+
+        Where their file keeps the schema, a registry's converter has made Avro of them: the file
+        is read once more for that.
         """
-        forms = [[content for batch in self.read([one]) for content in _contents(batch)]]
         main = self.sets[one.key].main
-        if main is not None and keeps_schemas(main.format):
-            framing = replace(self, options=replace(self.options, in_frames=True))
-            rows = [content for batch in framing.read([one]) for content in _contents(batch)]
-            forms += [rows] if None not in rows else []  # Avro cannot express them
-        return forms
+        if are_alike(rows, others) or main is None or not keeps_schemas(main.format):
+            return rows
+        framed = replace(self, options=replace(self.options, in_frames=True)).rows(one)
+        return rows if None in framed else framed  # Avro cannot express them
 
     def contents(self, holdings: Sequence[Holding], beside: Span) -> Iterator[bytes | None]:
         """Yield the contents of the records that values are compared with."""
@@ -482,29 +486,31 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             for batch in reader.read([one]):
                 last, count = batch["offset"][-1].as_py(), count + len(batch)
             return replace(one, last=last, records=count)
-        forms = reader.rows(one)
-        number = len(forms[0])
+        rows = reader.rows(one)
+        number = len(rows)
         others = [other for other in holdings if _is_beside(other, one, beside)]
         whole = [other for other in others if other.is_full]
         if beside.start_offset == one.start:
-            is_share = any(
-                other.last is None and not other.is_full and other.directory != one.directory
-                for other in holdings
-            )
             contents = reader.contents(whole, beside)
             first = [*islice(contents, 1)]
-            rows = next((rows for rows in forms if rows[:1] == first), forms[0])
-            reaches = goes_beyond(rows, chain(first, contents), is_share=is_share)
+            reaches = goes_beyond(reader.like(first, one, rows), chain(first, contents))
         elif number > beside.start_offset - one.start:
             reaches = True
         else:
             told = [other for other in others if not other.is_full]
             apart = [*lanes(told, lambda one: (False, one.directory))]
             is_share = len(apart) > 1 or bool(unfinished(others))
+            is_alone = not is_share and all(
+                other.last is not None or other.is_full or other.directory == one.directory
+                for other in holdings
+            )
+            is_gapless = any(at.start == beside.start_offset and at.is_dense for at in others)
+            is_counted = is_alone and is_gapless and number == beside.start_offset - one.start
             reaches = any(
-                goes_on_in(rows, reader.first(lane, beside), is_share=is_share)
-                for lane in (whole, *apart)
-                for rows in forms
+                goes_on_in(mine, first, is_share=is_share)
+                or not (are_alike(mine, first) or is_counted)
+                for first in (reader.first(lane, beside) for lane in (whole, *apart))
+                for mine in (reader.like(first, one, rows),)
             )
     except BAD:
         return one
@@ -526,51 +532,61 @@ COMPARED_RECORDS: Final = 100_000
 # Record by record, for the last objects of another tool, whose texts have no form of their own.
 
 
+FORM_BYTES: Final = 4
+"""As many of a content stand for its form: the kind of its JSON, and the names in an object."""
+
+
 def _contents(batch: pa.RecordBatch) -> Iterator[bytes | None]:
     """Yield what stands for each value: two texts of the same JSON are the same.
 
     So are those that differ only in what a converter puts around a value, and a file does not keep
     or words in its own way: the id of its schema in a registry, or the schema itself.
     """
-    values = batch["value"]
-    for value in pc.coalesce(unframed(values).bodies, values).to_pylist():
-        if value is None:
-            yield None
-            continue
-        with suppress(ValueError):
-            said = orjson.loads(value)
-            while isinstance(said, dict) and said.keys() == {"schema", "payload"}:
-                said = said["payload"]
-            # a text is itself for a converter of texts, which JSON puts in quotes
-            value = (  # noqa: PLW2901
-                said.encode()
-                if isinstance(said, str)
-                else orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
-            )
-        yield hashlib.blake2b(value, digest_size=16).digest()
+    values, bodies = batch["value"], unframed(batch["value"]).bodies
+    framed = bodies.is_valid().to_pylist()
+    for value, is_framed in zip(pc.coalesce(bodies, values).to_pylist(), framed, strict=True):
+        yield None if value is None else _content(value, is_framed=is_framed)
 
 
-def goes_beyond(
-    rows: Sequence[bytes | None], others: Iterable[bytes | None], *, is_share: bool = False
-) -> bool:
-    """Whether values reach behind all of the records that others hold from their start on.
+def _content(value: bytes, *, is_framed: bool) -> bytes:
+    said: Any = value
+    with suppress(ValueError):
+        said = value if is_framed else value.decode()
+    with suppress(ValueError, TypeError):  # it is no JSON, or is too deep
+        said = orjson.loads(value)
+        while isinstance(said, dict) and said.keys() == {"schema", "payload"}:
+            said = said["payload"]
+        # a text is itself for a converter of texts, which JSON puts in quotes
+        value = (
+            said.encode()
+            if isinstance(said, str)
+            else orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+        )
+    form = repr(sorted(said) if isinstance(said, dict) else type(said)).encode()
+    parts = (form, FORM_BYTES), (value, 16)
+    return b"".join(hashlib.blake2b(part, digest_size=size).digest() for part, size in parts)
+
+
+def are_alike(rows: Sequence[bytes | None], others: Sequence[bytes | None]) -> bool:
+    """Whether some have one form, so that a comparison shows which of them are the same."""
+    mine, theirs = ({one and one[:FORM_BYTES] for one in each} - {None} for each in (rows, others))
+    return not (mine and theirs and mine.isdisjoint(theirs))
+
+
+def goes_beyond(rows: Sequence[bytes | None], others: Iterable[bytes | None]) -> bool:
+    """Whether values may reach behind all of the records that others hold from their start on.
 
     Values have each of these records that their directory takes, those that are equal to one of
     theirs among them.  Where not even the first row is like the first record, as of a converter
-    that writes others, they have no more rows than there are records, less those without a value:
-    a connector may have dropped these.  Where they are but a share, of one directory of several, no
-    number shows where such rows end, and they are taken to go on.
+    that writes others, no number of rows shows where they end: a connector may have dropped some.
     """
-    known, found, is_like = set(rows), 0, False
+    known, found = set(rows), 0
     if not rows:
         return False
-    for number, content in enumerate(others):
-        is_like = is_like or (number == 0 and content == rows[0])
-        if is_share and not is_like:
+    for content in others:
+        if (not found or content in known) and content != rows[found]:
             return True
-        if is_like and content in known and content != rows[found]:
-            return True
-        found += content in known if is_like else content is not None
+        found += content in known
         if found == len(rows):
             return False
     return True

@@ -192,6 +192,74 @@ def test_rows_without_what_a_converter_puts_around_them_are_compared(
             again.restore(**reading)
 
 
+def renamed(at: int) -> bytes:
+    """A record that a connector's transform gives another name of its field."""
+    return b'{"number":%d}' % at
+
+
+def in_protobuf(at: int) -> bytes:
+    """A record as ProtobufConverter writes it: the schema's id, which message, and a field."""
+    return b"\0\0\0\0\7\0\x08" + bytes([at])
+
+
+def binary(at: int) -> bytes:
+    """A record that is no text, of which JSON files keep base64."""
+    return bytes([255, at])
+
+
+def transformed(backup: Backup, *cuts: Sequence[int]) -> list[str]:
+    """Store objects of a connector whose rows are like no record."""
+    keys = [f"topics/orders/partition=0/orders+0+{cut[0]:010}.json" for cut in cuts]
+    for key, cut in zip(keys, cuts, strict=True):
+        backup.replace(key, b"".join(b'{"n":%d}\n' % at for at in cut), {})
+    return keys
+
+
+@pytest.mark.parametrize("value", [renamed, in_protobuf, binary])
+@pytest.mark.parametrize(
+    ("cuts", "whole", "is_told"),
+    [
+        pytest.param([EVEN[:50]], EVEN[30:], False, id="reaching into them"),
+        pytest.param([EVEN[:30]], EVEN[15:], False, id="as many rows, in a log with gaps"),
+        pytest.param([EVEN[:30]], EVEN[30:], False, id="fewer rows than offsets"),
+        pytest.param([range(60)], range(60, 100), True, id="as many rows, in a log without"),
+        pytest.param([range(60), range(60, 90, 3)], range(80), False, id="a share, beyond them"),
+        pytest.param([range(60), range(60, 90)], range(200), False, id="inside, for all one sees"),
+        pytest.param(
+            [range(0, 60, 2), range(60, 100, 2), range(100, 120)],
+            range(60, 100), True, id="each before the next name",
+        ),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_compared_are_named_where_no_count_shows_their_end(
+    again: Restoring,
+    value: Callable[[int], bytes],
+    cuts: list[Sequence[int]],
+    whole: Sequence[int],
+    *,
+    is_told: bool,
+) -> None:
+    """They may hold records that come again, or that nothing else holds."""
+    keys = transformed(again.backup, *cuts)
+    rows = [{"offset": at, "value": value(at)} for at in whole]
+    again.backup.put("orders", 0, batch_of(rows))
+
+    if not is_told:
+        last = max(key for key, cut in zip(keys, cuts, strict=True) if cut[0] <= whole[-1])
+        with pytest.raises(RefusedError, match="unlike") as refused:
+            again.restore()
+        assert last in refused.value.what
+        assert (7, [("overlap", last)]) == (
+            Verified(again.backup).exit_code,
+            Verified(again.backup).errors,
+        )
+        return
+    again.restore()
+
+    assert len({*whole}.union(*cuts)) == len(again.cluster.values("copy_of_orders"))
+    assert 0 == Verified(again.backup).exit_code
+
+
 def test_values_and_full_records_beside_a_connectors_object_are_both_compared(
     again: Restoring,
 ) -> None:
