@@ -195,8 +195,8 @@ def lacking_siblings(
     Args:
         sets: Of one partition, by start offset.
         layout: How objects are named.
-        promised: Returns which siblings a set says it has; asked where others have some that it
-            lacks, or none has any.
+        promised: Returns which siblings a set says it has; asked where it or others have some, and
+            of the first and the last.
         left_over: Those that are siblings without values, and no loss.
         are_read: All were read, so that asking each costs nothing.
     """
@@ -207,8 +207,9 @@ def lacking_siblings(
         having = [at for at, files in enumerate(mains) if _sibling(files, view) is not None]
         without = [at for at, files in enumerate(mains) if _sibling(files, view) is None]
         extension = _sibling(mains[having[0]], view) if having else None
-        # where the first has none, and the others neither, none was stored
-        asked = without if having or are_read else without[:1]
+        # where none is there, and neither first nor last had any, none was stored
+        ends, is_asked = (without[:1] + without[-1:]), bool(having) or are_read
+        asked = [at for at in without if is_asked or at in ends or mains[at].files[1:]]
         broken = [at for at in asked if view in promised(mains[at])]
         for at in broken:
             yield _without_sibling(mains[at], layout, view, name, extension)

@@ -282,15 +282,15 @@ class JudgedPartition:
     ) -> frozenset[View]:
         """Return which siblings an object of values says it has; the ledger names its own.
 
-        A ledger that was lost, and has the values again, has not what was gone by then: that shows
-        where they are read.
+        One that was made anew, by no run, has not what was gone by then.
         """
         if files.main is None:
             return frozenset()
         if (report := self.reports.get(files.id)) is not None:
             stem = files.main.key.removesuffix(files.main.extension)
             return frozenset(view for view in report.siblings if (stem, view) not in told)
-        if files.main.key in self.ledger.objects:
+        row = self.ledger.objects.get(files.main.key)
+        if row is not None and row.run:
             return frozenset()
         head = heads.head(files.main.key)
         return frozenset() if head is None else siblings_of(head.metadata)
