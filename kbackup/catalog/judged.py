@@ -229,9 +229,8 @@ class JudgedPartition:
             layout: How objects are named.
         """
         heads = self.heads or store
-        beside = (
-            (key, f".{one.view}") for key, one in self.ledger.objects.items() if not is_main(one)
-        )
+        known = self.ledger.objects if self.reports else {}
+        beside = ((key, f".{one.view}") for key, one in known.items() if not is_main(one))
         told = {(key.rpartition(view)[0], view) for key, view in beside}
         lone = list(
             claims.lacking_siblings(
@@ -305,11 +304,12 @@ class JudgedPartition:
             options: How objects are read.
             findings: All that `findings` yielded.
         """
-        bad = {finding.key for finding in findings if finding.is_error}
+        alone = claims.VALUES_NOT_THERE
+        told = {one.key for one in findings if one.is_error or one.text == alone}
         yield from covered(
             store,
             self.where,
-            [files for files in self.sets if files.id not in bad],
+            [files for files in self.sets if files.id not in told],
             self.ledger,
             options,
             identity=self.identity,

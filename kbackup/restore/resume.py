@@ -171,8 +171,7 @@ def _changed(where: TopicPartition, why: str) -> TopicChangedError:
         f"{where} has lost records that were restored to it",
         why,
         "restore into a new topic with --rename, or delete this one first",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -181,8 +180,7 @@ def _of_others(group: str, where: TopicPartition) -> RefusedError:
         f"consumer group {group} has a position in {where} that no restore committed",
         "a sink or a consumer uses the group and would lose its place, or somebody has moved it",
         "choose another --group; where it was moved, restore into a new topic with --rename",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 
@@ -213,6 +211,8 @@ CutOf = Callable[[FileSet], Hashable]
 """Returns what stands for the cut of a set: sets of one cut have no record in common."""
 
 _DO: Final = "restore into a new topic with --rename"
+
+_ROWS: Final = "rows of values carry no offsets, so what is new in them is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +257,16 @@ def remaining(
     where, offset = position.source.where, position.cursor.offset
     passed = [files for files in gone if not _holds(position.absent or (), files.begin)]
     lost = [files for files in passed if not files.is_whole]
-    done, before, refusal = _done_values(facts_of, where, sets, position.cursor, lost)
+    every = sorted((*sets, *lost), key=lambda one: (one.begin, one.encoded_partition))
+    every, values = every if lost else [*sets], position.cursor.values
+    at = next((n for n, one in enumerate(every) if values and values == digest(one.part)), None)
+    done, before, refusal = _done_values(facts_of, where, every, at, position.cursor, lost)
     known = _begun(facts_of, sets, offset)
     done |= _ended(known, offset)
     left = [files for files in sets if files.part not in done]
     cut_of = cut_of or (lambda files: files.id)
     refusal = refusal or _back(facts_of, cut_of, left, lost, position.cursor.reached)
-    refusal = refusal or _before_values(where, sets, known, position.cursor)
+    refusal = refusal or _before_values(where, every[: at or 0], known, offset)
     if refusal is None and position.total is not None:
         counted = known if position.is_all or own is None else known.keys() & own
         entered = [
@@ -344,13 +347,8 @@ def _back(
                 continue
             said = None if files.begin >= gone.begin else facts_of(files)
             if files.begin >= gone.begin or said is None or said.last_offset >= gone.begin:
-                return RefusedError(
-                    f"{gone.where}: {files.id} holds offsets of {gone.id}, which this restore has "
-                    "passed and which was removed since",
-                    "the rows carry no offsets, so what is new in them is unknown",
-                    _DO,
-                    **_place(gone.where),
-                )
+                what = f"{files.id} holds offsets of {gone.id}, which this restore has passed and "
+                return _refused(gone.where, f"{what}which was removed since", _ROWS)
     return None
 
 
@@ -358,23 +356,16 @@ def _before_values(
     where: TopicPartition,
     sets: Sequence[FileSet],
     known: Mapping[str, Facts | None],
-    cursor: Cursor,
+    offset: int,
 ) -> KbackupError | None:
-    """Refuse full records that come before the values at hand and were left out, or are new."""
-    if not cursor.values:
-        return None
-    at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), 0)
-    for files in sets[:at]:
+    """Refuse full records among those before the values at hand that were left out, or are new."""
+    for files in sets:
         said = known.get(files.id)
         last = files.start_offset if said is None else said.last_offset
-        if files.is_whole and last >= cursor.offset:
-            return RefusedError(
-                f"{where}: {files.id} holds records before those of values that this restore has "
-                "passed, and was not read before",
-                "they would come after these; --only-format may have left them out",
-                _DO,
-                **_place(where),
-            )
+        if files.is_whole and last >= offset:
+            what = f"{files.id} holds records before those of values that this restore has passed"
+            why = "they would come after these; --only-format may have left them out"
+            return _refused(where, f"{what}, and was not read before", why)
     return None
 
 
@@ -418,36 +409,36 @@ def _done_values(
     facts_of: FactsOf,
     where: TopicPartition,
     sets: Sequence[FileSet],
+    at: int | None,
     cursor: Cursor,
-    gone: Sequence[FileSet],
+    gone: Collection[FileSet],
 ) -> tuple[set[str], str, KbackupError | None]:
-    """Return the value sets that are done, their chain, and what is wrong with them."""
-    has_values = any(not files.is_whole for files in sets)
+    """Return the value sets that are done, their chain, and what is wrong with them.
+
+    Those that are *gone* are among *sets*; *at* is which of them the restore was in.
+    """
     lost = {files.part for files in gone}
+    there = [one for one in sets if not one.is_whole and one.part not in lost]
     if not cursor.values:
-        late = (not (one.is_whole or one.is_generic) and one.begin < cursor.offset for one in sets)
-        return set(), "", _late(where, cursor.offset) if any(late) else None
-    if gone:
-        sets = sorted((*sets, *gone), key=lambda one: (one.begin, one.encoded_partition))
-    if not (has_values or _is_replaced(sets, cursor)):
+        late = any(not one.is_generic and one.begin < cursor.offset for one in there)
+        return set(), "", _late(where, cursor.offset) if late else None
+    if not (there or _is_replaced(sets, cursor)):
         return set(), "", None
-    at = next((n for n, files in enumerate(sets) if digest(files.part) == cursor.values), None)
     if at is None:
         why = "its rows carry no offsets, so where to continue is unknown"
         what = f"{where}: the object in which this restore stopped is missing"
         if any(files.is_whole for files in sets):
             what += ", or full records have replaced rows of it"
-        return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
+        return set(), "", IncompleteBackupError(what, why, _DO, **where.place)
     done = [files for files in sets[:at] if not files.is_whole]
     before = chained("", done)
     if cursor.before not in (None, before):
-        why = "their rows carry no offsets, so what is new in them is unknown"
-        what = f"{where}: objects that this restore has passed were added, changed or removed"
-        return set(), "", RefusedError(what, why, _DO, **_place(where))
+        what = "objects that this restore has passed were added, changed or removed"
+        return set(), "", _refused(where, what, _ROWS)
     if sets[at].part not in lost and _has_others_beside(sets[at], cursor):
         why = "the records that it has written of these values came without them"
-        what = f"{where}: keys or headers were stored beside {sets[at].id} after it was restored"
-        return set(), "", RefusedError(what, why, _DO, **_place(where))
+        what = f"keys or headers were stored beside {sets[at].id} after it was restored"
+        return set(), "", _refused(where, what, why)
     is_named = not (sets[at].is_whole or sets[at].is_generic)
     known = facts_of(sets[at]) if is_named else None
     if sets[at].part in lost or (known is not None and known.records <= cursor.rows):
@@ -466,12 +457,9 @@ def _has_others_beside(files: FileSet, cursor: Cursor) -> bool:
 
 def _late(where: TopicPartition, offset: int) -> KbackupError:
     """Return why values cannot be restored any more where full records beyond them have been."""
-    return RefusedError(
-        f"{where}: the backup has value objects below offset {offset} that were not read before",
-        "this restore has passed their offsets with full records, and their rows carry none",
-        _DO,
-        **_place(where),
-    )
+    what = f"the backup has value objects below offset {offset} that were not read before"
+    why = "this restore has passed their offsets with full records, and their rows carry none"
+    return _refused(where, what, why)
 
 
 def _gained(
@@ -499,16 +487,13 @@ def _gained(
             other = max(other, end)
     if least <= total:
         return None
-    return RefusedError(
-        f"{where}: the backup has gained {counted(least - total, 'record')} below offset {offset}",
-        "this restore has passed them, and restores records in the order of their offsets",
-        _DO,
-        **_place(where),
-    )
+    what = f"the backup has gained {counted(least - total, 'record')} below offset {offset}"
+    why = "this restore has passed them, and restores records in the order of their offsets"
+    return _refused(where, what, why)
 
 
-def _place(where: TopicPartition) -> dict[str, str | int]:
-    return {"topic": where.topic, "partition": where.partition}
+def _refused(where: TopicPartition, what: str, why: str) -> RefusedError:
+    return RefusedError(f"{where}: {what}", why, _DO, **where.place)
 
 
 class ResumedValues:
@@ -587,11 +572,5 @@ class ResumedValues:
         return hashlib.sha256(both).hexdigest()[:16]
 
     def _replaced(self, why: str) -> RefusedError:
-        where = self._files.where
-        return RefusedError(
-            f"{self._files.id} was replaced after it was restored",
-            why,
-            _DO,
-            topic=where.topic,
-            partition=where.partition,
-        )
+        what = f"{self._files.id} was replaced after it was restored"
+        return RefusedError(what, why, _DO, **self._files.where.place)

@@ -158,7 +158,7 @@ def keep(store: Store, file: ClosedFile, layout: Layout) -> Facts:
                     if not _goes_on(file, longer):
                         _log.warning("%s holds these records and more; it is kept", file.key)
                         return longer
-                    if not _is_left_over(store, layout, file):
+                    if not _lacks_values(store, layout, file):
                         raise _cut_too_short(file, "another run")
                 before, head = head, store.head(file.key)
                 if head == before:  # else another run put more while this one compared
@@ -307,8 +307,8 @@ def _goes_on(file: ClosedFile, there: Facts) -> bool:
     return is_behind and file.spec.view is not View.RECORD
 
 
-def _is_left_over(store: Store, layout: Layout, file: ClosedFile) -> bool:
-    """Whether it is keys or headers whose values no run has stored, as one that was killed leaves.
+def _lacks_values(store: Store, layout: Layout, file: ClosedFile) -> bool:
+    """Whether it is keys or headers beside which nobody has stored values.
 
     They hold no record then, and what replaces them loses none, however short it is.
     """
