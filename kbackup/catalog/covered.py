@@ -53,7 +53,6 @@ from kbackup.stores import Heads, Store
 
 _THREADS: Final = 16
 
-
 _NOTHING_DECIDED: Final = Coverage()
 
 FactsOf = Callable[[FileSet], Facts | None]
@@ -91,13 +90,12 @@ class Covered:
             offsets = dispute.span.start_offset, dispute.span.end_offset - 1
             text = f"{others}{dispute.why}"
             yield Finding("overlap", self.where, dispute.keys[-1], offsets, text)
-        inside = [one for one in self.coverage.repeats if one.of is None]
+        number = sum(one.of is None for one in self.coverage.repeats)
         for one in self.coverage.repeats:
             if one.of is not None:
                 text = f"what it holds is in {one.of}, which is read"
                 yield Finding("overlap", self.where, one.holding.key, text=text, level="note")
-        if inside:
-            number = len(inside)
+        if number:
             text = f"{counted(number, 'value object')} {form(number, 'is', 'are')} beside full "
             text += "records, which are used instead"
             yield Finding("overlap", self.where, None, text=text, level="note")
@@ -111,12 +109,9 @@ class Covered:
             yield "shadowed", text
         copies = [one for one in self.coverage.repeats if one.of is not None]
         if copies:
-            text = (
-                f"{self.where}: {counted(len(copies), 'object')} {form(len(copies), 'is', 'are')} "
-            )
-            text += (
-                f"left out, as others hold the same: {some([one.holding.key for one in copies], 3)}"
-            )
+            number, keys = len(copies), some([one.holding.key for one in copies], 3)
+            text = f"{self.where}: {counted(number, 'object')} {form(number, 'is', 'are')} left "
+            text += f"out, as others hold the same: {keys}"
             yield "copy_left_out", text
         lone = [files.files[0].key for files in self.left_over]
         if lone:
@@ -220,7 +215,7 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
     comes after what they were closed with: a run stores that when the values are there.
 
     Args:
-        sets: All of them.
+        sets: All of them, by start offset.
         ledger: What is known of the partition.
         heads: Asked what such keys and headers say of themselves.
     """
@@ -228,11 +223,7 @@ def left_over(sets: Sequence[FileSet], ledger: PartitionLedger, heads: Heads) ->
     if not lone:
         return ()
     mains = [files for files in sets if files.main is not None]
-    last: dict[str, int] = {}
-    for files in mains:
-        if not files.is_whole:
-            at = files.encoded_partition
-            last[at] = max(files.start_offset, last.get(at, files.start_offset))
+    last = {one.encoded_partition: one.start_offset for one in mains if not one.is_whole}
     furthest = max((files.start_offset for files in mains), default=0)
 
     def is_no_loss(files: FileSet) -> bool:
@@ -283,10 +274,9 @@ def entered(named: Iterable[Holding], ledger: PartitionLedger, present: Containe
     """
     there = [*named]
     rotations = _rotations(ledger) if there else {}
-    rows = (ledger.objects.get(one.key) for one in there)
     told = [
-        one if row is None else _told(one, row, rotations)
-        for one, row in zip(there, rows, strict=True)
+        one if (row := ledger.objects.get(one.key)) is None else _told(one, row, rotations)
+        for one in there
     ]
     return Offsets(told, _said(ledger, present))
 
@@ -500,12 +490,11 @@ def _answered(reader: _Reader, holdings: Sequence[Holding], ask: Ask) -> Holding
             told = [other for other in others if not other.is_full]
             apart = [*lanes(told, lambda one: (False, one.directory))]
             is_share = len(apart) > 1 or bool(unfinished(others))
-            is_alone = not is_share and all(
-                other.last is not None or other.is_full or other.directory == one.directory
-                for other in holdings
+            is_counted = (
+                number == beside.start_offset - one.start
+                and any(at.start == beside.start_offset and at.is_dense for at in others)
+                and {at.directory for at in holdings if not at.is_full} == {one.directory}
             )
-            is_gapless = any(at.start == beside.start_offset and at.is_dense for at in others)
-            is_counted = is_alone and is_gapless and number == beside.start_offset - one.start
             reaches = any(
                 goes_on_in(mine, first, is_share=is_share)
                 or not (are_alike(mine, first) or is_counted)

@@ -304,8 +304,7 @@ class JudgedPartition:
             options: How objects are read.
             findings: All that `findings` yielded.
         """
-        alone = claims.VALUES_NOT_THERE
-        told = {one.key for one in findings if one.is_error or one.text == alone}
+        told = {one.key for one in findings if one.is_error or one.text == claims.VALUES_NOT_THERE}
         yield from covered(
             store,
             self.where,

@@ -211,8 +211,7 @@ def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBac
         f"{counted(count, 'object')} {form(count, 'is', 'are')} missing from what was asked for",
         f"such as {keys[0]}",
         "see which: kbackup restore verify",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
     )
 
 

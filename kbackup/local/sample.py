@@ -458,8 +458,7 @@ def _error(where: TopicPartition, copy: TopicPartition, found: Difference) -> Au
         f"{copy} is not equal to {where} {'from' if found.column is None else 'in'} {place}",
         f"the original has {found.original}{_at(found.offset)}, "
         f"the copy has {found.copy}{_at(found.copy_offset)}",
-        topic=where.topic,
-        partition=where.partition,
+        **where.place,
         offset=found.offset,
     )
 

@@ -234,10 +234,10 @@ def remaining(
     facts_of: FactsOf,
     sets: Sequence[FileSet],
     position: RestorePosition | None,
-    cut_of: CutOf | None = None,
-    own: Collection[str] | None = None,
-    gone: Sequence[FileSet] = (),
-    below: Below | None = None,
+    cut_of: CutOf,
+    own: Collection[str] | None,
+    gone: Sequence[FileSet],
+    below: Below,
 ) -> Remaining:
     """Return what is left of *sets*, in their order.
 
@@ -246,11 +246,11 @@ def remaining(
             below the position, of values the one at hand.
         sets: Of one partition, by start offset.
         position: Where the restore stands; None where it begins.
-        cut_of: Tells which sets are of one cut; without, each may be of its own.
+        cut_of: Tells which sets are of one cut.
         own: The sets that hold records of the target, where a topic is chosen for each record.
         gone: Sets that were removed on purpose: of those that the restore has read, rows of values
             count where they were, and full records with those that are there.
-        below: Counts the records of a set around the position; without, its facts bound them.
+        below: Counts the records of a set around the position.
     """
     if position is None:
         return Remaining(tuple(sets))
@@ -258,13 +258,12 @@ def remaining(
     passed = [files for files in gone if not _holds(position.absent or (), files.begin)]
     lost = [files for files in passed if not files.is_whole]
     every = sorted((*sets, *lost), key=lambda one: (one.begin, one.encoded_partition))
-    every, values = every if lost else [*sets], position.cursor.values
+    values = position.cursor.values
     at = next((n for n, one in enumerate(every) if values and values == digest(one.part)), None)
     done, before, refusal = _done_values(facts_of, where, every, at, position.cursor, lost)
     known = _begun(facts_of, sets, offset)
     done |= _ended(known, offset)
     left = [files for files in sets if files.part not in done]
-    cut_of = cut_of or (lambda files: files.id)
     refusal = refusal or _back(facts_of, cut_of, left, lost, position.cursor.reached)
     refusal = refusal or _before_values(where, every[: at or 0], known, offset)
     if refusal is None and position.total is not None:
@@ -282,9 +281,9 @@ def remaining(
     return Remaining(tuple(left), before, refusal)
 
 
-def _until(offset: int, files: FileSet, said: Facts, below: Below | None) -> Facts:
+def _until(offset: int, files: FileSet, said: Facts, below: Below) -> Facts:
     """Return what is known of a set's records before the position."""
-    if below is None or said.last_offset < offset:
+    if said.last_offset < offset:
         return said
     records = offset - said.first_offset if said.is_dense else below(files, offset)
     return replace(said, records=records, last_offset=offset - 1)
@@ -421,7 +420,11 @@ def _done_values(
     there = [one for one in sets if not one.is_whole and one.part not in lost]
     if not cursor.values:
         late = any(not one.is_generic and one.begin < cursor.offset for one in there)
-        return set(), "", _late(where, cursor.offset) if late else None
+        what = (
+            f"the backup has value objects below offset {cursor.offset} that were not read before"
+        )
+        why = "this restore has passed their offsets with full records, and their rows carry none"
+        return set(), "", _refused(where, what, why) if late else None
     if not (there or _is_replaced(sets, cursor)):
         return set(), "", None
     if at is None:
@@ -453,13 +456,6 @@ def _has_others_beside(files: FileSet, cursor: Cursor) -> bool:
     (then, *before), (now, *beside) = cursor.sizes, files.sizes
     pairs = zip(before, beside, strict=False)
     return any(one not in (None, was) and (was is None or now == then) for was, one in pairs)
-
-
-def _late(where: TopicPartition, offset: int) -> KbackupError:
-    """Return why values cannot be restored any more where full records beyond them have been."""
-    what = f"the backup has value objects below offset {offset} that were not read before"
-    why = "this restore has passed their offsets with full records, and their rows carry none"
-    return _refused(where, what, why)
 
 
 def _gained(

@@ -230,10 +230,8 @@ class RestorePartitionTask:
         if self._values is not None:
             self._before = chained(self._before, [self._values])
         self._values = files
-        self._out.cursor = replace(
-            self._out.cursor, values=digest(files.part), rows=0, before=self._before, content="",
-            sizes=files.sizes,
-        )  # fmt: skip
+        cursor = replace(self._out.cursor, values=digest(files.part), rows=0, before=self._before)
+        self._out.cursor = replace(cursor, content="", sizes=files.sizes)
         self._begun = ResumedValues(files, self._out.cursor)
 
     def _finish(self, files: FileSet) -> None:

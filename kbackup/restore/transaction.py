@@ -459,8 +459,7 @@ def _check_ids(position: RestorePosition, ids: Ids | None) -> None:
                 f"it is {then} in the records that are restored, and would be {new} in the rest",
                 "give --schema-registry-url as when this restore began, and not if it was not "
                 "given then; or restore into a new topic with --rename",
-                topic=where.topic,
-                partition=where.partition,
+                **where.place,
             )
 
 

@@ -267,8 +267,7 @@ class Cursor:
         before: Digest of all value sets before that one, as they were; None where a version
             committed the place that did not keep it.
         content: Digest of *rows* if their object has a name of any form; empty otherwise.
-        sizes: Bytes of that object, and of what was beside it, as it was found: `FileSet.sizes`.
-            None where a version committed the place that did not keep them.
+        sizes: Its `FileSet.sizes` as it was found; None where a version did not keep them.
     """
 
     offset: int
