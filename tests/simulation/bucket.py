@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice, takewhile
 from random import Random
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import fastavro
 import pyarrow as pa
@@ -34,7 +34,9 @@ from tests.simulation.events import (
 )
 from tests.simulation.process import KilledError, Process
 from tests.simulation.product import (
+    MAGIC,
     CorruptObjectError,
+    EncryptedStore,
     FormatOptions,
     LogFormat,
     ObjectHead,
@@ -90,10 +92,58 @@ def _values(key: str, body: bytes) -> list[bytes] | None:
     return None
 
 
+@dataclass(frozen=True)
+class SimKeys:
+    """What encrypts the objects with records, and lets others be read that are not encrypted."""
+
+    takes_plain: bool = True
+
+    def name(self, key: str) -> bytes | None:
+        """An object's own."""
+        return key.encode() if key.startswith("topics/") else None
+
+    def for_new(self, _key: str) -> tuple[bytes, bytes]:
+        """The only data key."""
+        return b"i" * 16, b"k" * 32
+
+    def of(self, _key_id: bytes, _key: str) -> bytes:
+        """The only data key."""
+        return b"k" * 32
+
+    def has(self, key_id: bytes) -> bool:
+        """Whether that is its id."""
+        return key_id == b"i" * 16
+
+    def keyed(self, text: str) -> str:
+        """A digest under a key."""
+        return hashlib.sha256(f"own key {text}".encode()).hexdigest()
+
+
+class _Alone:
+    """A store of one object."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def open(self, _key: str) -> BinaryIO:
+        return io.BytesIO(self._body)
+
+
+def _decrypted(key: str, body: bytes) -> bytes:
+    below = cast("Store", _Alone(body))
+    with EncryptedStore(below, SimKeys()).open(key) as content:
+        return content.read()
+
+
 @lru_cache(20_000)
 def decode(key: str, body: bytes) -> tuple[Row, ...] | None:
     if is_side(key):
         return ()
+    if body.startswith(MAGIC):
+        try:
+            body = _decrypted(key, body)
+        except CorruptObjectError:  # it is not in its own place
+            return None
     values = _values(key, body)
     if values is not None:
         return tuple(
@@ -129,6 +179,7 @@ class Bucket:
 
     Attributes:
         late: PUTs without an answer that may still land.
+        is_encrypted: Whether kbackup encrypts objects.
     """
 
     def __init__(self, history: list[Event], clock: Clock, kafka: Kafka) -> None:
@@ -137,6 +188,7 @@ class Bucket:
         self._keys: list[str] = []
         self.late: list[tuple[datetime, Callable[[], Any]]] = []
         self.bodies: set[bytes] = set()
+        self.is_encrypted = False
 
     def put(
         self,
@@ -203,7 +255,8 @@ class SimStoreSettings:
 
     def open(self) -> Store:
         """The store."""
-        return SimStore(self.bucket, self.process)
+        store = SimStore(self.bucket, self.process)
+        return EncryptedStore(store, SimKeys()) if self.bucket.is_encrypted else store
 
 
 class SimStore:

@@ -136,6 +136,10 @@ class _Secrets:
     def __init__(self, rng: Random) -> None:
         self._rng = rng
 
+    def token_bytes(self, nbytes: int = 32) -> bytes:
+        """As `secrets.token_bytes`."""
+        return self._rng.randbytes(nbytes)
+
     def token_hex(self, nbytes: int = 16) -> str:
         """As `secrets.token_hex`."""
         return self._rng.randbytes(nbytes).hex()

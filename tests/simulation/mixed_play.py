@@ -3,8 +3,9 @@
 The first family plays one sink's configuration under every fault.  This one plays few faults and
 many configurations: a connector and several groups of kbackup write to one ``topics.dir`` in
 turns, with keys and headers beside values or without; a run that follows lets others go on; people
-move positions, objects and the ledger, and hosts' clocks are a day apart.  It has a checker of its
-own, which knows of each record only where it was produced and which objects hold it:
+move positions, objects and the ledger, and hosts' clocks are a day apart.  Every tenth mixture is
+encrypted, but for what the connector writes.  The family has a checker of its own, which knows of
+each record only where it was produced and which objects hold it:
 
 ``lost``      a run that ends with 0 leaves no readable record outside the bucket
 ``untrue``    a restore that ends with 0 delivers each record of the bucket, once and in order; one

@@ -44,6 +44,7 @@ class Mixture:
     # whether records have keys and headers, which sinks of values store beside them or not
     has_sides: bool = False
     is_raw: bool = False  # whether restores send batches as they are stored, however small
+    is_encrypted: bool = False  # whether kbackup encrypts, beside what a connector stores as it is
 
     @property
     def has_schemas(self) -> bool:
@@ -105,6 +106,7 @@ def _varied(seed: int, mixture: Mixture, steps: list[Step]) -> tuple[Mixture, li
         formats=tuple(formats),
         has_sides=rng.random() < 0.2,
         is_raw="log" in formats and rng.random() < 0.5,
+        is_encrypted=seed % 10 == 3,
     )
     for kind, chance in _LATER.items():
         if rng.random() < chance:

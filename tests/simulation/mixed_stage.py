@@ -4,6 +4,7 @@ import gzip
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from random import Random
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ class MixedStage(Stage):
         self._beside: dict[str, str] = {}  # keys and headers that the ledger knows, and of what
         self._past: list[tuple[str, TopicPartition, Position]] = []
         self.kafka.sink_groups.update(mixture.groups)
+        self.bucket.is_encrypted = mixture.is_encrypted and find_spec("cryptography") is not None
 
     # what is true
 

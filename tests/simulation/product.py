@@ -83,12 +83,14 @@ from kbackup.sink.start import Evidence, Start, decide
 from kbackup.spark.channel import Line
 from kbackup.spark.engine import deal
 from kbackup.stores import ObjectHead, Store, StoredObject
+from kbackup.stores.encrypted import MAGIC, EncryptedStore
 from kbackup.verify.run import Acceptance, Mending, Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 __all__ = [
     "APPEND_TIME",
     "BEAT_S",
+    "MAGIC",
     "NO_ENDS",
     "NO_OTHERS",
     "OBJECTS",
@@ -103,6 +105,7 @@ __all__ = [
     "ConfigurationError",
     "Contents",
     "CorruptObjectError",
+    "EncryptedStore",
     "Entry",
     "Environment",
     "Event",
