@@ -260,6 +260,21 @@ def test_rows_that_cannot_be_compared_are_named_where_no_count_shows_their_end(
     assert 0 == Verified(again.backup).exit_code
 
 
+def test_as_many_rows_as_offsets_show_nothing_in_one_of_several_directories(
+    again: Restoring,
+) -> None:
+    """Offsets that other directories have lie between them, so they reach further."""
+    field(again.backup, 2, range(120))
+    renames = [{"offset": at, "value": renamed(at)} for at in range(60, 100)]
+    again.backup.put("orders", 0, batch_of(renames))
+
+    with pytest.raises(RefusedError, match="unlike"):
+        again.restore()
+
+    named = {key for _, key in Verified(again.backup).errors if key is not None}
+    assert {"d=0", "d=1"} == {key.split("/")[2] for key in named}
+
+
 def test_values_and_full_records_beside_a_connectors_object_are_both_compared(
     again: Restoring,
 ) -> None:
