@@ -143,32 +143,14 @@ def _width(taken: int, newest: int) -> int:
     return 1
 
 
-GROUPS: Final = Form(
-    pa.schema(
-        [
-            pa.field("kind", pa.string(), nullable=False),
-            pa.field("taken", pa.int64(), nullable=False),
-            pa.field("topic", pa.string(), nullable=False),
-            pa.field("cluster_id", pa.string()),
-            pa.field("topic_id", pa.string()),
-            pa.field("is_complete", pa.bool_()),
-            pa.field("group", pa.string()),
-            pa.field("protocol_type", pa.string()),
-            pa.field("state", pa.string()),
-            pa.field("partition", pa.int32()),
-            pa.field("offset", pa.int64()),
-            pa.field("metadata", pa.binary()),
-            pa.field("high_watermark", pa.int64()),
-            pa.field("beyond", pa.int64()),
-            pa.field("why", pa.string()),
-            pa.field("run", pa.string()),
-            pa.field("time", pa.int64(), nullable=False),
-            pa.field("counter", pa.int64()),
-        ]
-    ),
+GROUPS: Final = Form.of(
+    GroupEntry,
     _merged,
+    pa.field("cluster_id", pa.string()),
+    pa.field("topic_id", pa.string()),
+    pa.field("partition", pa.int32()),
 )
-"""The stream of captures: rows of `GroupEntry`, in the order of its attributes."""
+"""The stream of captures: rows of `GroupEntry`."""
 
 
 FOLD_AT: Final = 16

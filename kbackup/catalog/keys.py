@@ -106,23 +106,8 @@ def _merged(rows: pa.Table) -> pa.Table:
     return latest(rows, pc.binary_join_element_wise(rows["id"], rows["recipient"], " "))
 
 
-KEYS: Final = Form(
-    pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("recipient", pa.string(), nullable=False),
-            pa.field("wrapped", pa.binary()),
-            pa.field("mac", pa.binary(), nullable=False),
-            pa.field("run", pa.string()),
-            pa.field("time", pa.int64(), nullable=False),
-            pa.field("counter", pa.int64()),
-            pa.field("is_retired", pa.bool_(), nullable=False),
-        ]
-    ),
-    _merged,
-    is_purged=True,
-)
-"""Both streams: rows of `WrappedKey`, in the order of its attributes."""
+KEYS: Final = Form.of(WrappedKey, _merged, is_purged=True)
+"""Both streams: rows of `WrappedKey`."""
 
 
 @dataclass(slots=True)

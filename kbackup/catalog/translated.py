@@ -102,26 +102,13 @@ def _merged(rows: pa.Table) -> pa.Table:
     return latest(rows, pc.binary_join_element_wise(*about, "\n"))
 
 
-TRANSLATED: Final = Form(
-    pa.schema(
-        [
-            pa.field("partition", pa.int32(), nullable=False),
-            pa.field("target_id", pa.string(), nullable=False),
-            pa.field("source_topic", pa.string(), nullable=False),
-            pa.field("source_partition", pa.int32(), nullable=False),
-            pa.field("first", pa.int64(), nullable=False),
-            pa.field("last", pa.int64(), nullable=False),
-            pa.field("records", pa.int64(), nullable=False),
-            pa.field("target_first", pa.int64(), nullable=False),
-            pa.field("target_last", pa.int64(), nullable=False),
-            pa.field("run", pa.string()),
-            pa.field("time", pa.int64(), nullable=False),
-            pa.field("counter", pa.int64()),
-        ]
-    ),
+TRANSLATED: Final = Form.of(
+    TranslatedEntry,
     _merged,
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("source_partition", pa.int32(), nullable=False),
 )
-"""The stream of a restored topic: rows of `TranslatedEntry`, in the order of its attributes."""
+"""The stream of a restored topic: rows of `TranslatedEntry`."""
 
 
 @dataclass(frozen=True, slots=True)

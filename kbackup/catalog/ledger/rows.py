@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,29 @@ class Form:
     schema: pa.Schema
     merged: Callable[[pa.Table], pa.Table]
     is_purged: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        kind: type[Any],
+        merged: Callable[[pa.Table], pa.Table],
+        *others: pa.Field,
+        is_purged: bool = False,
+    ) -> Self:
+        """Return the form of rows of a dataclass: a column for each attribute, in their order.
+
+        A column may be null where the attribute may be None.  *others* are those that are not what
+        the attribute's type says.
+        """
+        columns = {one.name: one for one in others}
+        for one in fields(kind):
+            if one.name not in columns:
+                own, *none = get_args(one.type) or (one.type,)
+                columns[one.name] = pa.field(one.name, _KINDS[own], nullable=bool(none))
+        return cls(pa.schema([columns[one.name] for one in fields(kind)]), merged, is_purged)
+
+
+_KINDS: Final = {str: pa.string(), int: pa.int64(), bytes: pa.binary(), bool: pa.bool_()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,56 +434,16 @@ def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
     return rows.take(ranked.filter(is_new))
 
 
-OBJECTS: Final = Form(
-    pa.schema(
-        [
-            pa.field("kind", pa.string(), nullable=False),
-            pa.field("partition", pa.int32(), nullable=False),
-            pa.field("first", pa.int64(), nullable=False),
-            pa.field("last", pa.int64()),
-            pa.field("key", pa.string()),
-            pa.field("view", pa.string()),
-            pa.field("records", pa.int64()),
-            pa.field("bytes", pa.int64()),
-            pa.field("sha256", pa.string()),
-            pa.field("min_timestamp", pa.int64()),
-            pa.field("max_timestamp", pa.int64()),
-            pa.field("cut_start", pa.int64()),
-            pa.field("next_offset", pa.int64()),
-            pa.field("run", pa.string()),
-            pa.field("time", pa.int64(), nullable=False),
-            pa.field("counter", pa.int64()),
-            pa.field("covers", pa.string()),
-            pa.field("digest", pa.string()),
-            pa.field("version", pa.string()),
-            pa.field("data_key", pa.string()),
-            pa.field("first_stored", pa.int64()),
-            pa.field("held_since", pa.int64()),
-        ]
-    ),
-    _merged_objects,
-)
-"""A topic's stream: rows of `Entry`, in the order of its attributes."""
+OBJECTS: Final = Form.of(Entry, _merged_objects, pa.field("partition", pa.int32(), nullable=False))
+"""A topic's stream: rows of `Entry`."""
 
-TOPICS: Final = Form(
-    pa.schema(
-        [
-            pa.field("kind", pa.string(), nullable=False),
-            pa.field("topic", pa.string()),
-            pa.field("cluster_id", pa.string()),
-            pa.field("topic_id", pa.string()),
-            pa.field("partitions", pa.int32()),
-            pa.field("config", pa.map_(pa.string(), pa.string())),
-            pa.field("group", pa.string()),
-            pa.field("names", pa.list_(pa.string())),
-            pa.field("pattern", pa.string()),
-            pa.field("run", pa.string()),
-            pa.field("time", pa.int64(), nullable=False),
-            pa.field("counter", pa.int64()),
-            pa.field("excluded", pa.string()),
-            pa.field("compacted", pa.bool_()),
-        ]
-    ),
+TOPICS: Final = Form.of(
+    TopicEntry,
     _merged_topics,
+    pa.field("cluster_id", pa.string()),
+    pa.field("topic_id", pa.string()),
+    pa.field("partitions", pa.int32()),
+    pa.field("config", pa.map_(pa.string(), pa.string())),
+    pa.field("names", pa.list_(pa.string())),
 )
-"""The stream about all topics: rows of `TopicEntry`, in the order of its attributes."""
+"""The stream about all topics: rows of `TopicEntry`."""
