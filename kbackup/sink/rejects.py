@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.ledger.rows import SKIPPED, Entry
 from kbackup.errors import BadRecordError
 from kbackup.events import Warned
 from kbackup.pipeline.rows import BadRecord, Rows
@@ -156,9 +156,12 @@ class LeftOut:
     def entries(self, where: TopicPartition, run: str, time_ms: int) -> list[Entry]:
         """Return what the ledger is to say of the bad records."""
         if len(self.bad) <= ENTRIES_MOST:
-            return [objects.skipped(where, span, len(span), run, time_ms) for span in self.bad]
+            return [
+                objects.ranged(SKIPPED, where, span, run, time_ms, records=len(span))
+                for span in self.bad
+            ]
         whole = Span(self.bad[0].start_offset, self.bad[-1].end_offset)
-        return [objects.skipped(where, whole, self.bad_records, run, time_ms)]
+        return [objects.ranged(SKIPPED, where, whole, run, time_ms, records=self.bad_records)]
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Self, TypeVar
 
-from kbackup.catalog.ledger.objects import passed
-from kbackup.catalog.ledger.rows import OBJECTS, TOMBSTONES, Entry, stored, table
+from kbackup.catalog.ledger.objects import ranged
+from kbackup.catalog.ledger.rows import OBJECTS, PASSED, TOMBSTONES, Entry, stored, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import Clock
 from kbackup.errors import KbackupError, StoreError
@@ -310,7 +310,7 @@ class Placing:
         rows = left_out.entries(where, self.job.run, now_ms)
         if not closed.files and report.reached < next_offset:
             span = Span(report.reached, next_offset)
-            rows.append(passed(where, span, self.job.run, now_ms))
+            rows.append(ranged(PASSED, where, span, self.job.run, now_ms))
         self._check_again(closed)
         before, newest = report.own.bookmark, None
         done = _with_read(report.done, closed)

@@ -521,7 +521,7 @@ class Mending:
         for where in sorted(said.partitions()):
             for entry in said.ledger(where).missing(found.keys):
                 if acceptance.takes(where, entry):
-                    row = objects.accepted(entry, self.summary.run, self.clock.ms())
+                    row = objects.of_object(ACCEPTED, entry, self.summary.run, self.clock.ms())
                     taken[where.topic].append(row)
         for topic, rows in taken.items():
             stream = topic_stream(self.store, self.layout, topic, self.clock)

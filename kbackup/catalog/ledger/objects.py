@@ -237,51 +237,31 @@ class TopicLedger:
         return None if entry is None else entry.facts
 
 
-def gap(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
-    """Return the row of offsets that expired before they were backed up."""
+def ranged(
+    kind: str,
+    where: TopicPartition,
+    span: Span,
+    run: str,
+    time_ms: int,
+    *,
+    records: int | None = None,
+) -> Entry:
+    """Return the row of offsets that are in no object: `GAP`, `PASSED`, or `SKIPPED` *records*."""
     last = span.end_offset - 1
-    return Entry(GAP, where.partition, span.start_offset, last, run=run, time=time_ms)
+    return Entry(
+        kind, where.partition, span.start_offset, last, records=records, run=run, time=time_ms
+    )
 
 
-def passed(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
-    """Return the row of offsets in which there was nothing to store."""
-    last = span.end_offset - 1
-    return Entry(PASSED, where.partition, span.start_offset, last, run=run, time=time_ms)
-
-
-def skipped(where: TopicPartition, span: Span, records: int, run: str, time_ms: int) -> Entry:
-    """Return the row of records that were left out because they do not fit the layout.
+def of_object(kind: str, entry: Entry, run: str, time_ms: int) -> Entry:
+    """Return a row about the object that *entry* names, and no later one under its key.
 
     Args:
-        where: Their partition.
-        span: Their offsets, from the first to the last.
-        records: How many there are.
-        run: The run that left them out.
-        time_ms: When, in ms since the epoch.
+        kind: `ACCEPTED`, `REMOVED` or `KEPT`.
+        entry: The object's row.
+        run: The run that says so.
+        time_ms: When, in ms since the epoch; of `REMOVED` by the store's clock.
     """
-    return Entry(
-        SKIPPED, where.partition, span.start_offset, span.end_offset - 1, records=records,
-        run=run, time=time_ms,
-    )  # fmt: skip
-
-
-def accepted(entry: Entry, run: str, time_ms: int) -> Entry:
-    """Return the row that says that *entry*'s object was removed on purpose."""
-    return _about(ACCEPTED, entry, run, time_ms)
-
-
-def removed(entry: Entry, run: str, time_ms: int) -> Entry:
-    """Return the row that says that *entry*'s object is to be deleted, by the store's clock."""
-    return _about(REMOVED, entry, run, time_ms)
-
-
-def kept(entry: Entry, run: str, time_ms: int) -> Entry:
-    """Return the row that takes back that *entry*'s object is to be deleted."""
-    return _about(KEPT, entry, run, time_ms)
-
-
-def _about(kind: str, entry: Entry, run: str, time_ms: int) -> Entry:
-    """Return a row about the object that *entry* names, and no later one under its key."""
     return Entry(
         kind, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,
         covers=entry.run or "",

@@ -13,9 +13,12 @@ import pytest
 from kbackup.catalog.coverage import Holding, Offsets
 from kbackup.catalog.covered import entered
 from kbackup.catalog.groups import GROUPS, GroupEntry
-from kbackup.catalog.ledger.objects import TopicLedger, accepted, gap, passed
+from kbackup.catalog.ledger.objects import TopicLedger, of_object, ranged
 from kbackup.catalog.ledger.rows import (
+    ACCEPTED,
+    GAP,
     OBJECTS,
+    PASSED,
     TOPICS,
     Entry,
     Form,
@@ -345,7 +348,7 @@ def test_what_a_backup_keeps_is_whole_cuts_and_known_gaps(
         Entry("object", 0, 1, 17, "b", "record", cut_start=0, next_offset=20),
         Entry("object", 0, 20, 28, "c", "record", cut_start=20, next_offset=30),
         Entry("object", 0, 30, 39, "adopted, and nobody knows its cut", "record"),
-        gap(WHERE, Span(40, 50), "r", 1),
+        ranged(GAP, WHERE, Span(40, 50), "r", 1),
     ]
 
     found = became(rows, {*present, "adopted, and nobody knows its cut"})
@@ -368,7 +371,7 @@ def test_a_cut_whose_records_are_all_there_again_keeps_nothing_back() -> None:
 
 def test_the_backup_goes_on_after_a_gap() -> None:
     """A first backup that met only expired records leaves no object, and knows where it stood."""
-    expired = gap(WHERE, Span(0, 4), "r", 1)
+    expired = ranged(GAP, WHERE, Span(0, 4), "r", 1)
 
     assert 4 == became([expired], set()).end
 
@@ -404,8 +407,9 @@ def test_an_object_that_has_holes_stands_for_no_other() -> None:
 def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
     """What was removed on purpose is not missed, until it is stored again and lost again."""
     stored = [row(0, time=1), row(10, time=1), row(20, time=1)]
-    agreed = [accepted(stored[0], "v", 5)]
-    ledger = TopicLedger.of([*stored, *agreed, gap(WHERE, Span(40, 50), "r", 1)]).partition(0)
+    agreed = [of_object(ACCEPTED, stored[0], "v", 5)]
+    expired = ranged(GAP, WHERE, Span(40, 50), "r", 1)
+    ledger = TopicLedger.of([*stored, *agreed, expired]).partition(0)
 
     assert ["key-10"] == [entry.key for entry in ledger.missing({"key-20"})]
     assert [Span(40, 50)] == ledger.gaps
@@ -430,7 +434,7 @@ def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
     """A partition of markers alone has no object; of its rows the one that ends last is kept."""
     store, time = CountingStore(), HandClock(NOW)
     for end in (4, 9, 6):
-        one = passed(WHERE, Span(0, end), "run", NOW)
+        one = ranged(PASSED, WHERE, Span(0, end), "run", NOW)
         stream(store, time).append(table([one], OBJECTS))
 
     found = [*entries(stream(store, time).read().rows)]
@@ -446,7 +450,7 @@ def test_a_host_whose_clock_is_ahead_decides_nothing() -> None:
     ledger.append(table([row(0, run="first")], OBJECTS))
     time.at_ms = NOW + DAY
     gone = next(entries(ledger.read().rows))
-    ledger.append(table([accepted(gone, "ahead", time.ms())], OBJECTS))
+    ledger.append(table([of_object(ACCEPTED, gone, "ahead", time.ms())], OBJECTS))
     agreed = TopicLedger.of(entries(ledger.read().rows)).partition(0)
     time.at_ms = NOW + 2
     ledger.append(table([row(0, run="repair")], OBJECTS))
@@ -465,7 +469,7 @@ def test_a_host_whose_clock_is_behind_is_heard() -> None:
     ledger.append(table([row(0, run="first", time=NOW)], OBJECTS))
     time.at_ms = NOW - DAY
     gone = next(entries(ledger.read().rows))
-    ledger.append(table([accepted(gone, "behind", time.ms())], OBJECTS))
+    ledger.append(table([of_object(ACCEPTED, gone, "behind", time.ms())], OBJECTS))
     ledger.fold(1)
 
     assert [] == TopicLedger.of(entries(ledger.read().rows)).partition(0).missing(())

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, TIME, Backup
 
-from kbackup.catalog.ledger.objects import TopicLedger, accepted
+from kbackup.catalog.ledger.objects import TopicLedger, of_object
+from kbackup.catalog.ledger.rows import ACCEPTED
 from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json
@@ -91,7 +92,7 @@ def test_as_of_a_time_what_was_removed_on_purpose_since_is_named(
         for key, at in zip(keys, (10, 10, 2000), strict=True)
     ]
     gone = entries[1:]
-    rows_ = [*entries, *(accepted(row, "v1", 3000) for row in gone)]
+    rows_ = [*entries, *(of_object(ACCEPTED, row, "v1", 3000) for row in gone)]
     for row in gone:
         backup.store.delete(row.key or "")
     known = BackupState(ledgers={"orders": TopicLedger.of(rows_)})

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
 
-from kbackup.catalog.ledger.objects import accepted
-from kbackup.catalog.ledger.rows import Entry, stored
+from kbackup.catalog.ledger.objects import of_object
+from kbackup.catalog.ledger.rows import ACCEPTED, Entry, stored
 from kbackup.catalog.listing import object_count
 from kbackup.errors import (
     BadRecordError,
@@ -382,7 +382,7 @@ def remove(again: Restoring, rows: Sequence[Entry]) -> None:
     """Remove objects, and have an operator accept that."""
     for row in rows:
         again.store.delete(row.key or "")
-    told = [*again.entries["orders"], *(accepted(row, "v1", 1) for row in rows)]
+    told = [*again.entries["orders"], *(of_object(ACCEPTED, row, "v1", 1) for row in rows)]
     again.entries = {"orders": told}
 
 

@@ -7,8 +7,8 @@ import pytest
 from backup_samples import JSON, SIBLINGS
 
 from kbackup.catalog import listing
-from kbackup.catalog.ledger.objects import accepted
-from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.ledger.objects import of_object
+from kbackup.catalog.ledger.rows import ACCEPTED, Entry
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,
@@ -304,7 +304,10 @@ def test_what_was_removed_on_purpose_since_is_said(
     gone = [rows[0], rows[2]]
     for row in gone:
         some.store.delete(row.key or "")
-    some.backup.entries["orders"] = [*rows, *(accepted(row, "v1", NOON + 9) for row in gone)]
+    some.backup.entries["orders"] = [
+        *rows,
+        *(of_object(ACCEPTED, row, "v1", NOON + 9) for row in gone),
+    ]
 
     warnings = some.plan(**options).topics[0].warnings
 
@@ -330,7 +333,7 @@ def test_a_topic_of_a_later_time_is_left_out(some: Restoring) -> None:
     stored(some, range(10), at=NOON, topic="late")
     (gone,) = stored(some, range(10), at=NOON - 1, topic="removed")
     some.store.delete(gone.key or "")
-    some.backup.entries["removed"] = [gone, accepted(gone, "v1", NOON + 9)]
+    some.backup.entries["removed"] = [gone, of_object(ACCEPTED, gone, "v1", NOON + 9)]
 
     plan = some.plan(as_of=NOON)
 

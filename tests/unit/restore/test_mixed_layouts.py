@@ -11,7 +11,8 @@ import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
 from record_samples import batch_of, write
 
-from kbackup.catalog.ledger.objects import accepted
+from kbackup.catalog.ledger.objects import of_object
+from kbackup.catalog.ledger.rows import ACCEPTED
 from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupError, RefusedError
 from kbackup.formats import FormatOptions, by_name
 from kbackup.naming import View
@@ -693,7 +694,7 @@ def test_keys_of_values_that_were_removed_on_purpose_stop_nothing(
     backup.store.delete(value)
     assert (7, [("missing_object", value)]) == (Verified(backup).exit_code, Verified(backup).errors)
 
-    backup.entries["orders"].append(accepted(entry, "r2", entry.time + 1))
+    backup.entries["orders"].append(of_object(ACCEPTED, entry, "r2", entry.time + 1))
     again.restore()
 
     assert values(range(4, 9) if cut == 0 else range(4)) == again.cluster.values("copy_of_orders")
@@ -743,7 +744,7 @@ def test_keys_that_were_removed_on_purpose_are_not_missed(again: Restoring) -> N
     backup.store.delete(keys)
     assert (7, [("missing_object", keys)]) == (Verified(backup).exit_code, Verified(backup).errors)
 
-    backup.entries["orders"].append(accepted(entry, "r2", entry.time + 1))
+    backup.entries["orders"].append(of_object(ACCEPTED, entry, "r2", entry.time + 1))
     again.restore()
 
     assert values(range(9)) == again.cluster.values("copy_of_orders")

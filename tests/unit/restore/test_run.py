@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 from backup_samples import BYTES, JSON
 
-from kbackup.catalog.ledger.objects import accepted
+from kbackup.catalog.ledger.objects import of_object
+from kbackup.catalog.ledger.rows import ACCEPTED
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.config import loading
@@ -244,7 +245,7 @@ def test_what_was_removed_since_a_time_is_exit_3(
         gone = rows[:partition]
         for row in gone:
             backup.store.delete(row.key or "")
-        rows += [accepted(row, "v1", 2000) for row in gone]
+        rows += [of_object(ACCEPTED, row, "v1", 2000) for row in gone]
         backup.entries.setdefault("orders", []).extend(rows)
     run = a_run([])
 
