@@ -11,8 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kbackup import partitioners
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import TOPIC, Entry, TopicEntry, stored
+from kbackup.catalog.ledger.rows import TOPIC, Entry, TopicEntry, TopicLedger, stored
 from kbackup.clock import SystemClock
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat

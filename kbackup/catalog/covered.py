@@ -38,8 +38,7 @@ from kbackup.catalog.coverage import (
     unfinished,
 )
 from kbackup.catalog.findings import APART, Finding
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import Entry, is_main
+from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.catalog.merging import BAD, records, rows_alike
 from kbackup.catalog.reading import facts

@@ -11,8 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import takewhile
 from typing import Final
 
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import Entry, is_main
+from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
 from kbackup.catalog.listing import FileSet, object_bytes
 from kbackup.records import Span, TopicPartition, joined, without
 

@@ -25,8 +25,7 @@ from kbackup.catalog.findings import (
     left_out,
     repeated,
 )
-from kbackup.catalog.ledger.objects import NOTHING, PartitionLedger
-from kbackup.catalog.ledger.rows import Entry, is_main
+from kbackup.catalog.ledger.rows import NOTHING, Entry, PartitionLedger, is_main
 from kbackup.catalog.listing import BackupFile, FileSet, object_bytes, object_count
 from kbackup.errors import CorruptObjectError, Issue, ObjectNotFoundError, counted, form
 from kbackup.naming import NOT_OF_LAYOUT, NOT_OF_TEMPLATE, Layout, TemplateLayout, View

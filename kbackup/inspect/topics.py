@@ -15,8 +15,7 @@ from kbackup.catalog import listing
 from kbackup.catalog.covered import by_name, entered
 from kbackup.catalog.groups import Captures, TopicCapture
 from kbackup.catalog.judged import JudgedPartition
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import Entry, is_main
+from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
 from kbackup.catalog.listing import (
     BackupFile,
     Catalog,

@@ -12,7 +12,7 @@ from typing import Final
 from kbackup import converters, formats
 from kbackup.catalog.column import given_converter, reads
 from kbackup.catalog.findings import Finding
-from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.catalog.listing import FileSet
 from kbackup.catalog.reading import facts
 from kbackup.catalog.window import Window

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, Final
 
-from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.catalog.listing import BackupFile, Catalog, FileSet
 from kbackup.config import Settings
 from kbackup.errors import Issue

@@ -14,14 +14,15 @@ from math import ceil
 from typing import Final
 
 from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.catalog.ledger.rows import (
     OBJECT,
     SINK,
     TOMBSTONES,
     TOPIC,
     Entry,
+    PartitionLedger,
     TopicEntry,
+    TopicLedger,
     entries,
     named,
     order,

@@ -22,8 +22,7 @@ from prometheus_client.registry import Collector
 from kbackup import files
 from kbackup.catalog import drills
 from kbackup.catalog.drills import LastDrill
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import is_main
+from kbackup.catalog.ledger.rows import TopicLedger, is_main
 from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError, KbackupError, StoreError
 from kbackup.events import Ended, PartitionRow, to_json

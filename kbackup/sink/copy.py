@@ -32,9 +32,19 @@ from kbackup.catalog.copying import (
     run_records,
 )
 from kbackup.catalog.keys import data_stream, recipients_stream
-from kbackup.catalog.ledger import objects, stream
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import OBJECT, OBJECTS, PASSED, TOPIC, Entry, entries, table
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import (
+    NOTHING,
+    OBJECT,
+    OBJECTS,
+    PASSED,
+    TOPIC,
+    Entry,
+    TopicLedger,
+    entries,
+    ranged,
+    table,
+)
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import Clock, rfc3339
@@ -387,7 +397,7 @@ class CopyRun:
 
     def _begin(self, where: TopicPartition) -> None:
         """Enter that nothing was passed so far: a topic without any row has lost its ledger."""
-        row = objects.ranged(PASSED, where, Span(0, 0), self._summary.run, self._clock.ms())
+        row = ranged(PASSED, where, Span(0, 0), self._summary.run, self._clock.ms())
         ledger = topic_stream(self._target, self._layout, where.topic, self._clock)
         ledger.append(table([row], OBJECTS))
 
@@ -544,7 +554,7 @@ def _partition(
     present: Collection[str],
 ) -> _Partition:
     mine, known = (
-        objects.NOTHING if ledger is None else ledger.partition(where.partition)
+        NOTHING if ledger is None else ledger.partition(where.partition)
         for ledger in (ours, theirs)
     )
     # what the copy has expired is not brought again, but what the source missed and has again, or

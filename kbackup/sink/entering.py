@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from kbackup.catalog import listing
-from kbackup.catalog.ledger import objects, stream
-from kbackup.catalog.ledger.rows import GAP, OBJECTS, SINK, TOPIC, TOPICS, TopicEntry, table
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import GAP, OBJECTS, SINK, TOPIC, TOPICS, TopicEntry, ranged, table
 from kbackup.catalog.ledger.stream import FOLD_AT, Stream
 from kbackup.clock import Clock
 from kbackup.config import Settings
@@ -126,7 +126,7 @@ class RunLedger:
         Raises:
             StoreError: If it cannot be written.
         """
-        row = objects.ranged(GAP, where, span, self._run, self._clock.ms())
+        row = ranged(GAP, where, span, self._run, self._clock.ms())
         self._stream(self._routes.topic(where.topic)).append(table([row], OBJECTS))
         self.note(where.topic)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kbackup.catalog.coverage import Holding
 from kbackup.catalog.covered import entered
-from kbackup.catalog.ledger.objects import PartitionLedger
+from kbackup.catalog.ledger.rows import PartitionLedger
 from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, KbackupError, ObjectKeyError, StoreError
 from kbackup.formats import FormatOptions

@@ -23,8 +23,16 @@ from kbackup.catalog.expiry import (
     of_unknown_age,
     to_expire,
 )
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import ACCEPTED, KEPT, OBJECTS, REMOVED, Entry, TopicEntry, table
+from kbackup.catalog.ledger.rows import (
+    ACCEPTED,
+    KEPT,
+    OBJECTS,
+    REMOVED,
+    Entry,
+    TopicEntry,
+    of_object,
+    table,
+)
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.catalog.listing import FileSet, object_bytes, object_count
 from kbackup.clock import Clock, moment_of, rfc3339
@@ -387,15 +395,15 @@ class ExpireRun:
         ledger = topic_stream(self._store, self._layout, topic, self._clock)
         run, now_ms, facts = self._summary.run, self._clock.ms(), self._summary.facts
         rows = [
-            objects.of_object(ACCEPTED, row, run, now_ms)
+            of_object(ACCEPTED, row, run, now_ms)
             for one in found
             for row in self._delete(one.deletes)
         ]
-        rows += [objects.of_object(KEPT, row, run, now_ms) for one in found for row in one.undone]
+        rows += [of_object(KEPT, row, run, now_ms) for one in found for row in one.undone]
         marks = [row for one in found for each in one.marks for row in each.rows]
         if marks:  # a plan may have waited long for its answer
             marked_ms = self._now_ms()
-            rows += [objects.of_object(REMOVED, row, run, marked_ms) for row in marks]
+            rows += [of_object(REMOVED, row, run, marked_ms) for row in marks]
         if rows:
             ledger.append(table(rows, OBJECTS))
             ledger.fold()

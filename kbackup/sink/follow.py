@@ -14,8 +14,7 @@ from itertools import groupby
 from typing import Final
 from zlib import crc32
 
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import GAP, OBJECTS, table
+from kbackup.catalog.ledger.rows import GAP, OBJECTS, ranged, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.errors import (
     Issue,
@@ -566,7 +565,7 @@ class FollowedPartitions:
         held = (cut.span for cut in watch.held if cut.is_whole and cut.objects)
         gaps = without(moved, [*held, *watch.kept])
         for gap in gaps:
-            row = objects.ranged(GAP, where, gap, self.job.run, self.job.clock.ms())
+            row = ranged(GAP, where, gap, self.job.run, self.job.clock.ms())
             stream = topic_stream(
                 self._clients.store,
                 self.job.layout,

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 from kbackup.catalog import listing
 from kbackup.catalog.claims import sha256_of
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import Entry, is_main, order
+from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main, order
 from kbackup.catalog.listing import Catalog
 from kbackup.config import Settings
 from kbackup.errors import (

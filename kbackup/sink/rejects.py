@@ -13,8 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import SKIPPED, Entry
+from kbackup.catalog.ledger.rows import SKIPPED, Entry, ranged
 from kbackup.errors import BadRecordError
 from kbackup.events import Warned
 from kbackup.pipeline.rows import BadRecord, Rows
@@ -157,11 +156,10 @@ class LeftOut:
         """Return what the ledger is to say of the bad records."""
         if len(self.bad) <= ENTRIES_MOST:
             return [
-                objects.ranged(SKIPPED, where, span, run, time_ms, records=len(span))
-                for span in self.bad
+                ranged(SKIPPED, where, span, run, time_ms, records=len(span)) for span in self.bad
             ]
         whole = Span(self.bad[0].start_offset, self.bad[-1].end_offset)
-        return [objects.ranged(SKIPPED, where, whole, run, time_ms, records=self.bad_records)]
+        return [ranged(SKIPPED, where, whole, run, time_ms, records=self.bad_records)]
 
 
 @dataclass(slots=True)

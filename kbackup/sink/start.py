@@ -15,8 +15,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from kbackup import formats
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import TOMBSTONES, Entry, is_main, named
+from kbackup.catalog.ledger.rows import TOMBSTONES, Entry, PartitionLedger, is_main, named
 from kbackup.errors import CorruptObjectError, KbackupError, RefusedError, TopicChangedError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position

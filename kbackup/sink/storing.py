@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Self, TypeVar
 
-from kbackup.catalog.ledger.objects import ranged
-from kbackup.catalog.ledger.rows import OBJECTS, PASSED, TOMBSTONES, Entry, stored, table
+from kbackup.catalog.ledger.rows import OBJECTS, PASSED, TOMBSTONES, Entry, ranged, stored, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import Clock
 from kbackup.errors import KbackupError, StoreError

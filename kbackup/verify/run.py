@@ -21,8 +21,6 @@ from kbackup.catalog.claims import Checked
 from kbackup.catalog.findings import AGAIN, Finding, PartitionVerdict, again
 from kbackup.catalog.groups import group_stream
 from kbackup.catalog.judged import JudgedPartition
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.objects import TopicLedger
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
     KEPT,
@@ -33,7 +31,9 @@ from kbackup.catalog.ledger.rows import (
     TOPICS,
     Entry,
     TopicEntry,
+    TopicLedger,
     entries,
+    of_object,
     table,
     topic_entries,
 )
@@ -521,7 +521,7 @@ class Mending:
         for where in sorted(said.partitions()):
             for entry in said.ledger(where).missing(found.keys):
                 if acceptance.takes(where, entry):
-                    row = objects.of_object(ACCEPTED, entry, self.summary.run, self.clock.ms())
+                    row = of_object(ACCEPTED, entry, self.summary.run, self.clock.ms())
                     taken[where.topic].append(row)
         for topic, rows in taken.items():
             stream = topic_stream(self.store, self.layout, topic, self.clock)

@@ -13,8 +13,7 @@ from record_samples import batch_of
 
 from kbackup.catalog import listing, reading
 from kbackup.catalog.ledger import stream
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import entries
+from kbackup.catalog.ledger.rows import TopicLedger, entries
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.formats import FormatOptions

@@ -15,9 +15,8 @@ from kbackup.batches.decoding import decoded
 from kbackup.catalog import coverage, covered
 from kbackup.catalog.coverage import Holding
 from kbackup.catalog.coverage import Read as HoldingRead
-from kbackup.catalog.ledger import objects, stream
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry
+from kbackup.catalog.ledger import rows, stream
+from kbackup.catalog.ledger.rows import OBJECTS, TOPICS, Entry, PartitionLedger
 from kbackup.catalog.ledger.stream import Contents, Stream, encoded, parsed
 from kbackup.catalog.listing import FileSet
 from kbackup.config import Settings
@@ -208,7 +207,7 @@ _PLACES: dict[str, tuple[Any, str]] = {
     "only format": (wiring, "only_format"),
     "confirm": (evidence, "confirm"),
     "held up": (HeldUp, "of"),
-    "accepts": (objects, "_accepts"),
+    "accepts": (rows, "_accepts"),
     "newer version": (NewerVersionError, "of"),
     "settle": (locks, "SETTLE_S"),
     "ledger version": (stream, "VERSION"),

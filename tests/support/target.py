@@ -10,8 +10,7 @@ from backup_samples import Backup
 from kbackup import config
 from kbackup.catalog import listing
 from kbackup.catalog.identity import BackupIdentity
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import Entry
+from kbackup.catalog.ledger.rows import Entry, TopicLedger
 from kbackup.catalog.translated import Translation
 from kbackup.config import loading
 from kbackup.errors import KafkaError, KbackupError

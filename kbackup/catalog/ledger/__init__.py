@@ -5,5 +5,5 @@ evidence of what must be there.  A restore never needs it, and a bucket without 
 before.  The files are specified in ``docs/reference/storage-format.md``.
 
 `stream` appends small files, finds them again and folds them into snapshots; `rows` defines their
-columns, and `objects` answers questions about what was read.
+columns, and answers questions about what was read.
 """

@@ -13,7 +13,6 @@ import pytest
 from kbackup.catalog.coverage import Holding, Offsets
 from kbackup.catalog.covered import entered
 from kbackup.catalog.groups import GROUPS, GroupEntry
-from kbackup.catalog.ledger.objects import TopicLedger, of_object, ranged
 from kbackup.catalog.ledger.rows import (
     ACCEPTED,
     GAP,
@@ -23,7 +22,10 @@ from kbackup.catalog.ledger.rows import (
     Entry,
     Form,
     TopicEntry,
+    TopicLedger,
     entries,
+    of_object,
+    ranged,
     table,
     topic_entries,
 )

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.catalog.ledger.objects import PartitionLedger
-from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry
+from kbackup.catalog.ledger.rows import ACCEPTED, OBJECT, Entry, PartitionLedger
 from kbackup.catalog.listing import BackupFile, FileSet
 from kbackup.inspect import NOTHING_KNOWN, PART, Days, MapState, Stretch, cells, day, merged
 from kbackup.inspect.topics import coverage

@@ -9,7 +9,7 @@ from backup_samples import BYTES, JSON, SIBLINGS, SNAPPY, TIME, Backup, batch
 from hypothesis import given, settings
 from record_samples import record_batches
 
-from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.catalog.ledger.rows import PartitionLedger, TopicLedger
 from kbackup.catalog.window import Window
 from kbackup.errors import (
     ConfigurationError,

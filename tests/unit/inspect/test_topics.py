@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, TIME, Backup
 
-from kbackup.catalog.ledger.objects import TopicLedger, of_object
-from kbackup.catalog.ledger.rows import ACCEPTED
+from kbackup.catalog.ledger.rows import ACCEPTED, TopicLedger, of_object
 from kbackup.clock import rfc3339
 from kbackup.errors import IncompleteBackupError
 from kbackup.events import to_json

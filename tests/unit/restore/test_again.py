@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
 
-from kbackup.catalog.ledger.objects import of_object
-from kbackup.catalog.ledger.rows import ACCEPTED, Entry, stored
+from kbackup.catalog.ledger.rows import ACCEPTED, Entry, of_object, stored
 from kbackup.catalog.listing import object_count
 from kbackup.errors import (
     BadRecordError,

@@ -11,8 +11,8 @@ import pytest
 from backup_samples import JSON, TIME, Backup
 
 from kbackup import records
-from kbackup.catalog.ledger import objects, stream
-from kbackup.catalog.ledger.rows import OBJECTS, REMOVED, entries, table
+from kbackup.catalog.ledger import stream
+from kbackup.catalog.ledger.rows import OBJECTS, REMOVED, entries, of_object, table
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError, RefusedError
 from kbackup.inspect.peek import PeekTarget
@@ -299,7 +299,7 @@ def _remove(backup: Backup, keys: Sequence[str]) -> None:
     """Mark objects as removed."""
     ledger = stream.topic_stream(backup.store, backup.layout, "orders", CLOCK)
     rows = [row for row in entries(ledger.read().rows) if row.key in keys]
-    ledger.append(table([objects.of_object(REMOVED, row, "e1", 0) for row in rows], OBJECTS))
+    ledger.append(table([of_object(REMOVED, row, "e1", 0) for row in rows], OBJECTS))
 
 
 def test_an_object_that_is_gone_and_came_later_is_not_asked_for() -> None:

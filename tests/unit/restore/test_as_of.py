@@ -7,8 +7,7 @@ import pytest
 from backup_samples import JSON, SIBLINGS
 
 from kbackup.catalog import listing
-from kbackup.catalog.ledger.objects import of_object
-from kbackup.catalog.ledger.rows import ACCEPTED, Entry
+from kbackup.catalog.ledger.rows import ACCEPTED, Entry, of_object
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,

@@ -11,8 +11,7 @@ import pytest
 from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup
 from record_samples import batch_of, write
 
-from kbackup.catalog.ledger.objects import of_object
-from kbackup.catalog.ledger.rows import ACCEPTED
+from kbackup.catalog.ledger.rows import ACCEPTED, of_object
 from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupError, RefusedError
 from kbackup.formats import FormatOptions, by_name
 from kbackup.naming import View

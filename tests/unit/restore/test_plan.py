@@ -10,8 +10,7 @@ from backup_samples import JSON, Backup
 from record_samples import batch_of, write
 
 from kbackup.catalog import listing
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry
+from kbackup.catalog.ledger.rows import OBJECT, Entry, TopicEntry, TopicLedger
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import to_json

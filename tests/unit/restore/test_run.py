@@ -9,8 +9,7 @@ from uuid import uuid4
 import pytest
 from backup_samples import BYTES, JSON
 
-from kbackup.catalog.ledger.objects import of_object
-from kbackup.catalog.ledger.rows import ACCEPTED
+from kbackup.catalog.ledger.rows import ACCEPTED, of_object
 from kbackup.catalog.listing import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.config import loading

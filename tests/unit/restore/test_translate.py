@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.catalog.groups import GROUPS, GroupEntry, group_stream
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import OBJECTS, REMOVED, TOPICS, TopicEntry, entries, table
+from kbackup.catalog.ledger.rows import (
+    OBJECTS,
+    REMOVED,
+    TOPICS,
+    TopicEntry,
+    entries,
+    of_object,
+    table,
+)
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.catalog.translated import TranslationLog
 from kbackup.clock import SystemClock
@@ -130,7 +137,7 @@ def test_what_was_removed_from_the_backup_since_is_passed_or_refused(
     ledger = topic_stream(backup.store, backup.layout, "orders", CLOCK)
     gone = data.draw(st.sets(st.sampled_from(keys), min_size=1))
     rows = [row for row in entries(ledger.read().rows) if row.key in gone]
-    ledger.append(table([objects.of_object(REMOVED, row, "e1", 0) for row in rows], OBJECTS))
+    ledger.append(table([of_object(REMOVED, row, "e1", 0) for row in rows], OBJECTS))
 
     kept = {at for key, own in zip(keys, sets, strict=True) if key not in gone for at in own}
     is_beginning = not is_forgotten and gone == {*keys[: len(gone)]}

@@ -10,8 +10,7 @@ import pytest
 from backup_samples import RECORD, SIBLINGS, SNAPPY, Backup
 
 from kbackup.catalog import identity
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import ACCEPTED, OBJECTS, table
+from kbackup.catalog.ledger.rows import ACCEPTED, OBJECTS, of_object, table
 from kbackup.catalog.ledger.stream import topic_stream, topics_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError
@@ -423,7 +422,7 @@ def test_what_was_removed_on_purpose_is_not_missing(source: Source, target: Stor
     row = state.ledger(TopicPartition("orders", 0)).objects[OBJECT]
     source.store.delete(OBJECT)
     there = topic_stream(source.store, LAYOUT, "orders", SystemClock())
-    there.append(table([objects.of_object(ACCEPTED, row, "r", 1)], OBJECTS))
+    there.append(table([of_object(ACCEPTED, row, "r", 1)], OBJECTS))
 
     copied(source.store, target)
 
@@ -482,7 +481,7 @@ def test_what_is_removed_meanwhile_is_not_missing(source: Source, target: Store)
         def open(self, key: str) -> BinaryIO:
             if key == OBJECT:
                 there = topic_stream(source.store, LAYOUT, "orders", SystemClock())
-                there.append(table([objects.of_object(ACCEPTED, row, "r", 1)], OBJECTS))
+                there.append(table([of_object(ACCEPTED, row, "r", 1)], OBJECTS))
                 source.store.delete(key)
             return super().open(key)
 

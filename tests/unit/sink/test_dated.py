@@ -15,7 +15,7 @@ from backup_samples import OPTIONS, batch
 
 from kbackup.catalog import claims, listing
 from kbackup.catalog.covered import Covered, covered
-from kbackup.catalog.ledger.objects import NOTHING
+from kbackup.catalog.ledger.rows import NOTHING
 from kbackup.catalog.merging import records
 from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions

@@ -8,8 +8,7 @@ import pytest
 from record_samples import batch_of
 
 from kbackup.catalog.findings import Finding
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import entries
+from kbackup.catalog.ledger.rows import TopicLedger, entries
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
 
-from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
-from kbackup.catalog.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.catalog.ledger.rows import OBJECTS, Entry, PartitionLedger, TopicLedger, entries, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import RefusedError, StoreError, TopicChangedError

@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.catalog.ledger import objects
-from kbackup.catalog.ledger.rows import OBJECTS, REMOVED, table
+from kbackup.catalog.ledger.rows import OBJECTS, REMOVED, of_object, table
 from kbackup.catalog.ledger.stream import topic_stream
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError
@@ -188,7 +187,7 @@ def test_what_was_removed_on_purpose_is_not_written_again() -> None:
     key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
     row = read(bucket.store, Layout(), SystemClock()).ledger(ORDERS).objects[key]
     ledger = topic_stream(bucket.store, Layout(), "orders", SystemClock())
-    ledger.append(table([objects.of_object(REMOVED, row, "e1", 1)], OBJECTS))
+    ledger.append(table([of_object(REMOVED, row, "e1", 1)], OBJECTS))
 
     summaries = [bucket.repair("orders:0:10")]
     bucket.store.delete(key)

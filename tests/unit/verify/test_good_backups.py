@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import record_batches
 
-from kbackup.catalog.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.catalog.ledger.rows import PartitionLedger, TopicLedger
 from kbackup.naming import DatedLayout
 from kbackup.records import Span
 from kbackup.runs.known import BackupState

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from backup_samples import BYTES, JSON, OPTIONS, RECORD, SIBLINGS, Backup
 
-from kbackup.catalog.ledger.objects import TopicLedger
-from kbackup.catalog.ledger.rows import TOPIC, TopicEntry, stored
+from kbackup.catalog.ledger.rows import TOPIC, TopicEntry, TopicLedger, stored
 from kbackup.catalog.listing import list_backup
 from kbackup.errors import IncompleteBackupError
 from kbackup.naming import View
