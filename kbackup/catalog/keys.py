@@ -28,12 +28,12 @@ import pyarrow.compute as pc
 
 from kbackup import files
 from kbackup.catalog import identity
-from kbackup.catalog.kms import KmsKey
 from kbackup.catalog.ledger.rows import Form, latest, rows_of, table
 from kbackup.catalog.ledger.stream import Stream, folder
 from kbackup.catalog.recipients import (
     PASSPHRASE,
     KeyOptions,
+    KmsKey,
     Opener,
     Passphrase,
     Recipient,

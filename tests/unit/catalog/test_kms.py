@@ -12,8 +12,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from kbackup.catalog.keys import Encryption
-from kbackup.catalog.kms import KmsKey
-from kbackup.catalog.recipients import KeyOptions
+from kbackup.catalog.recipients import KeyOptions, KmsKey
 from kbackup.catalog.rekeying import KeyKeeper, recipient_of
 from kbackup.errors import NoKeyError, StoreError
 from kbackup.stores import Store
