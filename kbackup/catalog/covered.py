@@ -39,10 +39,9 @@ from kbackup.catalog.coverage import (
 )
 from kbackup.catalog.findings import APART, Finding
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger, is_main
-from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.listing import BackupFile, FileSet, Window
 from kbackup.catalog.merging import BAD, records, rows_alike
 from kbackup.catalog.reading import facts
-from kbackup.catalog.window import Window
 from kbackup.connect.registry.framing import unframed
 from kbackup.errors import KbackupError, RefusedError, counted, form, some
 from kbackup.naming import View

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kbackup.batches import Batches, Kept
 from kbackup.catalog.column import Lost
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import EVERY_OFFSET, FileSet, Interval
 from kbackup.catalog.reading import (
     count_of,
     extent_of,
@@ -31,7 +31,6 @@ from kbackup.catalog.reading import (
     salvage,
     unpacked,
 )
-from kbackup.catalog.window import EVERY_OFFSET, Interval
 from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,

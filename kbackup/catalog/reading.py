@@ -18,8 +18,7 @@ from kbackup.batches import Batches, Kept
 from kbackup.catalog import claims
 from kbackup.catalog.column import FileColumn, FilePart, Lost, named, read_generic, runs
 from kbackup.catalog.findings import APART
-from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.catalog.window import EVERY_OFFSET, Interval
+from kbackup.catalog.listing import EVERY_OFFSET, BackupFile, FileSet, Interval
 from kbackup.errors import (
     CorruptObjectError,
     IncompleteBackupError,

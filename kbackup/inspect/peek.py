@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from kbackup.catalog import listing, schemas
 from kbackup.catalog.covered import covered, within
-from kbackup.catalog.listing import Catalog, FileSet, not_in_backup
+from kbackup.catalog.listing import EVERYTHING, Catalog, FileSet, Window, not_in_backup
 from kbackup.catalog.merging import records
 from kbackup.catalog.schemas import SchemaIndex, SchemaUse
-from kbackup.catalog.window import EVERYTHING, Window
 from kbackup.clock import shown_ms
 from kbackup.connect.registry.framing import schema_ids
 from kbackup.errors import (

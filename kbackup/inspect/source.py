@@ -35,9 +35,8 @@ from pyspark.sql.types import StructType
 from kbackup import config
 from kbackup.catalog import listing
 from kbackup.catalog.covered import FactsOf, covered, within
-from kbackup.catalog.listing import FileSet, object_bytes
+from kbackup.catalog.listing import EVERYTHING, FileSet, Interval, Window, object_bytes
 from kbackup.catalog.merging import records
-from kbackup.catalog.window import EVERYTHING, Interval, Window
 from kbackup.clock import SystemClock
 from kbackup.config import loading
 from kbackup.errors import ConfigurationError, KbackupError

@@ -16,9 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, Window
 from kbackup.catalog.translated import Translation
-from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.errors import DiffersError, KbackupError, RefusedError, counted, some
 from kbackup.records import Span, TopicPartition

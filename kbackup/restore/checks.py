@@ -13,9 +13,8 @@ from kbackup import converters, formats
 from kbackup.catalog.column import given_converter, reads
 from kbackup.catalog.findings import Finding
 from kbackup.catalog.ledger.rows import PartitionLedger
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, Window
 from kbackup.catalog.reading import facts
-from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,

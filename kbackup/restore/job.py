@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.batches import Kept
-from kbackup.catalog.listing import FileSet, object_bytes
-from kbackup.catalog.window import EVERYTHING, Window
+from kbackup.catalog.listing import EVERYTHING, FileSet, Window, object_bytes
 from kbackup.clock import Clock, SystemClock
 from kbackup.errors import KbackupError, counted, form
 from kbackup.kafka import Connection, Position

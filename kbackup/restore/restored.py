@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.catalog import identity, merging
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import FileSet, Window
 from kbackup.catalog.merging import Failed, Skipped, StoredRows
 from kbackup.catalog.translated import TranslatedEntry, Translation, TranslationLog
-from kbackup.catalog.window import Window
 from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.connect.registry.framing import unframed

@@ -8,8 +8,8 @@ from typing import Any
 from kbackup import clock, formats, plugins
 from kbackup.catalog.identity import BackupIdentity
 from kbackup.catalog.keys import Encryption, check_installed
+from kbackup.catalog.listing import Window
 from kbackup.catalog.recipients import KeyOptions
-from kbackup.catalog.window import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.running import GENERIC

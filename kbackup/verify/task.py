@@ -17,9 +17,8 @@ from kbackup.batches.tally import METHOD as OF_BATCHES
 from kbackup.batches.tally import BatchesDigest
 from kbackup.catalog.claims import Checked, sha256_of, splits
 from kbackup.catalog.ledger.rows import Entry, PartitionLedger
-from kbackup.catalog.listing import BackupFile, FileSet
+from kbackup.catalog.listing import BackupFile, FileSet, Window
 from kbackup.catalog.reading import read
-from kbackup.catalog.window import Window
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,

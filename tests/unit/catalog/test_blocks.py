@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from record_samples import batch_of
 
 from kbackup.catalog import listing
-from kbackup.catalog.listing import FileSet
+from kbackup.catalog.listing import EVERY_OFFSET, FileSet, Interval
 from kbackup.catalog.merging import Failed, StoredRows, steps
-from kbackup.catalog.window import EVERY_OFFSET, Interval
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.inspect.peek import peek

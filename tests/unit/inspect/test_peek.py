@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from record_samples import record_batches
 
 from kbackup.catalog.ledger.rows import PartitionLedger, TopicLedger
-from kbackup.catalog.window import Window
+from kbackup.catalog.listing import Window
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,

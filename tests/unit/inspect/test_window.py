@@ -5,8 +5,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.catalog.covered import within
-from kbackup.catalog.listing import BackupFile, FileSet
-from kbackup.catalog.window import Window
+from kbackup.catalog.listing import BackupFile, FileSet, Window
 from kbackup.inspect.source import Found, chunks_of, of_conditions
 from kbackup.naming import View
 from kbackup.pipeline.views import ReadOptions
