@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.inspect.plan import Need, needs, stand_in
+from kbackup.inspect.query import Need, needs, stand_in
 
 
 @dataclass
