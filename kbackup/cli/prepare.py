@@ -30,7 +30,7 @@ from kbackup.errors import ConfigurationError, KbackupError, StoppedError
 if TYPE_CHECKING:  # imported when they are used: ``--help`` needs no clients and no screens
     from kbackup.cli.terminal import OutputStream
     from kbackup.events import Ended, NextCommand
-    from kbackup.inspect.check import Check
+    from kbackup.inspect import Check
     from kbackup.kafka import KafkaSettings
     from kbackup.local import LocalS3
     from kbackup.local.sample import Filled
@@ -72,7 +72,7 @@ def check_command(**parameters: Any) -> None:
     """
 
     def work(session: Session) -> "Ended":
-        from kbackup.inspect.check import doubt  # noqa: PLC0415
+        from kbackup.inspect import doubt  # noqa: PLC0415
 
         summary = _summary("config check")
         checks = [doubt(found) for found in loading.check(paths(parameters), os.environ)]
@@ -122,7 +122,7 @@ def _unusable_here(parameters: dict[str, Any], found: "Sequence[Check]") -> "lis
         found: What is wrong already: it may be why something that needs an extra is not set.
     """
     from kbackup.connect import registry  # noqa: PLC0415  (imports Arrow)
-    from kbackup.inspect.check import Check, failed  # noqa: PLC0415
+    from kbackup.inspect import Check, failed  # noqa: PLC0415
     from kbackup.runs import wiring  # noqa: PLC0415
 
     settings = loading.what_is_right(paths(parameters), os.environ)
@@ -151,7 +151,7 @@ _REGISTRY: Final = ".schema.registry.url"
 
 def _no_doubt(parameters: dict[str, Any]) -> "Check":
     names = ", ".join(map(str, paths(parameters))) or "the variables alone"
-    from kbackup.inspect.check import Check  # noqa: PLC0415
+    from kbackup.inspect import Check  # noqa: PLC0415
 
     return Check("configuration", names, "ok", "no problems found")
 
@@ -231,7 +231,7 @@ def doctor_command(write_probe: bool, starts: bool, **parameters: Any) -> None:
     typed.  Exits 0, with the code of the area that failed, or with 3 if store or brokers are not
     named.
     """
-    from kbackup.inspect.check import doubts  # noqa: PLC0415  (not needed for --help)
+    from kbackup.inspect import doubts  # noqa: PLC0415  (not needed for --help)
 
     try:
         loaded = load("doctor", parameters)

@@ -45,7 +45,7 @@ from kbackup.events import (
     TopicPlanned,
     kind_of,
 )
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check
 from kbackup.naming import place_of
 
 if TYPE_CHECKING:  # what finds these imports clients that help does not need

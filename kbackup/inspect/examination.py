@@ -21,7 +21,7 @@ from kbackup.config.running import NO_GROUPS
 from kbackup.config.settings import PLACES
 from kbackup.connect.registry import URL, RegistrySettings, connect, settings_of
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError, counted, some
-from kbackup.inspect.check import Check, doubt, failed, not_made
+from kbackup.inspect import Check, doubt, failed, not_made
 from kbackup.inspect.host import (
     FoundJava,
     avro_reader,

@@ -18,7 +18,7 @@ from kbackup.config import Settings
 from kbackup.connect import native
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
 from kbackup.events import Event
-from kbackup.inspect.check import Check, failed, not_made
+from kbackup.inspect import Check, failed, not_made
 from kbackup.spark.channel import Line, NotBegun
 from kbackup.spark.engine import archive_classes, run
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbackup.config import Settings
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR_MS = 3_600_000

@@ -27,7 +27,7 @@ from kbackup.events import (
     Started,
     TopicPlanned,
 )
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check
 from kbackup.inspect.topics import StoredPartition
 from kbackup.kafka import Acl, ScramUser
 from kbackup.records import TopicPartition

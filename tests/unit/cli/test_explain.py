@@ -11,7 +11,7 @@ import pytest
 from kbackup.cli.explain import pages, plain
 from kbackup.cli.screens import render_error
 from kbackup.errors import Issue, KbackupError
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check
 from tests.support.invoked import invoke
 
 CHECKOUT = Path(__file__).parents[3]

@@ -15,8 +15,7 @@ from kbackup.config import ConfigIssue
 from kbackup.connect import native
 from kbackup.errors import KafkaError
 from kbackup.events import to_json
-from kbackup.inspect import examination, host
-from kbackup.inspect.check import Check, failed
+from kbackup.inspect import Check, examination, failed, host
 from kbackup.inspect.examination import kafka_checks
 from kbackup.kafka import native as native_library
 from kbackup.native_build import UnavailableError

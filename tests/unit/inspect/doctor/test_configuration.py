@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.inspect import check, host
+from kbackup.inspect import doubt, doubts, host
 from tests.support.examined import settings
 
 
@@ -19,7 +19,7 @@ def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
     ]  # fmt: skip
     error = ConfigurationError("2 errors", errors=entries)
 
-    found = [check.doubt(doubt) for doubt in check.doubts(error)]
+    found = [doubt(each) for each in doubts(error)]
 
     assert [("flush.size", "fail"), ("rotate.bytes", "fail")] == [(c.name, c.level) for c in found]
     assert "x: expected a whole number (option)" == found[0].text

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from kbackup.inspect import examination
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check, examination
 from tests.support.examined import settings
 from tests.support.registry import FakeRegistry
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbackup.errors import JavaNotFoundError
-from kbackup.inspect import host
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check, host
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive
 from kbackup.spark.jvm import ended
 from tests.support.examined import levels, one

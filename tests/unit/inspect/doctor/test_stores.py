@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.errors import StoreError
-from kbackup.inspect.check import Check
+from kbackup.inspect import Check
 from kbackup.inspect.examination import open_for, store_checks
 from kbackup.stores import BucketFacts, LifecycleRule, StoreSettings
 from kbackup.stores.memory import MemoryStore
