@@ -41,8 +41,6 @@ class AccessBundle:
 
     Attributes:
         taken: When, in ms since the epoch.
-        acls: All entries, sorted.
-        users: All SCRAM users, sorted.
         settings: Of a broker, those that somebody has set for the whole cluster; None for a value
             that the broker does not show.
         missing: Why a part is None.
@@ -106,11 +104,7 @@ def bundles_folder(layout: Layout) -> str:
 
 
 def put(store: Store, layout: Layout, bundle: AccessBundle, run: str) -> None:
-    """Store a bundle.
-
-    Raises:
-        StoreError: If it cannot be stored.
-    """
+    """Store a bundle."""
     more = {"v": VERSION, "version": __version__, "run": run}
     put_json(store, _key(layout, bundle.taken), more | asdict(bundle))
 
@@ -123,7 +117,6 @@ def newest_first(
     Raises:
         CorruptObjectError: If one is damaged.
         NewerVersionError: If a later version has stored it.
-        StoreError: If the store does not answer.
     """
     keys = sorted((entry.key for entry in store.list(bundles_folder(layout))), reverse=True)
     last = None if before_ms is None else _key(layout, before_ms)

@@ -27,15 +27,8 @@ _NUMBERS: Final = ("first-offset", "last-offset", "records")
 class Claim:
     """What one file says about itself; None, or not known, where it does not say.
 
-    Attributes:
-        file: The object.
-        facts: By the object's metadata.
-        identity: Of the topic, by the object's metadata.
-        partition: It was written for, by the object's metadata.
-        siblings: The parts of its records that are in objects beside it, by its metadata.
-        where: The partition it was written for, by the file's own metadata.
-        numbers: First offset, last offset and records, by the file's own metadata.
-        own_identity: Of the topic, by the file's own metadata.
+    *facts*, *identity*, *partition* and *siblings* are by the object's metadata; *where*, *numbers*
+    (first offset, last offset, records) and *own_identity* by the file's own.
     """
 
     file: BackupFile
@@ -97,13 +90,7 @@ def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
 def contradictions(
     files: FileSet, claims: Sequence[Claim], identity: TopicIdentity = UNKNOWN
 ) -> Iterator[Issue]:
-    """Yield what the objects of a set claim that contradicts their names or each other.
-
-    Args:
-        files: The set.
-        claims: What each of its objects says.
-        identity: Which topic they are of, as far as that is known.
-    """
+    """Yield what the objects of a set claim that contradicts their names or each other."""
     for claim in claims:
         yield from _alone(files, claim)
         if identity.conflicts(claim.identity) or identity.conflicts(claim.own_identity):
@@ -193,8 +180,6 @@ def lacking_siblings(
     off.
 
     Args:
-        sets: Of one partition, by start offset.
-        layout: How objects are named.
         promised: Returns which siblings a set says it has; asked where it or others have some, and
             of the first and the last.
         left_over: Those that are siblings without values, and no loss.
@@ -312,21 +297,13 @@ def sha256_of(body: BinaryIO) -> str:
 
 
 def check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity) -> None:
-    """Compare what the objects of a set say with their names, with each other and with *identity*.
-
-    Raises:
-        CorruptObjectError: If they contradict.
-    """
+    """Raise the first of `contradictions` as a `CorruptObjectError`."""
     for problem in contradictions(files, found, identity):
         raise contradiction(problem.code, problem.what, problem.why)
 
 
 def check_offsets(first: int, start: int, last: int | None, file: BackupFile) -> None:
-    """Check that rows from *first* on begin where a name says, or after *last*, the row before.
-
-    Raises:
-        CorruptObjectError: If it does not.
-    """
+    """Raise `CorruptObjectError` unless rows begin where a name says, or after *last*."""
     if last is None and first != start:
         text = f"its first record has offset {first}, its name says {start}"
         raise contradiction("corrupt", file.key, text)
@@ -346,9 +323,6 @@ def check_rows(
     """Compare what was read with what was stored; *last* is None where rows have no offsets.
 
     Args:
-        claim: What the object says of itself.
-        rows: How many were read.
-        last: Offset of the last one.
         may_be_empty: No sink has written it, so it may hold none.
         is_alone: It is read beside no other, so rows are right though some are missing, unless two
             may have become one.
@@ -374,11 +348,7 @@ def check_rows(
 
 
 def check_most(claim: Claim, rows: int) -> None:
-    """Compare what was read so far with what was stored: no more of it needs to be read then.
-
-    Raises:
-        CorruptObjectError: If there are too many rows already.
-    """
+    """Raise `CorruptObjectError` if more was read already than was stored."""
     if claim.stored is not None and rows > claim.stored:
         check_rows(claim, rows, None)
 
@@ -406,14 +376,10 @@ class Checked:
 
     Attributes:
         id: The set's `FileSet.id`.
-        objects: How many objects it has.
-        bytes_read: Their bytes.
-        records: Records read.
         first: Offset of the first record, None where none was read.
         last: That of the last one; None where it is not known.
         unchecked: Keys of objects in which a flipped bit would go unnoticed.
         sha256: Of the main object, as far as it is known.
-        problems: What is wrong with it.
         is_same: The records that it has in common with the sets that follow agree; None where it
             reaches into no other set.
         repeated: How many of its records are in one of those sets too.

@@ -57,9 +57,7 @@ class Lost:
     """Rows of a value set that cannot be read.
 
     Attributes:
-        offset: Of the first of them.
         end: The offset behind the last.
-        records: How many they are.
         error: Why the first cannot be read; it names the offset.
     """
 
@@ -75,8 +73,6 @@ def runs(
     """Yield the runs of good rows, each by its first row and its length, and what is between them.
 
     Args:
-        start: The offset of the first row.
-        rows: How many rows there are.
         bad: Why others than the good ones cannot be read, by their numbers.
     """
     first = 0
@@ -96,8 +92,6 @@ class FileColumn:
     """One open file, read row by row beside its siblings.
 
     Args:
-        store: Where it is.
-        file: The file.
         options: How to read it, and what makes Kafka's bytes of its rows.
         body: A part of the file to read instead of all of it; it is closed too.
 

@@ -39,8 +39,6 @@ class Brought:
     """One object, and what became of it.
 
     Attributes:
-        key: Its key, in both stores.
-        outcome: What became of it.
         size: Its bytes; 0 where it is not there now.
         why: What is wrong; None where nothing is.
     """
@@ -57,14 +55,8 @@ def bring(
     """Bring one object into *target*, unless it is there.
 
     Args:
-        source: Where it is.
-        target: Where it is to be.
-        key: Its key, in both.
         row: What the ledger says was stored; None where it says nothing.
         is_there: Whether a listing of *target* has shown something under the key.
-
-    Raises:
-        StoreError: If one of the two does not answer, or refuses.
     """
     there = target.head(key) if is_there else None
     said = source.head(key) if there is not None else None
@@ -214,10 +206,6 @@ def evidence(
     """Return the files of folders of a backup, of each of which one name has one content.
 
     Args:
-        source: Where they are.
-        target: Where they are to be.
-        layout: Which backup's.
-        names: The folders.
         is_asked: Says of a topic whether its schemas are to be copied.
     """
     wanted: list[str] = []
@@ -250,11 +238,7 @@ def run_records(source: Store, target: Store, layout: Layout) -> Evidence:
 
 
 def bring_record(source: Store, target: Store, key: str, *, is_there: bool) -> Brought:
-    """Bring a run record, which its run may have written again, or the id of the backup.
-
-    Raises:
-        StoreError: If one of the two does not answer, or refuses.
-    """
+    """Bring a run record, which its run may have written again, or the id of the backup."""
     found = bring(source, target, key, is_there=is_there)
     if found.outcome is not Outcome.REFUSED:
         return found

@@ -64,7 +64,6 @@ class DrillTopic:
     Attributes:
         topic: The topic, as it is called in the bucket.
         copy: What the drill called its own.
-        partitions: How many it has.
         records: How many were restored and compared.
         size_bytes: Of the objects that were read.
         is_whole: Whether all that is stored was; else a sample of the newest.
@@ -87,7 +86,6 @@ class DrillGroup:
     """What a drill has found of one consumer group.
 
     Attributes:
-        group: The group, as it was captured.
         copy: What the drill called its own.
         partitions: In how many it was set.
         is_equal: Whether the record at each position is the backup's.
@@ -123,20 +121,11 @@ class DrillReport:
 
     Attributes:
         id: Random; its topics and groups are named by it.
-        backup_id: The backup's id; empty where it has none.
-        began_ms: When, in ms since the epoch.
-        ended_ms: Likewise.
         sample_bytes: How much of each topic was asked for; None for all.
-        topics: What became of each topic.
-        groups: And of each consumer group.
-        ages: How old the backup of each partition was.
         seconds: How long each phase took, in their order.
         rto_s: How long it took until the last group was set.
         rto_whole_s: An estimate of that for all that is stored; None where nothing tells.
         rto_limit_s: What it was to be at most; None for no limit.
-        rpo_limit_s: Likewise of the oldest partition's age.
-        issues: What is wrong.
-        exit_code: 0 if the drill has passed.
         previous: SHA-256 of the stored bytes of the report before it; None for the first.
             `store_report` fills it in.
     """
@@ -228,16 +217,10 @@ def store_report(
     """Store a report behind the newest one.
 
     Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        report: Its *previous* is filled in.
         key: Signs it; None: it is not signed.
 
     Returns:
         The key of its object.
-
-    Raises:
-        StoreError: If it cannot be stored.
     """
     for _ in range(_TRIES):
         last = max(_numbers(store, layout, "json"), default=0)
@@ -258,11 +241,7 @@ def store_report(
 
 
 def newest_first(store: Store, layout: Layout) -> Iterator[DrillReport]:
-    """Yield the reports of a backup; one that cannot be read is left out, `check` names it.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Yield the reports of a backup; one that cannot be read is left out, `check` names it."""
     for number in sorted(_numbers(store, layout, "json"), reverse=True):
         name = _key(layout, number)
         try:
@@ -280,9 +259,6 @@ class LastDrill:
     """How the newest drill has ended.
 
     Attributes:
-        id: The drill's.
-        ended: When.
-        exit_code: 0 if it has passed.
         rto_s: How long a recovery takes: for all that is stored, an estimate where the drill took a
             sample.
         rpo_s: How old the backup of its oldest partition was; None where that is not known.
@@ -298,11 +274,7 @@ class LastDrill:
 
 
 def last(store: Store, layout: Layout) -> LastDrill | None:
-    """Return how the newest drill has ended; None if none has left a report.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return how the newest drill has ended; None if none has left a report."""
     reports = islice(newest_first(store, layout), _LOOKED)
     newest = next(reports, None)
     if newest is None:
@@ -327,7 +299,6 @@ class DrillChecked:
         number: Its place in the chain, from 1.
         report: What it says; None where it cannot be read, or is gone.
         signature: ``right``, ``wrong``, ``none``, or ``not checked`` without a key.
-        issues: What is wrong.
     """
 
     HEAD: ClassVar = {"type": "drill_report"}
@@ -347,13 +318,7 @@ def check(
     as signed if a later one is.
 
     Args:
-        store: Where the backup, or a copy of it, is.
-        layout: Which ``topics.dir``.
-        backup_id: The backup's id; empty where it has none.
         key: Of whom the signatures must be; None: they are not checked.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     there = _numbers(store, layout, "json")
     signed = _numbers(store, layout, "sig")
@@ -491,10 +456,7 @@ class Scratch:
 
     Attributes:
         id: The drill's: random lower-case letters and digits.
-        began_ms: When it began, in ms since the epoch.
-        cluster_id: Of the cluster; empty where it is not known.
         topics: The id of each topic by its name; None as long as it is not known to be created.
-        groups: Consumer groups.
     """
 
     id: str
@@ -519,7 +481,6 @@ def left_over(store: Store, layout: Layout) -> list[Scratch]:
 
     Raises:
         CorruptObjectError: If one cannot be read.
-        StoreError: If the store does not answer.
     """
     prefix = folder(layout, "drills")
     found = []
@@ -540,11 +501,7 @@ def _scratch(said: Mapping[str, Any]) -> Scratch:
 
 
 def forget(store: Store, layout: Layout, drill_id: str) -> None:
-    """Forget what a drill had in the cluster, once nothing of it is left.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Forget what a drill had in the cluster, once nothing of it is left."""
     store.delete(_scratch_key(layout, drill_id))
 
 
@@ -553,7 +510,6 @@ def scratch_topics(store: Store, layout: Layout) -> frozenset[str]:
 
     Raises:
         CorruptObjectError: If what a drill has stored about them cannot be read.
-        StoreError: If the store does not answer.
     """
     return frozenset(name for one in left_over(store, layout) for name in one.topics)
 

@@ -22,7 +22,6 @@ class Block:
 
     Attributes:
         span: The offsets of which they hold whatever there was.
-        sets: Those that are there.
         rows: What the ledger says of them, and of others that should be there.
         newest: The highest timestamp of their records, in ms since the epoch; None where that,
             when they were stored, or where they end, is not known.
@@ -63,7 +62,6 @@ def blocks(sets: Sequence[FileSet], ledger: PartitionLedger) -> list[Block]:
 
     Args:
         sets: All that is listed of it, without what is to be deleted.
-        ledger: What is known of it.
     """
     present = {file.key for files in sets for file in files.files}
     gone = {entry.key for entry in ledger.removed(present)}
@@ -124,7 +122,6 @@ def to_expire(
     """Return the blocks that go: a prefix of each partition.
 
     Args:
-        found: The blocks of each partition.
         before_ms: All that are older than this time go, in ms since the epoch; None: none by age.
         max_bytes: Then those with the oldest records, of whichever partition, until no more than
             this is left of all together; None: none by size.
@@ -225,12 +222,7 @@ NOTHING_MARKED: Final = Marked()
 
 
 def marked(sets: Sequence[FileSet], ledger: PartitionLedger) -> Marked:
-    """Return what of a partition is marked as removed.
-
-    Args:
-        sets: All that is listed of it.
-        ledger: What is known of it.
-    """
+    """Return what of a partition is marked as removed."""
     pairs = [(ledger.objects[key], mark) for key, mark in ledger.marked.items()]
     rows = tuple(sorted(pairs, key=lambda pair: (pair[0].first, pair[0].key or "")))
     same, changed = list[FileSet](), list[FileSet]()

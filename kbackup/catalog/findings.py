@@ -51,11 +51,9 @@ class Finding:
             ``note``: the operator should know of it.
         code: ``missing_object``, ``corrupt``, ``overlap``, ``gap``, ``wrong_topic``,
             ``count_mismatch``, ``unsupported_object``, ``skipped``, or ``duplicate``.
-        where: The partition, by the object's name.
         key: The object; None where it has no one name.
         offsets: First and last offset it is about, inclusive; None where they are unknown.
         text: What is wrong; None if the code says it all.
-        more: Further fields of the event.
         do: What to do about it, where that is not to back it up again.
     """
 
@@ -125,16 +123,10 @@ class PartitionVerdict:
     """A partition's row of the summary, and its line of ``--json``.
 
     Attributes:
-        where: The partition.
         objects: Objects read by a deep verify; otherwise those listed.
-        listed: Objects listed.
         first: Offset of the first record; None where nothing is stored.
         last: That of the last one; None where it is not known.
-        records: Number of records; None where it is not known.
-        bytes: Bytes of the objects listed.
-        bytes_read: Bytes of the objects read.
         not_checkable: Objects in which a flipped bit would go unnoticed.
-        state: The conclusion, in a few words.
         not_compared: Objects read whose records no digest of what was stored was compared with.
     """
 
@@ -161,7 +153,6 @@ class Extent:
     """A set, and where its records end.
 
     Attributes:
-        files: The set.
         last: Offset of its last record; None: not known.
         is_same: What overlaps the next set is the same there; None: not known.
     """
@@ -198,7 +189,6 @@ def gaps_and_overlaps(extents: Sequence[Extent], found: Offsets) -> Iterator[Fin
 
     Args:
         extents: All sets of one partition, by start offset.
-        found: What became of its offsets.
     """
     if not extents:
         return

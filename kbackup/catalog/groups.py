@@ -56,14 +56,10 @@ class GroupEntry:
         taken: When offsets began to be asked for, in ms since the epoch, which tells captures
             apart.
         topic: The topic, as it is called in the bucket.
-        cluster_id: Of the cluster; empty where it is not known.
-        topic_id: Of the topic, likewise.
         is_complete: Of a topic: whether these are known to be all groups that there were.
-        group: The group.
         protocol_type: ``consumer``, ``streams``, or what else its members speak; empty where
             nobody knows.
         state: The group's, such as ``EMPTY`` or ``STABLE``.
-        partition: The partition.
         offset: The next offset that the group reads.
         metadata: What its consumers keep beside that, byte for byte.
         high_watermark: Where the partition's log ended, asked for after the offset.
@@ -71,9 +67,6 @@ class GroupEntry:
         why: Of an unsettled partition: an open ``transaction``, a ``tail`` that waits for a file
             to be full, ``refused``: the sink does not back it up, ``failed``: an error stops it,
             or ``behind``: Kafka has not shown it yet, as after a change of leaders.
-        run: The run that captured it.
-        time: When the row was written, in ms since the epoch, by that host's clock: for people.
-        counter: Above those of all rows that its writer could see.
     """
 
     kind: str
@@ -167,7 +160,6 @@ class TopicCapture:
     """Where groups stood in one topic.
 
     Attributes:
-        topic: The row that is about the topic, with the time that it was captured.
         since: When the first capture of the topic that is kept was taken, in ms since the epoch.
         offsets: Where groups stood, in the order of group and partition.
         unsettled: Why not all that was in a partition then is in the backup.
@@ -181,12 +173,7 @@ class TopicCapture:
 
 @dataclass(frozen=True, slots=True)
 class Captures:
-    """What is known of where groups stood.
-
-    Attributes:
-        newest: By topic, its newest capture.
-        damage: Files that cannot be read.
-    """
+    """What is known of where groups stood."""
 
     newest: Mapping[str, TopicCapture] = field(default_factory=dict)
     damage: Sequence[Issue] = ()
@@ -198,13 +185,7 @@ def read(store: Store, layout: Layout, clock: Clock, until_ms: int | None = None
     Sinks that back up different topics into one ``topics.dir`` each have captures of their own.
 
     Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        clock: The time.
         until_ms: Only those that were taken no later than then, in ms since the epoch; None: all.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     return captures(group_stream(store, layout, clock).read(), until_ms)
 

@@ -37,7 +37,6 @@ class BackupIdentity:
     Attributes:
         address: Digest of where it is, as this run reaches it.
         id: Its own; empty where nobody has written one, as in a bucket of a connector.
-        is_encrypted: Whether a sink has encrypted what it stored.
     """
 
     address: str
@@ -61,7 +60,6 @@ def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
 
     Raises:
         CorruptObjectError: If there is an id, and it cannot be read.
-        StoreError: If the store does not answer.
     """
     found = BackupIdentity(address)
     try:
@@ -88,7 +86,6 @@ def ensure(store: Store, layout: Layout, address: str, now: datetime) -> BackupI
     Raises:
         CorruptObjectError: If there is an id, and it cannot be read.
         RefusedError: If it would lie within another backup, or around one.
-        StoreError: If the store does not answer, or takes no id.
     """
     found = read(store, layout, address)
     if found.id:
@@ -102,11 +99,7 @@ def ensure(store: Store, layout: Layout, address: str, now: datetime) -> BackupI
 
 
 def mark_encrypted(store: Store, layout: Layout) -> None:
-    """Have a backup with an id say that it is encrypted, from now on.
-
-    Raises:
-        StoreError: If the store does not answer, or takes it not.
-    """
+    """Have a backup with an id say that it is encrypted, from now on."""
     with store.open(key(layout)) as body:
         said = orjson.loads(body.read())
     put_json(store, key(layout), said | {"encrypted": True})
@@ -117,10 +110,6 @@ def check_apart(store: Store, layout: Layout) -> None:
 
     Where topics have the same names, the objects of the inner one are also objects of the outer
     one by their keys.  What lies deeper than the next folder is not looked for.
-
-    Raises:
-        RefusedError: If it is so.
-        StoreError: If the store does not answer.
     """
     delim, folders = layout.directory_delim, [layout.topics_dir]
     while folders[-1]:

@@ -62,13 +62,6 @@ def altered(
 
     Costs a request for each object whose size or time differs from its row, and reads those that
     have grown.
-
-    Args:
-        store: Where they are.
-        sets: Of one partition.
-        ledger: What was stored of it.
-        identity: Which topic it is of, as far as that is known.
-        heads: Asked what objects say of themselves.
     """
     doubts = [
         _Doubt(files, file, row)
@@ -200,12 +193,8 @@ class JudgedPartition:
     """All that is known about one partition.
 
     Attributes:
-        where: The partition.
         sets: Its sets, by start offset.
         reports: What tasks say of the sets they read, by `FileSet.id`.
-        is_deep: Whether objects were to be read.
-        ledger: What the ledger says was stored.
-        identity: Which topic it is of, as far as that is known.
         present: Keys of the listing, also those of objects that are not judged here; None: those
             of *sets*.
         heads: Asked what objects say of themselves; None for the store.
@@ -221,12 +210,7 @@ class JudgedPartition:
     heads: Heads | None = None
 
     def findings(self, store: Store, layout: Layout) -> Iterator[Finding]:
-        """Yield what is wrong, and what is worth knowing.
-
-        Args:
-            store: Where grown objects are read.
-            layout: How objects are named.
-        """
+        """Yield what is wrong, and what is worth knowing."""
         heads = self.heads or store
         known = self.ledger.objects if self.reports else {}
         beside = ((key, f".{one.view}") for key, one in known.items() if not is_main(one))
@@ -299,8 +283,6 @@ class JudgedPartition:
         """Yield where objects hold the same offsets, of those that nothing is wrong with.
 
         Args:
-            store: Asked for what the ledger does not say.
-            options: How objects are read.
             findings: All that `findings` yielded.
         """
         told = {one.key for one in findings if one.is_error or one.text == claims.VALUES_NOT_THERE}

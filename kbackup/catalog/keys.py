@@ -74,9 +74,6 @@ class WrappedKey:
         recipient: Who can unwrap it: a public key, or how else.
         wrapped: The key; None once the recipient is to have it no more.
         mac: Of the row, under the backup's own key.
-        run: The run that wrote it; None if none did.
-        time: When, in ms since the epoch, by that host's clock: for people.
-        counter: Above those of all rows that its writer could see.
         is_retired: Of the backup's own key: the recipient gets no new data keys.
     """
 
@@ -115,9 +112,6 @@ class Keyring:
     """The keys of a backup, as far as they are here: `kbackup.stores.encrypted.Keys`.
 
     Attributes:
-        backup: Its id.
-        layout: Which ``topics.dir``.
-        own: The backup's own key.
         takes_plain: Whether objects are read that should be encrypted, and are not.
         openers: Who can open data keys here.
         wrapped: Data keys for these, by their ids; None for those that are for others alone.
@@ -292,9 +286,6 @@ class Encryption:
     Its keys are unlocked by the first that opens the store, before anything is read.
 
     Attributes:
-        options: What was said.
-        layout: Which ``topics.dir``.
-        clock: The time.
         ring: The keys, once they are unlocked; None for a backup that has none yet.
     """
 
@@ -309,7 +300,6 @@ class Encryption:
         Raises:
             ConfigurationError: If a key is wrong, or what is needed is not installed.
             CorruptObjectError: If keys in the bucket are damaged.
-            StoreError: If the store does not answer.
         """
         check_installed()
         files.encrypt_spools()
@@ -347,15 +337,10 @@ class Encryption:
     def establish(self, store: Store, run: str) -> None:
         """See to it that the backup has a key of its own, wrapped for all recipients.
 
-        Args:
-            store: Where the backup is.
-            run: The run that begins.
-
         Raises:
             ConfigurationError: If there is nobody to wrap it for, or no place for it.
             NoKeyError: If it had one, which is lost.
             RefusedError: If objects are there that are not encrypted, or a recipient was removed.
-            StoreError: If the store does not answer.
         """
         options = self.options
         others = options.passphrase_file, options.kms_key
@@ -405,15 +390,7 @@ class Encryption:
             write_own(Path(options.own_file), ring.own)  # this host has another way to it
 
     def begin(self, store: Store, run: str) -> None:
-        """Make a data key for what *run* stores, and wrap it for all recipients.
-
-        Args:
-            store: Where the backup is.
-            run: The run.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
+        """Make a data key for what *run* stores, and wrap it for all recipients."""
         ring = self.require()
         if ring.new is not None:
             return
@@ -437,12 +414,8 @@ class Encryption:
     def recipients(self, store: Store) -> set[str]:
         """Return for whom the next run wraps its data key.
 
-        Args:
-            store: Where the backup is.
-
         Raises:
             ConfigurationError: If one that is configured is none.
-            StoreError: If the store does not answer.
         """
         stream = recipients_stream(store, self.layout, self.clock)
         named = {one.name for one in self.options.others()}
@@ -454,11 +427,7 @@ class Encryption:
         }
 
     def fold(self, store: Store) -> None:
-        """Fold both streams, where that is due.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
+        """Fold both streams, where that is due."""
         for of in (recipients_stream, data_stream):
             of(store, self.layout, self.clock).fold()
 
@@ -497,7 +466,6 @@ class Encryption:
 
         Raises:
             CorruptObjectError: If keys in the bucket are damaged.
-            StoreError: If the store does not answer.
         """
         rows = key_rows(data_stream(store, self.layout, self.clock))
         found: dict[bytes, WrappedKey | None] = {bytes.fromhex(row.id): None for row in rows}

@@ -40,10 +40,7 @@ class BackupFile:
 
     Attributes:
         key: As listed: open it by this.
-        view: The part of the records it holds.
         extension: Dot first.
-        format: Name of the format's plugin.
-        size: Bytes.
         modified: When it was stored, seconds since the epoch.
         storage_class: What the store calls the way it is kept; empty where there is only one.
         sha256: What the ledger says was stored under this key, in hexadecimal; empty where it was
@@ -71,14 +68,10 @@ class FileSet:
     """The objects that hold the same records: one of full records, or a value with siblings.
 
     Attributes:
-        where: Topic and partition, from the name.
-        start_offset: Offset of the first record, from the name.
         encoded_partition: The directory; where it is a date of upload, which says nothing of the
             records, `kbackup.naming.UPLOAD_DATE`.
         main: The full-record or the value object, or of tombstones the keys object; None where
             only siblings were found.
-        keys: The keys object beside the values, None if there is none.
-        headers: The headers object, None if there is none.
         index: Key of the index beside the value object; None if there is none, which loses nothing.
         is_generic: An expression over keys has found it, so its records have no offsets that mean
             anything, unless the expression has read the first one, and what it says of itself is
@@ -203,8 +196,6 @@ class Window:
 
     Attributes:
         partitions: Of these partitions; None for all.
-        offset: Offsets.
-        timestamp_ms: Record timestamps.
     """
 
     partitions: frozenset[int] | None = None
@@ -291,7 +282,6 @@ class Window:
         """Whether an object may hold records that it leaves.
 
         Args:
-            files: The object and its siblings.
             known: What is known of its records; without, only its first offset is.
         """
         if known is None:
@@ -338,7 +328,6 @@ class Catalog:
     Attributes:
         sets: The file sets of each partition, by start offset as a number.
         foreign: Keys below ``topics.dir`` that are not ours, up to `NAMED_MOST`.
-        foreign_count: How many of them there are.
         ignored: Objects of ours with an extension that was not asked for.
         keys: Of all objects of ours, those not asked for too.
         unmatched: Objects of a generic layout that no expression matches.
@@ -409,8 +398,6 @@ def list_backup(
     """List a backup.
 
     Args:
-        store: Where it is.
-        layout: How objects are named.
         options: For formats whose extension is a setting.
         topics: Only these; all when empty.
         only_format: Only objects of this format, and their siblings.
@@ -581,8 +568,6 @@ def nothing_there(asked: Asked, there: Collection[str], place: str) -> Incomplet
     """Return the error for a place without a backup: it must not look as if all were well.
 
     Args:
-        asked: Which topics are asked for, and not there.
-        there: The topics that are known.
         place: Where; empty for the whole bucket.
 
     Raises:
@@ -601,10 +586,7 @@ def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> 
     """Return the topics that are asked for, sorted.
 
     Args:
-        asked: Which.
         there: The topics that are known, those without any object too.
-        found: What is listed.
-        place: Where; empty for the whole bucket.
 
     Raises:
         ConfigurationError: If all of them were to be left out.
@@ -638,11 +620,7 @@ Listed = BackupFile | StoredObject
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The archived objects among some.
-
-    Attributes:
-        thaws: How far each has come.
-    """
+    """The archived objects among some."""
 
     thaws: Mapping[Listed, Thaw]
 
@@ -690,11 +668,7 @@ class Frozen:
 
 
 def frozen(store: Store, files: Iterable[Listed]) -> Frozen:
-    """Return what is archived of *files*: a request for each such object, none for others.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return what is archived of *files*: a request for each such object, none for others."""
     archived = [file for file in files if file.storage_class in ARCHIVED]
     if not archived or not isinstance(store, Archive):
         return Frozen({})

@@ -55,7 +55,6 @@ class StoredRows:
 
     Attributes:
         batch: ``records.SCHEMA``, at least one row, offsets rising.
-        files: The sets they come from.
         end_row: Rows of a value set up to the end of *batch*; 0 for full records.
         duplicates: Rows left out because another set holds the same records.
     """
@@ -68,12 +67,7 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class StoredBatches:
-    """Full records in their batches, each of which has as many records as offsets.
-
-    Attributes:
-        batches: At least one.
-        files: The set they come from.
-    """
+    """Full records in their batches, each of which has as many records as offsets."""
 
     batches: Batches
     files: FileSet
@@ -84,8 +78,6 @@ class Skipped:
     """Rows of a value set that cannot be read, beside others that can.
 
     Attributes:
-        files: The set.
-        lost: The rows.
         end_row: Rows of the set up to the last of them.
     """
 
@@ -106,8 +98,6 @@ class Failed:
     """A set cannot be read further; what was read of it is good.
 
     Attributes:
-        files: The set.
-        error: Why.
         unread: How many records of it were not read; None where that is not known.
     """
 
@@ -133,18 +123,13 @@ def steps(
     """Read *sets* lazily.
 
     Args:
-        store: Where they are.
         sets: Of one partition, by start offset.
-        options: How objects are read.
         offset: Full records below it are left out.
         identity: Which topic they are of; objects of another one are bad.
         holds_values: No row of a value set comes before all of its files are known to fit.
         wanted: Rows of a value set outside it may be left out.
         kept: Which batches come as they are stored, where one set alone has their offsets; None
             for none.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
         if is_whole:
@@ -175,7 +160,6 @@ def records(
 
     Raises:
         KbackupError: If a set is bad; what was yielded before is good.
-        StoreError: If the store does not answer.
     """
     wanted = Interval(low=offset)
     for step in steps(store, sets, options, offset=offset, identity=identity, wanted=wanted):

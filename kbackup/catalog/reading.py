@@ -45,8 +45,6 @@ class BlockRun:
     """Blocks that follow each other, and are fetched together.
 
     Attributes:
-        first_offset: Offset of the first record.
-        records: How many they hold.
         start: The first byte.
         length: How many bytes.
     """
@@ -58,11 +56,7 @@ class BlockRun:
 
 
 def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | None:
-    """Return the index of a set's value file; None where there is none that fits it.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return the index of a set's value file; None where there is none that fits it."""
     if files.index is None:
         return None
     try:
@@ -82,11 +76,7 @@ def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | Non
 def runs_of_blocks(
     store: Store, files: FileSet, main: BackupFile, wanted: Interval
 ) -> list[BlockRun] | None:
-    """Return what to fetch for the records in *wanted*; None where the file is read whole.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return what to fetch for the records in *wanted*; None where the file is read whole."""
     if wanted == EVERY_OFFSET or not isinstance(store, Ranges) or files.index is None:
         return None
     if wanted.low <= files.start_offset and wanted.high == EVERY_OFFSET.high:
@@ -262,7 +252,6 @@ def held(
     """Return *rows* once all of them could be read, or raise what stopped them.
 
     Args:
-        rows: What `salvage` yields.
         salvages: Return those before damage, unless there is doubt about them, then raise it.
 
     Memory: `HELD_BYTES`, beyond it ``TMPDIR``.
@@ -317,11 +306,7 @@ def extent(store: Store, file: BackupFile) -> Facts | None:
 def kept_or_read(
     store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity, kept: Kept
 ) -> Iterator[pa.RecordBatch | Batches]:
-    """Read full records as `read` does, in their batches where *kept* takes these as they are.
-
-    Raises:
-        CorruptObjectError: And all others of `read`.
-    """
+    """Read full records as `read` does, in their batches where *kept* takes these as they are."""
     if files.main is None or files.only is not None or not _batches_of(files.main):
         yield from read(store, files, options, identity)
     else:

@@ -164,7 +164,6 @@ class Passphrase:
         """Derive the key of a passphrase by scrypt: a quarter of a second, and 128 MiB.
 
         Args:
-            words: The passphrase.
             name: Of a recipient that has been there before; None for a new one.
         """
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt  # noqa: PLC0415
@@ -244,8 +243,6 @@ class KmsKey:
         """Have KMS decrypt what it has encrypted: `Opener.unwrap`.
 
         Raises:
-            NoKeyError: If it must not be used, or is not there.
-            StoreError: If KMS does not answer.
             ValueError: If it is wrapped under another key.
         """
         found: bytes = self._ask("decrypt", about, CiphertextBlob=wrapped)["Plaintext"]
@@ -287,11 +284,8 @@ class KeyOptions:
     """What was said about encryption.
 
     Attributes:
-        recipients: Public keys.
         recipients_file: A PEM file with more of them.
         identity_file: A PEM file with a private key.
-        passphrase_file: A file with a passphrase.
-        kms_key: A key of AWS KMS.
         own_file: The file with the backup's own key.
         takes_plain: Whether the backup holds objects that are not encrypted.
     """
@@ -322,11 +316,7 @@ class KeyOptions:
             yield PublicKey.parse(text)
 
     def others(self) -> Iterator[Recipient]:
-        """Yield the recipients that encrypt with a public key, or elsewhere.
-
-        Raises:
-            ConfigurationError: If one of them is none.
-        """
+        """Yield the recipients that encrypt with a public key, or elsewhere."""
         yield from self.public_keys()
         if self.kms_key is not None:
             yield KmsKey(self.kms_key)

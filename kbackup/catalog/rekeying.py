@@ -43,12 +43,10 @@ class RecipientStands:
     """What a recipient can decrypt.
 
     Attributes:
-        recipient: Its name.
         state: ``current``: it gets each new data key.  ``retired``: none that is new.  ``removed``:
             none is kept for it.  ``forged``: somebody without the backup's own key wrote it there.
         opens: Data keys that are wrapped for it.
         of: Data keys there are.
-        since: When its row was written; None if nobody knows.
     """
 
     HEAD: ClassVar = {"type": "recipient"}
@@ -66,7 +64,6 @@ class KeyKeeper:
 
     Attributes:
         store: Where it is, as it is without encryption.
-        encryption: Its keys.
     """
 
     store: Store
@@ -85,7 +82,6 @@ class KeyKeeper:
 
         Raises:
             NoKeyError: If the backup has no keys.
-            StoreError: If the store does not answer.
         """
         rows = own_rows(self._own)
         if not rows:
@@ -109,7 +105,6 @@ class KeyKeeper:
 
         Raises:
             NoKeyError: If the backup's own key is not here.
-            StoreError: If the store does not answer.
         """
         ring, now = self._unlocked(), self.encryption.clock.ms()
         own = [wrapped_for(ring, one, own_id(ring.own), ring.own) for one in recipients]
@@ -135,7 +130,6 @@ class KeyKeeper:
             ConfigurationError: If one is none.
             NoKeyError: If the backup's own key is not here.
             RefusedError: If nobody would be left who can decrypt all that they can.
-            StoreError: If the store does not answer.
         """
         ring, rows = self._unlocked(), self._known(names)
         data = self._data_keys()

@@ -48,7 +48,6 @@ class SchemaUse:
     """A schema that a topic's records name.
 
     Attributes:
-        topic: The topic.
         part: ``key`` or ``value``.
         id: The id in the records, one of the registry of this topic's part.
     """
@@ -66,7 +65,6 @@ class KeptSchema:
     """A schema of a backup.
 
     Attributes:
-        use: Whose it is.
         schema: What the registry had under the id.
         versions: The subjects it was registered under, with its version in each.
     """
@@ -113,11 +111,7 @@ class SchemaIndex:
 
     @classmethod
     def read(cls, store: Store, layout: Layout, topics: Collection[str] | None = None) -> Self:
-        """List the schemas of *topics*, None for all.
-
-        Raises:
-            StoreError: If the store does not list them.
-        """
+        """List the schemas of *topics*, None for all."""
         keys: dict[SchemaUse, tuple[str, ...]] = {}
         others: dict[str, set[SchemaUse]] = {UNKNOWN: set(), MISSING: set(), NUMBERS: set()}
         for prefix in [""] if topics is None else [f"{topic}/" for topic in topics]:
@@ -142,11 +136,7 @@ def folder(layout: Layout) -> str:
 
 
 def put(store: Store, layout: Layout, kept: KeptSchema) -> None:
-    """Store a schema.
-
-    Raises:
-        StoreError: If it cannot be stored.
-    """
+    """Store a schema."""
     more = {"v": 1, **_place(kept.use), "subjects": dict(kept.versions)}
     put_json(store, key_of(layout, kept.use, kept.schema), more | _document(kept.schema))
 
@@ -158,11 +148,7 @@ def key_of(layout: Layout, use: SchemaUse, schema: RegisteredSchema) -> str:
 
 
 def note(store: Store, layout: Layout, use: SchemaUse, what: str, why: str) -> None:
-    """Note that a schema is *what*: `UNKNOWN`, `MISSING` or `NUMBERS`.
-
-    Raises:
-        StoreError: If the note cannot be stored.
-    """
+    """Note that a schema is *what*: `UNKNOWN`, `MISSING` or `NUMBERS`."""
     put_json(store, _key(layout, use, what), {"v": 1, **_place(use), "why": why})
 
 
@@ -171,7 +157,6 @@ def load(store: Store, use: SchemaUse, key: str) -> KeptSchema:
 
     Raises:
         CorruptObjectError: If it does not hold one.
-        StoreError: If it cannot be read.
     """
     with store.open(key) as body:
         check_open(key, body)

@@ -57,16 +57,7 @@ class TranslatedEntry:
     Attributes:
         partition: Of the target.
         target_id: Id of the target topic; empty where the cluster has none.
-        source_topic: The topic that was backed up.
-        source_partition: Its partition.
         first: As of a `Translation`, like the next four.
-        last: The same.
-        records: The same.
-        target_first: The same.
-        target_last: The same.
-        run: The run that wrote the row.
-        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
-        counter: As of a `kbackup.catalog.ledger.rows.Entry`.
     """
 
     partition: int
@@ -113,14 +104,7 @@ TRANSLATED: Final = Form.of(
 
 @dataclass(frozen=True, slots=True)
 class TranslationLog:
-    """The rows that restores with one consumer group have stored, by restored topic.
-
-    Attributes:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        group: The restores' consumer group.
-        clock: The time.
-    """
+    """The rows that restores with one consumer group have stored, by restored topic."""
 
     store: Store
     layout: Layout
@@ -128,11 +112,7 @@ class TranslationLog:
     clock: Clock
 
     def append(self, topic: str, entries: Iterable[TranslatedEntry]) -> None:
-        """Store rows of a restored topic; many runs cost a reader no more than a few.
-
-        Raises:
-            StoreError: If they cannot be stored.
-        """
+        """Store rows of a restored topic; many runs cost a reader no more than a few."""
         stream = self._stream(topic)
         stream.append(table(entries, TRANSLATED))
         stream.fold()
@@ -141,20 +121,13 @@ class TranslationLog:
         """Return the rows of a restored topic, and the files whose rows are lost.
 
         They are an index: what it lacks is counted.
-
-        Raises:
-            StoreError: If the store does not answer.
         """
         found, do = self._stream(topic).read(), "records are counted in the target instead"
         damage = [replace(one, do=do) for one in found.damage]
         return [*rows_of(TranslatedEntry, found.rows)], damage
 
     def delete(self) -> None:
-        """Delete the rows of all topics.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
+        """Delete the rows of all topics."""
         for entry in self.store.list(self._folder()):
             self.store.delete(entry.key)
 

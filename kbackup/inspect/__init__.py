@@ -157,11 +157,8 @@ class Check:
     """One thing that was checked.
 
     Attributes:
-        area: The area that it belongs to.
-        name: What was checked.
         level: ``ok``, ``warn`` (a run would continue) or ``fail``.
         text: What was found; what cannot be checked is reported as such, never as ``ok``.
-        do: What the operator can do; may be empty.
         code: The code of the error that made it fail.
         place: Further fields, as plain JSON values.
         is_made: Whether it was checked at all, as it was asked for.

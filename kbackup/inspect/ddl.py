@@ -26,12 +26,10 @@ class Table:
 
     Attributes:
         name: Its name, after that of its database if one is given; both in backquotes.
-        format: The name of the files' format.
         files: What they are to the engines.
         columns: The columns that are read from the files: not those from the folders.
         levels: The columns from the folders, outermost first.
         location: URL of the topic's folder, ending in a slash.
-        view: The part of the records that the rows hold.
         has_others: The same folders have objects that are not rows: keys, headers, or those of
             another layout or format.
         names: What the names of its objects match, where other topics share its folders; empty
@@ -208,9 +206,7 @@ def levels(
     """Return the partition columns of what a configuration writes, the outermost first.
 
     Args:
-        settings: The configuration.
         columns: The files' columns: a directory's value has the type of its field.
-        partitions: The topic's number of partitions.
         directories: Those that exist, such as ``year=2026/month=11``, with slashes.
 
     Raises:
@@ -243,10 +239,8 @@ class Statement:
     """What declares a topic's table.
 
     Attributes:
-        topic: The topic.
         table: The table's name, as the statement has it.
         engine: One of `ENGINES`.
-        sql: The statement.
     """
 
     HEAD: ClassVar = {"type": "ddl"}
@@ -264,15 +258,12 @@ def statements(
 
     Args:
         settings: What writes the backup.
-        store: Where it is.
-        engine: One of `ENGINES`.
         database: The database of the tables; None for the current one.
 
     Raises:
         IncompleteBackupError: If a topic has no object yet.
         ConfigurationError: If a topic cannot be declared as a table.
         RefusedError: If its objects are encrypted.
-        StoreError: If the store does not answer.
     """
     layout, options = wiring.layout(settings), wiring.format_options(settings)
     wanted = [wiring.routes(settings).topic(name) for name in settings.topics]

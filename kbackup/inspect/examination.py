@@ -56,7 +56,6 @@ def examine(
     Args:
         settings: The settings of the run to come; if *doubts* include an error, they are not
             used, and neither cluster nor store is contacted.
-        doubts: The errors and warnings of `kbackup.config`.
         find_java: Finds a Java, or raises `JavaNotFoundError`.
         writes: Put probe objects into the store, and delete them.
         starts: Start Spark as a trial.
@@ -132,7 +131,6 @@ class LogState:
     """What a topic still holds of its records that are not backed up yet.
 
     Attributes:
-        topic: Its name.
         retention_ms: How long records are kept; None: for ever, or until a newer one of the key.
         expired: Offsets that expired before they were backed up, by partition.
         is_pending: Whether it has records after the group's position.
@@ -152,7 +150,6 @@ def retention_checks(
     """Yield a check for each topic at risk, and one for all the others.
 
     Args:
-        logs: The topics.
         backups: For each topic the start of its last successful run; None if that is unknown.
         now: Aware.
     """
@@ -176,9 +173,7 @@ def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
     """Judge one topic.
 
     Args:
-        log: The topic.
         backup: Start of its last successful run; None if there was none.
-        now: Aware.
     """
     if log.expired:
         partition, span = next(iter(log.expired.items()))
@@ -218,15 +213,7 @@ def _held_up(log: LogState) -> Iterator[Check]:
 def kafka_checks(
     settings: Settings, backups: Mapping[str, datetime] | None, now: datetime, group: str
 ) -> Iterator[Check]:
-    """Yield the checks of the cluster.
-
-    Args:
-        settings: As for a run.
-        backups: For each topic the start of its last successful run; None if run records could
-            not be read.
-        now: Aware.
-        group: The consumer group of the sink.
-    """
+    """Yield the checks of the cluster."""
     if settings.bootstrap_servers is None:
         do = "name the brokers: -k HOST:PORT"
         yield not_made("kafka", "cluster", "no bootstrap.servers", do)
@@ -448,8 +435,6 @@ def store_checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[
     """Yield the checks of the store.
 
     Args:
-        store: As `open_for` returns it.
-        settings: As for a run.
         writes: Put probe objects into the folder of run records, and delete them.
     """
     layout = wiring.layout(settings)

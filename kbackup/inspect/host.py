@@ -138,7 +138,6 @@ def spark_checks(
         find_java: Raises `JavaNotFoundError` if there is none.
         settings: As for a run; the Java is filled in.
         starts: Start Spark and run a job of one task, which costs some seconds.
-        stop: Ends the job.
     """
     java: FoundJava | None = None
     try:
@@ -186,11 +185,7 @@ def _package() -> Check:
 
 
 def keep_classes(java: FoundJava) -> None:
-    """Make the archive as the doctor's first run on a machine does; for benchmarks and tests.
-
-    Raises:
-        SparkError: As `engine.archive_classes`.
-    """
+    """Make the archive as the doctor's first run on a machine does; for benchmarks and tests."""
     settings = EngineSettings(jvm=Jvm(str(java.home), java.class_archive))
     if class_archive(settings) is None:
         archive_classes(settings, answer, threading.Event())
@@ -202,8 +197,6 @@ def first_archive(
     """Make the class archive after a run, where there is none and nobody has tried yet.
 
     Args:
-        settings: The run's.
-        stop: Ends it.
         say: Takes a line before the work, which takes 12 s or more, and another one if it failed.
     """
     if not claim_archive(settings):
@@ -258,7 +251,6 @@ class Answer:
     """What the trial of a worker returns.
 
     Attributes:
-        python: The version of its Python.
         failure: None: a worker that answers has not failed.
     """
 

@@ -75,10 +75,6 @@ def render(record: Record, template: str) -> bytes:
     in ms (-1 for none), ``%Z`` the same in UTC (kcat has no such letter), ``%h`` headers, ``%%``;
     ``\n``, ``\r``, ``\t``, ``\x0a``.  A null key or payload prints nothing.
 
-    Args:
-        record: As ``peek`` yields it.
-        template: A format in kcat's syntax.
-
     Raises:
         ConfigurationError: If the format has an unknown letter.
     """
@@ -165,11 +161,9 @@ class NamedSchema:
     """A schema that records name.
 
     Attributes:
-        use: By which topic, in which part, under which id.
         state: ``stored``; ``unknown`` if the registry did not have it; ``missing`` if it is still
             to be fetched.
         kind: ``AVRO``, ``JSON`` or ``PROTOBUF``; None where it is not stored.
-        subjects: Those that it was registered under.
     """
 
     HEAD: ClassVar = {"type": "schema"}
@@ -188,7 +182,6 @@ def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iter
 
     Raises:
         CorruptObjectError: If one cannot be read.
-        StoreError: If the store does not answer.
     """
     index = SchemaIndex.read(store, layout, sorted(topics))
     places = [(use, key) for use, keys in index.keys.items() for key in keys]
@@ -204,13 +197,7 @@ def named_schemas(store: Store, layout: Layout, topics: Collection[str]) -> Iter
 
 
 class SchemaNames:
-    """Tells which schema a record of one topic names; asks the store when the first may name one.
-
-    Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        topic: The topic.
-    """
+    """Tells which schema a record of a topic names; asks the store when the first may name one."""
 
     def __init__(self, store: Store, layout: Layout, topic: str) -> None:
         self._store, self._layout, self._topic = store, layout, topic
@@ -252,7 +239,6 @@ class PeekTarget:
     """What to look at: one object, or a topic from some point on.
 
     Attributes:
-        topic: The topic.
         key: The object; None for all of the topic that the rest allows.
         partition: The partition; None for all, one after the other.
         offset: The first offset to show; None for the first there is.
@@ -305,14 +291,9 @@ def peek(
     """Yield records of a backup.
 
     Args:
-        store: Where it is.
-        layout: How objects are named.
-        options: How objects are read.
         what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
         count: Records at most.
         only_format: Look at objects of this format alone, unless *what* is a key.
-        window: Only records in it.
-        key: Only records with this key.
         known: What the backup says about itself: it tells which objects a restore would read, and
             those that it shows to hold no record in *window* are not opened.
 

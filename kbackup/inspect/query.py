@@ -59,7 +59,6 @@ def needs(plan: Any, tables: Sequence[str]) -> dict[str, Need]:
 
     Args:
         plan: Spark's optimized plan of it, over tables with the columns that `stand_in` gives them.
-        tables: Their names.
     """
     nodes, leaves = list[_Node](), set[str]()
     for one in _all(plan):
@@ -122,13 +121,7 @@ def _need(nodes: Sequence[_Node], names: Mapping[str, str]) -> Need:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """A part of a condition.
-
-    Attributes:
-        kind: Spark's name of it.
-        said: Its own fields.
-        below: Its operands.
-    """
+    """A part of a condition."""
 
     kind: str
     said: Mapping[str, Any]
@@ -173,7 +166,6 @@ class Answer:
     """What a query has found.
 
     Attributes:
-        rows: Its result.
         counted: Records that it has counted without reading them.
     """
 
@@ -187,8 +179,6 @@ def ask(sql: str, found: Found, settings: EngineSettings, session: Callable[[], 
     Args:
         sql: Spark SQL.  Names with a dot or a dash are in backquotes.
         found: What the backup holds; its topics become tables: those `mentioned`.
-        settings: Spark's properties.
-        session: Returns the session, once it has begun.
 
     Raises:
         ConfigurationError: If Spark does not understand *sql*, or it is no query.
@@ -222,10 +212,6 @@ def answered(spark: Any, sql: str, found: Found) -> Answer:
     """Return the answer to a query that `check_reads` has let pass.
 
     It is planned before it is run: what it does not need is not read.
-
-    Args:
-        spark: The session.
-        sql: As for `ask`, likewise *found*.
     """
     if len({name.lower() for name in found.topics}) < len(found.topics):
         spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
@@ -391,7 +377,6 @@ def as_bytes(answer: pa.Table, form: str) -> bytes:
     """Return a result as the contents of a file.
 
     Args:
-        answer: The rows.
         form: ``json`` for an object per line, with bytes as ``restore cat`` shows them and times
             in RFC 3339; ``parquet``; or CSV, where null is an empty field and an empty text is
             ``""``, so that they stay distinct.

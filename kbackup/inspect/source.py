@@ -62,10 +62,7 @@ class Chunk:
     """Objects of one partition, in offset order, that share no record with any other chunk.
 
     Attributes:
-        where: The partition.
-        sets: The objects.
         is_apart: Nor with each other.
-        identity: Which topic they are of, as far as that is known.
     """
 
     where: TopicPartition
@@ -86,7 +83,6 @@ def chunks_of(
 
     Args:
         found: What to read of each partition, in order.
-        facts: What is known about an object.
         size: The least bytes of a chunk before the next one begins.
     """
     return [
@@ -121,7 +117,6 @@ def apart(sets: Sequence[FileSet], facts: FactsOf) -> Iterator[tuple[FileSet, bo
 
     Args:
         sets: What to read of a partition, in order.
-        facts: What is known about an object.
     """
     begins = [*(files.start_offset for files in sets if files.is_whole), None][1:]
     following, end = iter(begins), -math.inf
@@ -166,9 +161,6 @@ def table_rows(
     """Read a chunk.
 
     Args:
-        store: Where the backup is.
-        chunk: What to read.
-        options: How objects are read.
         schema: Some of `COLUMNS`, as an Arrow schema.
 
     Yields:
@@ -176,7 +168,6 @@ def table_rows(
 
     Raises:
         KbackupError: If an object is bad; what was yielded before is intact.
-        StoreError: If the store does not answer.
     """
     if chunk.is_apart:  # else records are compared, of which nothing may be left out
         wanted = frozenset({"offset", *schema.names})
@@ -222,10 +213,7 @@ class Counted:
     """Records that a query need not tell from each other, so that nobody reads them.
 
     Attributes:
-        where: Their partition.
         offset: Of one of them.
-        records: How many there are.
-        objects: In how many objects.
     """
 
     where: TopicPartition
@@ -272,13 +260,10 @@ class Found:
     """The backup that a query reads.
 
     Attributes:
-        store: Where the backup is.
-        options: How objects are read.
         sets: What a restore reads of each partition, in order.
         facts: What is known about the records in them, by key.
         topics: Their names, including topics without an object.
         missing: The keys of objects that were stored and are missing.
-        identities: Which topics they are, by name.
         known: Records beside those of *sets*, which nobody reads.
     """
 
@@ -300,14 +285,12 @@ class Found:
         """List a backup, and decide what to read of it as a restore does.
 
         Args:
-            settings: The configuration.
             chosen: Which of the topics that it asks for are needed.
 
         Raises:
             ConfigurationError: If the settings contradict each other.
             IncompleteBackupError: If a requested topic is not in the backup.
             RefusedError: If it is not known which objects to read, so that a restore is refused.
-            StoreError: If the store does not answer.
         """
         place, options = wiring.store_settings(settings), wiring.reading(settings)
         store, layout = open_store(place), wiring.layout(settings)

@@ -46,7 +46,6 @@ class PartitionMap:
     """One partition.
 
     Attributes:
-        where: The partition.
         offsets: By offset, in order, without overlap; of what is between them nothing is known.
         days: The same by day of record timestamps, in UTC, as far as the ledger knows these.
     """
@@ -67,9 +66,7 @@ def coverage(
     """Return what is there of one partition.
 
     Args:
-        where: The partition.
         sets: Its objects, by start offset.
-        ledger: What the backup says of them.
         present: Keys of the listing, also those of objects that are not shown.
     """
     found = entered(map(by_name, sets), ledger, present)
@@ -116,13 +113,9 @@ class StoredPartition:
     """A row.
 
     Attributes:
-        where: The partition.
         format: Formats and compressions of its objects, as `format_label` gives them.
-        objects: Number of objects.
         first: Offset of the first record; None without objects.
         last: That of the last one; None where names and ledger do not show it.
-        records: Number of records; None where names and ledger do not show it.
-        bytes: Bytes of the objects.
         newest: The highest timestamp of its records; None where names and ledger do not show it.
         last_stored: When its newest object was stored; None without objects.
         oldest: The lowest timestamp, as *newest*.
@@ -214,11 +207,9 @@ class Folder:
     """One directory that holds objects.
 
     Attributes:
-        topic: The topic.
         directory: Its segments after the topic's own.
         partitions: How many Kafka partitions its objects are of.
         objects: Number of objects, siblings counted.
-        bytes: Their sizes together.
     """
 
     HEAD: ClassVar = {"type": "directory"}
@@ -234,7 +225,6 @@ def folders(topic: str, sets: Iterable[FileSet], delimiter: str) -> Iterator[Fol
     """Yield the directories of one topic's objects, by name.
 
     Args:
-        topic: The topic.
         sets: Of all partitions.
         delimiter: Between two directories.
     """
@@ -257,17 +247,11 @@ class GroupStood:
     """Where a consumer group stood in a partition when a sink captured it.
 
     Attributes:
-        where: The partition.
-        group: The group.
         offset: The next offset that it was to read.
         metadata: What its consumers keep beside that, as `shown_bytes` has it.
         high_watermark: Where the partition's log ended.
         beyond: How many offsets before *offset* the backup had not reached; null for none.
         unsettled: Why not all that was in the partition then is in the backup; null if it is.
-        protocol_type: ``consumer``, ``streams``, or what else its members speak; empty if nobody
-            knows.
-        state: The group's, such as ``EMPTY`` or ``STABLE``.
-        taken: When it was captured.
         is_complete: Whether all groups of the topic are known to be captured.
     """
 
@@ -316,10 +300,6 @@ def topics(
     the last object of each partition.  Foreign objects are named as warnings.
 
     Args:
-        store: Where the backup is.
-        layout: How objects are named.
-        options: How objects are read.
-        asked: Which topics and partitions.
         only_format: Only objects of this format, and their siblings; None for all.
         deep: Learn where each partition ends from its last object.
         has_map: Say which offsets and days of each partition are there.
@@ -327,7 +307,6 @@ def topics(
         has_schemas: Say which registry schemas the records of each topic name.
         captures: Say where consumer groups stood, by these; None: do not.
         as_of_ms: Only what had been stored before: `kbackup.runs.known.as_of`; None for all.
-        known: What the backup says about itself.
 
     Yields:
         Warnings, then the partitions, by topic and number, each with its coverage where that is
@@ -337,7 +316,6 @@ def topics(
         CorruptObjectError: If a schema cannot be read.
         IncompleteBackupError: If a topic of *asked* is not in the backup.
         RefusedError: If what had been stored by then cannot be told.
-        StoreError: If the listing cannot be had whole.
     """
     found = listing.list_backup(
         store, layout, options.formats, topics=asked.names, only_format=only_format
@@ -458,13 +436,9 @@ def thaw(
     """Ask for the archived objects of topics, and of what the backup says about itself.
 
     Args:
-        store: Where the backup is.
-        layout: How objects are named.
-        options: How objects are read.
         summary: Gets when they can be read, and of a dry run what asking takes.
         days: How long they stay readable.
         tier: How fast to retrieve them.
-        asked: Which topics and partitions.
         only_format: Only objects of this format, and their siblings; None for all.
         is_dry: Ask for nothing, only count.
 
@@ -474,7 +448,6 @@ def thaw(
     Raises:
         IncompleteBackupError: If a topic of *asked* is not in the backup.
         ConfigurationError: If the store has no archived objects.
-        StoreError: If the store refuses.
     """
     if not isinstance(store, Archive):
         raise ConfigurationError(

@@ -92,9 +92,6 @@ class SourceJob:
     """One run's settings for its tasks; plain data.
 
     Attributes:
-        kafka: The source.
-        store: Where the backup is.
-        reading: How objects are read.
         group: Whose rights the reader needs.
         is_strict: What a compacted topic lacks has to be superseded in it.
         now_ms: For the age of tombstones.
@@ -113,8 +110,6 @@ class Stretch:
     """Offsets that some objects hold together, and no others.
 
     Attributes:
-        sets: The objects.
-        span: The offsets.
         records: How many records they hold; None where that is not known.
         digest: Of these records as they were in Kafka; None where several objects share them, or
             none was kept.
@@ -136,13 +131,10 @@ class SourceUnit:
     """Offsets of a partition to compare; plain data.
 
     Attributes:
-        where: The partition.
-        span: The offsets.
         stretches: The objects, in order; what lies between them the backup does not hold.
         left_out: Offsets whose records a sink left out, or an operator has removed since.
         log: What the source's log holds.
         is_compacted: Whether the source may leave out records that others have superseded.
-        identity: Which topic the objects are of.
         tombstones_ms: How long a compacted topic keeps a tombstone.
     """
 
@@ -445,11 +437,7 @@ def against_source(
     What is compared ends where the backup ends, and where the source's last stable offset is now.
 
     Args:
-        settings: The configuration: which topics, and how objects are read.
-        world: The source, and where the backup is.
-        known: What the backup says about itself.
         summary: Takes differences (exit code 7), and what could not be compared (3).
-        stop: When set, tasks end early.
         is_strict: What a compacted topic lacks has to be superseded by a later record of its key.
 
     Yields:

@@ -82,8 +82,6 @@ class Notes:
 
     Attributes:
         known: What the backup says about itself, read before it is listed.
-        locks: Holders of lock objects.
-        schemas: The schemas of a registry that were stored, or are lacking.
         held_up: Partitions, by the names they are stored under, with an open transaction.
         has_id: The backup has an id: a sink of kbackup has been at work, and has begun a ledger.
         captures: Damaged files of where consumer groups stood.
@@ -117,17 +115,12 @@ def verify(
     """Verify a backup.
 
     Args:
-        store: Where it is.
-        layout: How objects are named.
         options: How objects are read, and which siblings values have.
         summary: Takes errors (exit code 7, or 4 for what is not supported), foreign objects
             (3) and a row for each partition.
         now: For the age of locks; aware.
-        asked: Which topics and partitions.
-        notes: What was written down beside the objects.
         only_format: Only objects of this format, and their siblings; None for all.
         read: Reads objects whole; None goes by names and the ledger alone.
-        sample: Which objects are read.
 
     Yields:
         Warnings, findings, and what is concluded about each partition.
@@ -135,7 +128,6 @@ def verify(
     Raises:
         ConfigurationError: If *asked* leaves every topic out.
         IncompleteBackupError: If a topic of *asked* is neither there nor in the ledger.
-        StoreError: If the listing cannot be had whole.
     """
     # only the name of the format says what objects of any name are
     named = only_format if layout.is_generic else None
@@ -396,7 +388,6 @@ class Acceptance:
     """What was removed on purpose.
 
     Attributes:
-        ranges: Offsets of partitions.
         before_ms: Everything that was stored before, in ms since the epoch; None for nothing.
     """
 
@@ -446,16 +437,7 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """What is written into the ledger of a backup before it is verified.
-
-    Attributes:
-        store: Where the backup is.
-        layout: How objects are named.
-        reading: How they are read.
-        summary: Takes warnings.
-        clock: The time.
-        asked: Which topics.
-    """
+    """What is written into the ledger of a backup before it is verified."""
 
     store: Store
     layout: Layout
@@ -475,7 +457,6 @@ class Mending:
 
         Raises:
             IncompleteBackupError: If there is no topic that was asked for.
-            StoreError: If the store does not answer.
         """
         said = known.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
@@ -502,7 +483,6 @@ class Mending:
         Raises:
             ConfigurationError: If a topic is named that is not there, or not asked for.
             IncompleteBackupError: If there is no topic that was asked for.
-            StoreError: If the store does not answer.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
         said = known.read(self.store, self.layout, self.clock, self.asked)

@@ -51,12 +51,7 @@ _BAD: Final = (CorruptObjectError, IncompleteBackupError)
 
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
-    """One run's settings for its tasks; plain data.
-
-    Attributes:
-        store: Where the backup is.
-        reading: How objects are read.
-    """
+    """One run's settings for its tasks; plain data."""
 
     store: StoreSettings
     reading: ReadOptions
@@ -67,7 +62,6 @@ class VerifyUnit:
     """One file set to read; plain data.
 
     Attributes:
-        files: The set.
         following: The next sets in its directory: as many as the ledger says that it reaches
             into, and one at the least, unless it is the last.
         across: Later sets of full records in other directories, of other cuts, that it may reach

@@ -81,20 +81,17 @@ class Entry:
             now on.  ``kept``: that was taken back.  ``skipped``: records were left out here because
             they do not fit the layout.  ``passed``: a run had come to the end of these offsets, and
             there was nothing to store.
-        partition: The partition.
         first: Offset of the first record, inclusive.
         last: Offset of the last record, inclusive; None where the object does not say.
         key: The object; None for a range of offsets.
         view: The part of the records that the object holds: ``record``, ``value``, ``keys`` or
             ``headers``; ``tombstones`` for the keys of records without a value.
         records: Number of records; None where the object does not say.
-        bytes: Size of the object.
         sha256: Of the object's bytes, in hexadecimal; None where the object does not say.
         min_timestamp: Lowest record timestamp in ms; None where no record has one.
         max_timestamp: Highest record timestamp in ms; None where no record has one.
         cut_start: The position before the cut that the object belongs to.
         next_offset: The position after it.
-        run: The run that wrote the row.
         time: When, in ms since the epoch, by the clock of the host that wrote it: for people.  Of
             ``removed`` by the store's clock: it is compared with that.
         counter: Above those of all rows that its writer could see; None where an earlier version
@@ -197,18 +194,11 @@ class TopicEntry:
     Attributes:
         kind: ``topic`` or ``sink``.
         topic: The topic; None for a sink.
-        cluster_id: Of the cluster; empty where it is not known.
-        topic_id: Empty where it is not known, and for a sink.
         partitions: The topic's number of partitions; None for a sink, or where it is not known.
         config: The topic's settings that differ from the cluster's defaults.
-        group: The sink's consumer group; None for a topic.
         names: The topics that the sink was asked for by name; of a topic that is stored under
             another name, its own.
         pattern: The ``topics.regex`` that it was asked for; None if there is none.
-        excluded: The ``topics.exclude``, likewise.
-        run: The run that wrote the row.
-        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
-        counter: As of an `Entry`.
         compacted: Whether Kafka compacts the topic, or did when any sink looked; None for a sink,
             and where an earlier version wrote it.
     """
@@ -270,14 +260,8 @@ def stored(
     """Return the row of an object that was stored.
 
     Args:
-        where: Its partition.
-        key: Its key.
         view: The part of the records that it holds; `TOMBSTONES` where they have no values.
-        facts: What is known of them.
-        size: Its bytes.
         cut: From the position before the cut that it belongs to, to the one after it.
-        run: The run that stored it.
-        time_ms: When, in ms since the epoch.
     """
     return Entry(
         OBJECT, where.partition, facts.first_offset, facts.last_offset, key, named(view),
@@ -511,11 +495,7 @@ class PartitionLedger:
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
 
     def absent(self, present: Container[str]) -> list[Entry]:
-        """Return what was stored and is not there, unless its offsets were backed up again.
-
-        Args:
-            present: The keys of a listing that was made after the ledger was read.
-        """
+        """Return what was stored and is not there, unless its offsets were backed up again."""
         gone = [entry for key, entry in self.objects.items() if key not in present]
         dense: defaultdict[str | None, list[Span]] = defaultdict(list)  # each offset has a record
         for key, one in self.objects.items() if gone else ():
@@ -525,11 +505,7 @@ class PartitionLedger:
         return [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
 
     def removed(self, present: Container[str]) -> list[Entry]:
-        """Return the objects that are not there and were removed on purpose, in offset order.
-
-        Args:
-            present: The keys of a listing that was made after the ledger was read.
-        """
+        """Return the objects that are not there and were removed on purpose, in offset order."""
         if not self.accepted and not self.marked:
             return []
         is_accepted = self._acceptance()
@@ -601,7 +577,6 @@ class TopicLedger:
 
     Attributes:
         partitions: By number, those of which anything is known.
-        damage: Files of the ledger that cannot be read.
         unknown: How many rows are of kinds that this version does not know; they say nothing here.
     """
 
@@ -688,8 +663,6 @@ def of_object(kind: str, entry: Entry, run: str, time_ms: int) -> Entry:
 
     Args:
         kind: `ACCEPTED`, `REMOVED` or `KEPT`.
-        entry: The object's row.
-        run: The run that says so.
         time_ms: When, in ms since the epoch; of `REMOVED` by the store's clock.
     """
     return Entry(

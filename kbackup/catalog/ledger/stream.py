@@ -128,8 +128,6 @@ def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[byt
     """Return the rows of a file, and its metadata.
 
     Args:
-        key: For errors.
-        body: The whole file.
         schema: Of the rows to return; other columns are left out.
 
     Raises:
@@ -187,7 +185,6 @@ class Contents:
     """What a stream holds.
 
     Attributes:
-        rows: The rows that count.
         damage: Files whose rows are lost.
         loose: How many parts had to be opened beside the snapshot.
     """
@@ -221,10 +218,7 @@ class Stream:
     """One stream, as its readers, writers and folders see it.
 
     Attributes:
-        store: Where it is.
         prefix: Its folder; ends with ``/``.
-        form: What its files look like.
-        clock: The time.
     """
 
     store: Store
@@ -254,9 +248,6 @@ class Stream:
 
         Returns:
             Whether any of them says more than is here already.
-
-        Raises:
-            StoreError: If they cannot be stored, or never in time.
         """
         here = self.read().rows
         known = {*_texts(here)}
@@ -289,9 +280,6 @@ class Stream:
 
         Costs one listing, of as many pages as files were written since the last fold or in the
         last hour, and a read of the newest snapshot and of each part beside it.
-
-        Raises:
-            StoreError: If the store does not answer.
         """
         found = self._look(self._names()).contents
         if found.damage and self.form.is_purged:  # what is purged is held by a newer snapshot
@@ -303,7 +291,6 @@ class Stream:
 
         Raises:
             NewerVersionError: If it is of a later version.
-            StoreError: If the store does not answer.
         """
         newest = next(self._names(), None)
         if newest is not None:
@@ -319,9 +306,6 @@ class Stream:
 
         Returns:
             What to give it the next time, and what the stream holds.
-
-        Raises:
-            StoreError: If the store does not answer.
         """
         names = self._names()
         newer = [*self._to_watermark(names)]
@@ -353,9 +337,6 @@ class Stream:
 
         Args:
             make: Takes what was there, and returns the rows to write.
-
-        Raises:
-            StoreError: If the store does not answer.
         """
         wall = self.clock.ms()
         look = self._look(self._names())
@@ -366,7 +347,6 @@ class Stream:
 
         Raises:
             CorruptObjectError: If one of them cannot be read, as while another one purges.
-            StoreError: If the store does not answer.
         """
         wall, names = self.clock.ms(), [*self._names()]
         look = self._look(iter(names))
