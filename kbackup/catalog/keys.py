@@ -308,11 +308,7 @@ class Encryption:
         return EncryptedStore(store, _Late(self, store))
 
     def require(self) -> Keyring:
-        """Return the keys.
-
-        Raises:
-            NoKeyError: If the backup has none.
-        """
+        """Return the keys; `NoKeyError` if the backup has none."""
         if self.ring is None:
             raise NoKeyError(
                 "the backup has no keys",
@@ -322,11 +318,7 @@ class Encryption:
         return self.ring
 
     def require_readable(self) -> None:
-        """Check that what other runs have stored can be read.
-
-        Raises:
-            NoKeyError: If it cannot.
-        """
+        """Check that what other runs have stored can be read; `NoKeyError` if it cannot."""
         if not self.require().can_read:
             raise NoKeyError(
                 "the backup is encrypted, and no key is given to read it",
@@ -608,11 +600,7 @@ def _not_its_key(path: str | None) -> NoKeyError:
 
 
 def check_installed() -> None:
-    """Check that what encrypts could be imported.
-
-    Raises:
-        ConfigurationError: If it could not.
-    """
+    """Check that what encrypts could be imported; `ConfigurationError` if it could not."""
     try:
         from cryptography.hazmat.primitives import hpke  # noqa: F401, PLC0415
     except ImportError as error:

@@ -70,11 +70,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> "PublicKey":
-        """Read the one line of a PEM file's public key.
-
-        Raises:
-            ConfigurationError: If it is none.
-        """
+        """Read the one line of a PEM file's public key; `ConfigurationError` if it is none."""
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_der_public_key  # noqa: PLC0415
@@ -215,11 +211,7 @@ class KmsKey:
     _clients: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the name.
-
-        Raises:
-            ConfigurationError: If it is none.
-        """
+        """Check the name; `ConfigurationError` if it is none."""
         if not _KMS_NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"{self.name[:80]!r} is no key of KMS", "expected an ARN, or alias/NAME"
