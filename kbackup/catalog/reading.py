@@ -7,7 +7,7 @@ the file is not used.
 import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -40,21 +40,6 @@ RUN_BYTES: Final = 16 * 2**20
 """Bytes of a file that one request asks for at most, unless one block has more."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRun:
-    """Blocks that follow each other, and are fetched together.
-
-    Attributes:
-        start: The first byte.
-        length: How many bytes.
-    """
-
-    first_offset: int
-    records: int
-    start: int
-    length: int
-
-
 def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | None:
     """Return the index of a set's value file; None where there is none that fits it."""
     if files.index is None:
@@ -75,7 +60,7 @@ def index_of(store: Store, files: FileSet, main: BackupFile) -> BlockIndex | Non
 
 def runs_of_blocks(
     store: Store, files: FileSet, main: BackupFile, wanted: Interval
-) -> list[BlockRun] | None:
+) -> list[Sequence[IndexedBlock]] | None:
     """Return what to fetch for the records in *wanted*; None where the file is read whole."""
     if wanted == EVERY_OFFSET or not isinstance(store, Ranges) or files.index is None:
         return None
@@ -92,25 +77,16 @@ def runs_of_blocks(
     return None if len(chosen) == len(index.blocks) else list(_together(chosen))
 
 
-def _together(blocks: Sequence[IndexedBlock]) -> Iterator[BlockRun]:
+def _together(blocks: Sequence[IndexedBlock]) -> Iterator[Sequence[IndexedBlock]]:
     """Yield the first block alone, as one record is often all that is wanted, and then more."""
     held: list[IndexedBlock] = []
     for at, block in enumerate(blocks):
         if held and (at == 1 or sum(each.byte_length for each in held) >= RUN_BYTES):
-            yield _run(held)
+            yield held
             held = []
         held.append(block)
     if held:
-        yield _run(held)
-
-
-def _run(blocks: Sequence[IndexedBlock]) -> BlockRun:
-    return BlockRun(
-        blocks[0].first_record_offset,
-        sum(block.num_records for block in blocks),
-        blocks[0].byte_offset,
-        sum(block.byte_length for block in blocks),
-    )
+        yield held
 
 
 HELD_BYTES: Final = 8 * 2**20
@@ -195,7 +171,9 @@ def _items(
             if (inside := _within(each, files.only)) is not None:
                 yield inside
     elif files.main is None:
-        yield from _keys_alone(store, files, options)
+        raise IncompleteBackupError(  # the crash that left siblings alone kept the offset back too
+            files.id, claims.VALUE_MISSING, claims.VALUE_MISSING_DO, key=files.id
+        )
     elif files.is_whole:
         yield from _whole(store, files, options, identity)
     elif files.is_generic:
@@ -483,32 +461,26 @@ def _blocks(
     store: Store,
     files: FileSet,
     main: BackupFile,
-    parts: Sequence[BlockRun],
+    runs_of: Sequence[Sequence[IndexedBlock]],
     options: ReadOptions,
     identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Read some blocks of a value file that has no siblings."""
-    assert isinstance(store, Ranges)  # noqa: S101  (`blocks.runs` has asked)
-    for part in parts:
-        with store.open_range(main.key, part.start, part.length) as body:
+    assert isinstance(store, Ranges)  # noqa: S101  (`runs_of_blocks` has asked)
+    for blocks in runs_of:
+        first, records = blocks[0].first_record_offset, sum(one.num_records for one in blocks)
+        length = sum(one.byte_length for one in blocks)
+        with store.open_range(main.key, blocks[0].byte_offset, length) as body:
             column = FileColumn(store, main, options, body)
             claims.check_claims(files, [column.claim], identity)
-            start = part.first_offset
+            start = first
             while (rows := column.next()) is not None:
                 yield from _paired(start, [rows, None, None], is_tombstones=False)
                 start += len(rows)
-        if start - part.first_offset != part.records:
-            text = f"its index says {counted(part.records, 'record')} from offset"
-            text += f" {part.first_offset} on, and it holds {start - part.first_offset}"
+        if start - first != records:
+            text = f"its index says {counted(records, 'record')} from offset"
+            text += f" {first} on, and it holds {start - first}"
             raise claims.contradiction("count_mismatch", main.key, text)
-
-
-def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Refuse siblings without their value: the crash that left them also kept the offset back."""
-    del store, options
-    key = files.files[0].key
-    raise IncompleteBackupError(key, claims.VALUE_MISSING, claims.VALUE_MISSING_DO, key=key)
-    yield  # pragma: no cover  (makes this a generator, as `read` needs)
 
 
 def _check_index(store: Store, files: FileSet, main: BackupFile, rows: int) -> None:
