@@ -39,10 +39,10 @@ class Block:
         """Of what is there."""
         return object_bytes(self.sets)
 
-    def is_older(self, than_ms: int) -> bool | None:
-        """Whether both records and objects are older than a time; None where nobody knows."""
-        if self.newest is None or self.stored is None:
-            return None
+    def is_older(self, than_ms: int | None) -> bool:
+        """Whether both records and objects are known to be older than a time; than None none is."""
+        if than_ms is None or self.newest is None or self.stored is None:
+            return False
         return max(self.newest, self.stored) < than_ms
 
 
@@ -128,7 +128,7 @@ def to_expire(
     """
     left = {where: _without_last(every) for where, every in found.items()}
     counts = {
-        where: 0 if before_ms is None else _leading(every, before_ms)
+        where: sum(1 for _ in takewhile(lambda one: one.is_older(before_ms), every))
         for where, every in left.items()
     }
     if max_bytes is not None:
@@ -150,10 +150,6 @@ def _without_last(every: Sequence[Block]) -> Sequence[Block]:
     """Return the blocks before the last one of which anything is there."""
     last = max((place for place, one in enumerate(every) if one.sets), default=0)
     return every[:last]
-
-
-def _leading(every: Sequence[Block], before_ms: int) -> int:
-    return sum(1 for _ in takewhile(lambda one: one.is_older(before_ms), every))
 
 
 def _age(every: Sequence[Block], place: int) -> int | None:

@@ -208,14 +208,10 @@ def gaps_and_overlaps(extents: Sequence[Extent], found: Offsets) -> Iterator[Fin
         text = f"first offset {holes[0][1] + 1}"
         yield Finding("gap", where, None, holes.pop(0), text, level="note")
     if holes:
-        text = f"{_count(holes)} {_named(holes)}"
+        text = "a hole at" if len(holes) == 1 else f"{len(holes)} holes at"
         offsets = (holes[0][0], holes[-1][1])
-        yield Finding("gap", where, None, offsets, text, level="note")
+        yield Finding("gap", where, None, offsets, f"{text} {_named(holes)}", level="note")
     yield from _overlaps([extent for extent in extents if extent.files.is_whole])
-
-
-def _count(holes: Sequence[tuple[int, int]]) -> str:
-    return "a hole at" if len(holes) == 1 else f"{len(holes)} holes at"
 
 
 def _named(holes: Sequence[tuple[int, int]]) -> str:
@@ -247,7 +243,7 @@ def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
         span = Span(min(one.first for one in among), max(one.span.end_offset for one in among))
         is_dense = sum(one.records or 0 for one in among) == len(span)
         lanes[directory].append(_Stored(span, is_dense))
-    counts = [_twice(sorted(stored, key=_begin)) for stored in lanes.values()]
+    counts = [_twice(sorted(stored)) for stored in lanes.values()]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
@@ -257,10 +253,6 @@ class _Stored(NamedTuple):
 
     span: Span
     is_dense: bool
-
-
-def _begin(stored: _Stored) -> int:
-    return stored.span.start_offset
 
 
 def _twice(stored: Iterable[_Stored]) -> int | None:

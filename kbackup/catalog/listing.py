@@ -634,11 +634,6 @@ class Frozen:
         ends = (one.until for one in self.thaws.values() if one.until is not None)
         return min(ends, default=None)
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether all of them can be read now."""
-        return all(one.state == "ready" for one in self.thaws.values())
-
     def refusals(self, topic: str, target: str) -> list[KbackupError]:
         """Refuse to restore *topic* while an object of it cannot be read."""
         waiting = [*self.of("frozen"), *self.of("thawing")]
@@ -660,9 +655,10 @@ class Frozen:
 
     def warnings(self, topic: str) -> list[tuple[str, str]]:
         """Return until when archived objects can be read, with a code."""
-        if self.until is None or not self.is_readable:
+        ready = len(self.of("ready"))
+        if self.until is None or ready < len(self.thaws):
             return []
-        ready, until = len(self.of("ready")), clock.rfc3339(self.until)
+        until = clock.rfc3339(self.until)
         objects = counted(ready, "archived object")
         return [("archived", f"{topic}: {objects} can be read until {until}")]
 

@@ -238,17 +238,7 @@ def recipient_of(text: str) -> Recipient:
         ConfigurationError: If it is none, or several.
         RefusedError: If others may read a passphrase.
     """
-    one, *more = recipients_of([text])
+    one, *more = named(text)
     if more:
         raise ConfigurationError(f"{text} names several recipients", "", "name one")
     return one
-
-
-def recipients_of(texts: Sequence[str]) -> list[Recipient]:
-    """Return recipients as the command line names them.
-
-    Raises:
-        ConfigurationError: If one is none.
-        RefusedError: If others may read a passphrase.
-    """
-    return [one for text in texts for one in named(text)]

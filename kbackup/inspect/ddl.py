@@ -14,7 +14,6 @@ from kbackup.connect.tables import Files, Level, TableColumn, injected, not_a_ta
 from kbackup.errors import ConfigurationError, IncompleteBackupError, RefusedError
 from kbackup.formats import DescribesTables
 from kbackup.naming import DatedLayout, View
-from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from kbackup.stores import Store
 from kbackup.stores.encrypted import DATA_KEY
@@ -317,7 +316,7 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
         return Table(name, newest.format, files, files.columns, (), place, view, True, names)
     rows = sum(file.format == newest.format for file in mains)
     folders = sorted({one.encoded_partition for one in sets if not one.is_tombstones})
-    found_levels = levels(settings, files.columns, _partitions(wheres), folders)
+    found_levels = levels(settings, files.columns, wheres[-1].partition + 1, folders)
     away = {level.column.name.lower() for level in found_levels}
     return Table(
         name,
@@ -338,10 +337,6 @@ def _files(settings: Settings, store: Store, newest: BackupFile) -> Files:
         raise not_a_table(f"no query engine reads files of the {newest.format} format")
     with store.open(newest.key) as body:
         return form.table(body, newest.view, newest.extension, wiring.format_options(settings))
-
-
-def _partitions(wheres: Sequence[TopicPartition]) -> int:
-    return max(where.partition for where in wheres) + 1
 
 
 def _nothing(topic: str, url: str) -> IncompleteBackupError:

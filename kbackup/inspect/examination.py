@@ -223,7 +223,8 @@ def kafka_checks(
         yield _client(settings)
         name = "cluster"
         cluster = wiring.kafka_settings(settings).cluster()
-        yield _cluster(cluster, settings)
+        text = f"{settings.bootstrap_servers} answers, cluster {cluster.cluster_id}"
+        yield Check("kafka", "cluster", "ok", text)
         name = "topics"
         letters = settings.errors_deadletterqueue_topic_name
         available = [topic for topic in cluster.topic_names() if topic != letters]
@@ -276,11 +277,6 @@ def _client(settings: Settings) -> Check:
         f"records pass as Python objects, at half the speed: {way.why}",
         "install kbackup where there is a C compiler (cc), or from a wheel for this platform",
     )
-
-
-def _cluster(cluster: Cluster, settings: Settings) -> Check:
-    text = f"{settings.bootstrap_servers} answers, cluster {cluster.cluster_id}"
-    return Check("kafka", "cluster", "ok", text)
 
 
 def _topics(settings: Settings, available: Collection[str], topics: Collection[str]) -> Check:

@@ -382,18 +382,16 @@ def as_bytes(answer: pa.Table, form: str) -> bytes:
             ``""``, so that they stay distinct.
     """
     if form == "json":
-        return b"".join(line.encode() + b"\n" for line in _json_lines(answer))
+        lines = (
+            json.dumps({name: _json(one) for name, one in row.items()}) for row in _rows(answer)
+        )
+        return b"".join(line.encode() + b"\n" for line in lines)
     out = BytesIO()
     if form == "parquet":
         pq.write_table(answer.rename_columns(list(columns(answer))), out, compression="zstd")
     else:
         pa_csv.write_csv(_as_text(answer), out)
     return out.getvalue()
-
-
-def _json_lines(answer: pa.Table) -> Iterator[str]:
-    for row in _rows(answer):
-        yield json.dumps({name: _json(value) for name, value in row.items()})
 
 
 def _as_text(answer: pa.Table) -> pa.Table:

@@ -221,10 +221,6 @@ class Counted:
     records: int = 0
     objects: int = 0
 
-    def with_object(self, records: int) -> "Counted":
-        """Return it with those of one object more."""
-        return replace(self, records=self.records + records, objects=self.objects + 1)
-
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield as many rows, all of them the same.
 
@@ -349,7 +345,8 @@ class Found:
                     continue
                 alike = where, *(one.meets(*span) for one in intervals)
                 before = counted.get(alike, Counted(where, span[0]))
-                counted[alike] = before.with_object(self.facts[files.id].records)
+                records = before.records + self.facts[files.id].records
+                counted[alike] = replace(before, records=records, objects=before.objects + 1)
         return replace(self, sets=rest, known=tuple(counted.values()))
 
     def _known(self, files: FileSet) -> Facts | None:

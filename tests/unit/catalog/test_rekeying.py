@@ -23,8 +23,8 @@ from kbackup.catalog.keys import (
 )
 from kbackup.catalog.ledger.rows import table
 from kbackup.catalog.ledger.stream import Stream
-from kbackup.catalog.recipients import KeyOptions, PublicKey
-from kbackup.catalog.rekeying import KeyKeeper, recipient_of, recipients_of
+from kbackup.catalog.recipients import KeyOptions, PublicKey, named
+from kbackup.catalog.rekeying import KeyKeeper, recipient_of
 from kbackup.errors import ConfigurationError, CorruptObjectError, NoKeyError, RefusedError
 from kbackup.stores import Store
 from kbackup.testing.stores import open_bytes, put_bytes
@@ -316,7 +316,7 @@ def test_what_names_no_recipient_is_said(tmp_path: Path, backed_up: Store, one: 
     other = block.replace(public_key(one), public_key(private_key(tmp_path / "other")))
     several.write_text(block + other)
 
-    assert 2 == len(recipients_of([str(several)]))
+    assert 2 == len([*named(str(several))])
     with pytest.raises(ConfigurationError, match="several"):
         recipient_of(str(several))
     with pytest.raises(ConfigurationError, match="is no recipient"):
