@@ -9,7 +9,6 @@ has the id too, and so has the same bucket under another address.  Positions nam
 goes on from a copy.
 """
 
-import hashlib
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,6 +18,7 @@ from uuid import uuid4
 import orjson
 
 from kbackup import clock
+from kbackup.catalog.ledger.stream import folder
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, RefusedError, StoreError
 from kbackup.naming import Layout
 from kbackup.stores import Store, put_json
@@ -51,8 +51,7 @@ class BackupIdentity:
 
 def key(layout: Layout) -> str:
     """Return the key of the object that holds the id."""
-    digest = hashlib.sha256(layout.topics_dir.encode()).hexdigest()[:8]
-    return f"{layout.records_prefix()}backup/{digest}.json"
+    return f"{folder(layout, 'backup').removesuffix('/')}.json"
 
 
 def read(store: Store, layout: Layout, address: str) -> BackupIdentity:

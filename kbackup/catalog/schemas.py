@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 
 import orjson
 
+from kbackup.catalog.ledger.stream import folder
 from kbackup.connect.registry import Reference, RegisteredSchema
 from kbackup.errors import CorruptObjectError, some
 from kbackup.naming import Layout
@@ -129,12 +130,6 @@ class SchemaIndex:
 NO_SCHEMAS: Final = SchemaIndex({}, frozenset(), frozenset())
 
 
-def folder(layout: Layout) -> str:
-    """Return the folder of a backup's schemas; ends with ``/``."""
-    digest = hashlib.sha256(layout.topics_dir.encode()).hexdigest()[:8]
-    return f"{layout.records_prefix()}schemas/{digest}/"
-
-
 def put(store: Store, layout: Layout, kept: KeptSchema) -> None:
     """Store a schema."""
     more = {"v": 1, **_place(kept.use), "subjects": dict(kept.versions)}
@@ -175,7 +170,7 @@ def load(store: Store, use: SchemaUse, key: str) -> KeptSchema:
 
 
 def _listed(store: Store, layout: Layout, prefix: str) -> Iterator[tuple[SchemaUse, str, str]]:
-    start = folder(layout)
+    start = folder(layout, "schemas")
     for entry in store.list(start + prefix):
         match = _NAME.fullmatch(entry.key.removeprefix(start))
         if match is not None:
@@ -184,7 +179,7 @@ def _listed(store: Store, layout: Layout, prefix: str) -> Iterator[tuple[SchemaU
 
 
 def _key(layout: Layout, use: SchemaUse, what: str) -> str:
-    return f"{folder(layout)}{use.topic}/{use.part}/{use.id}-{what}.json"
+    return f"{folder(layout, 'schemas')}{use.topic}/{use.part}/{use.id}-{what}.json"
 
 
 def _place(use: SchemaUse) -> dict[str, Any]:

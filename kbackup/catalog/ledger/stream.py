@@ -483,7 +483,7 @@ def _texts(rows: pa.Table) -> list[str]:
 
 
 def folder(layout: Layout, name: str = "ledger") -> str:
-    """Return the folder of the ledger, or of another kind of streams; ends with ``/``."""
+    """Return the folder of the ledger, or of what else a backup keeps; ends with ``/``."""
     digest = hashlib.sha256(layout.topics_dir.encode()).hexdigest()[:8]
     return f"{layout.records_prefix()}{name}/{digest}/"
 
