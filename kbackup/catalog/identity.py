@@ -116,7 +116,7 @@ def check_apart(store: Store, layout: Layout) -> None:
     inner = Layout(f"{layout.prefix()}any", directory_delim=delim)
     # of an empty topics.dir, an inner one's records are where its own are
     inside = [one for one in _ids_beside(store, inner) if one != key(layout)]
-    outer = (Layout(folder, directory_delim=delim) for folder in folders[1:])
+    outer = (Layout(name, directory_delim=delim) for name in folders[1:])
     around = [key(one) for one in outer if key(one) in _ids_beside(store, one)]
     how = "around" if inside else "within"
     if inside or around:

@@ -550,7 +550,6 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     from kbackup.catalog.schemas import SchemaIndex  # noqa: PLC0415
     from kbackup.runs import locks, wiring  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
-    from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
     session, reading = at.session, at.reading()
     has_id = True
@@ -566,7 +565,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     if deep:
         keys.check_readable(at.place)
         engine = wiring.engine_settings(session.settings, find_jvm())
-        read = on_spark(VerifyJob(at.place, reading), engine, session.stop.event)
+        read = on_spark(at.place, reading, engine, session.stop.event)
     at.tell(
         verify(
             at.store,

@@ -17,10 +17,9 @@ from kbackup import files, formats
 from kbackup.config import Settings
 from kbackup.connect import native
 from kbackup.errors import ConfigurationError, KbackupError, SparkError
-from kbackup.events import Event
 from kbackup.inspect import Check, failed, not_made
 from kbackup.spark.channel import Line, NotBegun
-from kbackup.spark.engine import archive_classes, run
+from kbackup.spark.engine import archive_classes, run, unheard
 from kbackup.spark.java import EngineSettings, Jvm, claim_archive, class_archive
 
 
@@ -229,7 +228,7 @@ def _classes(settings: EngineSettings, stop: threading.Event) -> Check:
 def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     began = time.monotonic()
     try:
-        reports = run(answer, [0], settings, _ignore, stop, slices_per_core=1)
+        reports = run(answer, [0], settings, unheard, stop, slices_per_core=1)
     except KbackupError as error:
         do = error.do.removeprefix("run kbackup doctor; ")
         return Check("spark", "start", "fail", str(error), do, error.code)
@@ -262,7 +261,3 @@ def answer(units: Sequence[Any], line: Line) -> Iterator[Answer]:  # noqa: ARG00
     """Run on a worker, in place of a task: return which Python this is."""
     for _ in units:
         yield Answer(platform.python_version())
-
-
-def _ignore(_event: Event) -> None:
-    """The trial sends no news."""

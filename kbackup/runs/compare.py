@@ -26,11 +26,12 @@ from kbackup.errors import (
     form,
     some,
 )
-from kbackup.events import INLINE, Event
+from kbackup.events import INLINE
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.runs.context import Environment
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import NotBegun, Task
+from kbackup.spark.engine import unheard
 
 NAMED_MOST: Final = 10
 """Differences of a partition that are named; all are counted."""
@@ -514,7 +515,7 @@ def compare(
     """
     units = [unit for each in planned for unit in each.units]
     reports: defaultdict[TopicPartition, list[UnitCompared]] = defaultdict(list)
-    for report in world.run_tasks(task, units, _ignore, stop) if units else ():
+    for report in world.run_tasks(task, units, unheard, stop) if units else ():
         if isinstance(report, NotBegun):
             summary.fail(report.failure)
             continue
@@ -551,10 +552,6 @@ def check_settings(topics: Iterable[str], configs: Mapping[str, object]) -> None
             "allow DESCRIBE_CONFIGS on the topics (kafka-acls)",
             topic=lacking[0],
         )
-
-
-def _ignore(_event: Event) -> None:
-    """A task tells nothing before its reports."""
 
 
 def incomplete(row: PartitionCompared, missing: Sequence[Entry]) -> ComparisonPlan[Any]:

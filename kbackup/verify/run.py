@@ -43,7 +43,7 @@ from kbackup.catalog.schemas import NO_SCHEMAS, SchemaIndex
 from kbackup.clock import Clock
 from kbackup.config.property import moment
 from kbackup.errors import ConfigurationError, CorruptObjectError, Issue, counted, form, some
-from kbackup.events import Event, NextCommand, Warned
+from kbackup.events import NextCommand, Warned
 from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
@@ -55,8 +55,8 @@ from kbackup.runs.report import HeldUp, Summary
 from kbackup.spark import engine
 from kbackup.spark.channel import NotBegun
 from kbackup.spark.java import EngineSettings
-from kbackup.stores import RememberedHeads, Store
-from kbackup.verify.task import EVERYTHING, Sample, VerifyJob, VerifyUnit, units_of, verify_task
+from kbackup.stores import RememberedHeads, Store, StoreSettings
+from kbackup.verify.task import EVERYTHING, Sample, VerifyUnit, units_of, verify_task
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
 """Reads units and reports on each: `verify_task` by way of Spark, or here."""
@@ -342,17 +342,11 @@ _CHECKS: Final[Sequence[Callable[[_Backup], Iterable[Told]]]] = (
 
 
 def on_spark(
-    job: VerifyJob,
-    settings: EngineSettings,
-    stop: threading.Event,
+    place: StoreSettings, reading: ReadOptions, settings: EngineSettings, stop: threading.Event
 ) -> Read:
     """Return how tasks on Spark read; nothing is started before there is something to read."""
-    task = functools.partial(verify_task, job)
-    return lambda units: engine.run(task, units, settings, _ignore, stop)
-
-
-def _ignore(_event: Event) -> None:
-    """A task tells nothing before its reports."""
+    task = functools.partial(verify_task, place, reading)
+    return lambda units: engine.run(task, units, settings, engine.unheard, stop)
 
 
 def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str, Checked]:

@@ -50,14 +50,6 @@ _BAD: Final = (CorruptObjectError, IncompleteBackupError)
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyJob:
-    """One run's settings for its tasks; plain data."""
-
-    store: StoreSettings
-    reading: ReadOptions
-
-
-@dataclass(frozen=True, slots=True)
 class VerifyUnit:
     """One file set to read; plain data.
 
@@ -205,15 +197,17 @@ def _across(
             yield one
 
 
-def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Checked]:
+def verify_task(
+    place: StoreSettings, reading: ReadOptions, units: Sequence[VerifyUnit], line: Line
+) -> Iterator[Checked]:
     """Read *units* one after the other and report on each; bad ones raise no exception.
 
     Memory: one object and a batch of it; where full records overlap, the overlap, a few times.
     """
-    store = open_store(job.store)
+    store = open_store(place)
     for unit in units:
         try:
-            yield _Check(store, unit, job.reading).run()
+            yield _Check(store, unit, reading).run()
         except KbackupError as error:
             yield Checked(unit.files.id, failure=error.issue())
         if line.is_stopped():

@@ -88,7 +88,7 @@ from kbackup.testing.files import taken
 from kbackup.testing.values import VALUES
 from kbackup.transforms import Transform
 from kbackup.verify.run import Notes, verify
-from kbackup.verify.task import VerifyJob, verify_task
+from kbackup.verify.task import verify_task
 
 __all__ = [
     "BATCHES",
@@ -166,7 +166,6 @@ __all__ = [
     "Transform",
     "TransformContract",
     "Uploads",
-    "VerifyJob",
     "View",
     "Writer",
     "checks",

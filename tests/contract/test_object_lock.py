@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,7 +23,6 @@ from tests.contract.product import (
     StoreSettings,
     Summary,
     SystemClock,
-    VerifyJob,
     known,
     open_store,
     to_json,
@@ -95,11 +95,11 @@ class Locked:
     def found(self, *, deep: bool) -> set[str | None]:
         """The objects that a verify names."""
         settings, layout, options = self.store(), Layout(), ReadOptions()
-        store, job = open_store(settings), VerifyJob(settings, options)
+        store = open_store(settings)
         told = verify(
             store, layout, options, Summary("v", "restore verify"), now=SystemClock().now(),
             notes=Notes(known.read(store, layout, SystemClock())),
-            read=(lambda units: verify_task(job, units, SilentLine())) if deep else None,
+            read=partial(verify_task, settings, options, line=SilentLine()) if deep else None,
         )  # fmt: skip
         return {one.key for one in told if isinstance(one, Finding)}
 

@@ -28,7 +28,6 @@ from tests.contract.product import (
     StoreSettings,
     Summary,
     SystemClock,
-    VerifyJob,
     checks,
     known,
     open_store,
@@ -155,11 +154,10 @@ class Bench:
         """Read everything, as ``verify --deep`` does."""
         store, layout, options = open_store(self.store), Layout(), ReadOptions()
         summary = Summary("a-run", "restore verify")
-        job = VerifyJob(self.store, options)
         found = verify(
             store, layout, options, summary, now=SystemClock().now(),
             notes=Notes(known.read(store, layout, SystemClock())),
-            read=lambda units: verify_task(job, units, SilentLine()),
+            read=lambda units: verify_task(self.store, options, units, SilentLine()),
         )  # fmt: skip
         assert [] == [one for one in found if isinstance(one, Finding)]
 

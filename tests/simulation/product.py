@@ -84,7 +84,7 @@ from kbackup.spark.engine import deal
 from kbackup.stores import ObjectHead, Store, StoredObject
 from kbackup.stores.encrypted import MAGIC, EncryptedStore
 from kbackup.verify.run import Acceptance, Mending, Notes, verify
-from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
+from kbackup.verify.task import VerifyUnit, verify_task
 
 __all__ = [
     "APPEND_TIME",
@@ -160,7 +160,6 @@ __all__ = [
     "Topic",
     "TopicChangedError",
     "TopicPartition",
-    "VerifyJob",
     "VerifyUnit",
     "View",
     "batches_as_stored",

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, TypeGuard, cast
 
@@ -27,7 +27,6 @@ from tests.simulation.product import (
     Stop,
     Summary,
     TopicPartition,
-    VerifyJob,
     VerifyUnit,
     layout_of,
     load,
@@ -336,12 +335,10 @@ class Stage:
         place = SimStoreSettings(self.bucket, process)
         store, layout = place.open(), layout_of(settings)
         said = read_known(store, layout, self.clock, settings.asked)
-        job = VerifyJob(place, reading_of(settings))  # type: ignore[arg-type]
+        task = partial(verify_task, place, reading_of(settings))  # type: ignore[arg-type]
 
         def read(units: Sequence[VerifyUnit]) -> list[Any]:
-            return Tasks(process)(
-                lambda share, line: verify_task(job, share, line), units, told, Stop().event
-            )
+            return Tasks(process)(task, units, told, Stop().event)
 
         def told(_: Any) -> None:
             pass

@@ -18,7 +18,7 @@ from kbackup.pipeline.views import ReadOptions
 from kbackup.runs.report import Summary
 from kbackup.spark.channel import Line
 from kbackup.verify.run import Notes, Read, verify
-from kbackup.verify.task import VerifyJob, verify_task
+from kbackup.verify.task import verify_task
 
 NOW = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
@@ -83,8 +83,7 @@ class Verified:
 
 def here(backup: Backup, reading: ReadOptions) -> Read:
     """Return the task, run in this process in place of Spark."""
-    job = VerifyJob(backup.settings, reading)
-    return lambda units: [*verify_task(job, units, Line(None))]
+    return lambda units: [*verify_task(backup.settings, reading, units, Line(None))]
 
 
 def offsets(verified: Verified) -> list[list[int]]:
