@@ -37,13 +37,10 @@ _OF_ONE_BROKER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AccessBundle:
-    """One capture, in three parts; None where the cluster did not give one of them.
+    """One capture, in three parts; None where the cluster did not give one, *missing* says why.
 
-    Attributes:
-        taken: When, in ms since the epoch.
-        settings: Of a broker, those that somebody has set for the whole cluster; None for a value
-            that the broker does not show.
-        missing: Why a part is None.
+    Of the *settings* of a broker those that somebody has set for the whole cluster; None for a
+    value that it does not show.
     """
 
     taken: int
@@ -114,9 +111,7 @@ def newest_first(
 ) -> Iterator[AccessBundle]:
     """Yield the bundles of a backup, those that were taken later than *before_ms* left out.
 
-    Raises:
-        CorruptObjectError: If one is damaged.
-        NewerVersionError: If a later version has stored it.
+    A damaged one raises `CorruptObjectError`, one of a later version `NewerVersionError`.
     """
     keys = sorted((entry.key for entry in store.list(bundles_folder(layout))), reverse=True)
     last = None if before_ms is None else _key(layout, before_ms)

@@ -176,14 +176,9 @@ def lacking_siblings(
 ) -> Iterator[Finding]:
     """Name value objects whose sibling is missing, and siblings without their value object.
 
-    Only an object itself says that it was stored with siblings: they can be switched on later, or
-    off.
-
-    Args:
-        promised: Returns which siblings a set says it has; asked where it or others have some, and
-            of the first and the last.
-        left_over: Those that are siblings without values, and no loss.
-        are_read: All were read, so that asking each costs nothing.
+    Only an object itself says that it was stored with siblings (they can be switched on or off
+    later): *promised* returns which, and is asked where it or others have some, of the first and
+    the last, or all *are_read*.  Those *left_over* are siblings without values, and no loss.
     """
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]
@@ -271,8 +266,7 @@ def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:
 def claim_of(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
     """Return what an object says about itself; leaves *body* at its start.
 
-    Raises:
-        CorruptObjectError: If it says nothing, and is not the object that the ledger knows.
+    One that says nothing, and is not what the ledger knows, raises `CorruptObjectError`.
     """
     metadata: Mapping[str, str] | None = getattr(body, "metadata", None)
     if metadata is None:  # this store learns it in another request
@@ -320,15 +314,12 @@ def check_rows(
     may_be_empty: bool = False,
     is_alone: bool = False,
 ) -> None:
-    """Compare what was read with what was stored; *last* is None where rows have no offsets.
+    """Raise `CorruptObjectError` if rows are missing, or too many; *last* is None without offsets.
 
     Args:
         may_be_empty: No sink has written it, so it may hold none.
         is_alone: It is read beside no other, so rows are right though some are missing, unless two
             may have become one.
-
-    Raises:
-        CorruptObjectError: If rows are missing, or too many.
     """
     key, facts, stored = claim.file.key, claim.facts, claim.stored
     if not rows and not may_be_empty:

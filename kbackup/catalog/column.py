@@ -32,12 +32,7 @@ _AS_IT_IS: Final = AvroStyle(fills_defaults=False)
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Some rows of a file.
-
-    Attributes:
-        values: One for each row; anything where the row is bad.
-        bad: Why rows cannot be read, by their numbers in *values*.
-    """
+    """Some rows of a file; *bad* says why some cannot be read, by their numbers in *values*."""
 
     values: pa.Array
     bad: Mapping[int, CorruptObjectError] = field(default_factory=dict)
@@ -54,12 +49,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Rows of a value set that cannot be read.
-
-    Attributes:
-        end: The offset behind the last.
-        error: Why the first cannot be read; it names the offset.
-    """
+    """Rows of a value set up to *end* that cannot be read; *error* names the first offset."""
 
     offset: int
     end: int
@@ -72,8 +62,7 @@ def runs(
 ) -> Iterator[tuple[int, int] | Lost]:
     """Yield the runs of good rows, each by its first row and its length, and what is between them.
 
-    Args:
-        bad: Why others than the good ones cannot be read, by their numbers.
+    *bad* says by their numbers why rows cannot be read.
     """
     first = 0
     for row in sorted(bad):
@@ -91,16 +80,14 @@ def runs(
 class FileColumn:
     """One open file, read row by row beside its siblings.
 
+    Not to be had is what has gone (`ObjectNotFoundError`), or is not what was stored
+    (`CorruptObjectError`).
+
     Args:
-        options: How to read it, and what makes Kafka's bytes of its rows.
         body: A part of the file to read instead of all of it; it is closed too.
 
     Attributes:
         damage: What keeps `take` from reading on, once it has returned the rows before.
-
-    Raises:
-        ObjectNotFoundError: If it has gone since it was listed.
-        CorruptObjectError: If it is not the object that was stored.
     """
 
     def __init__(
@@ -128,9 +115,7 @@ class FileColumn:
     def next(self) -> FilePart | None:
         """Return the next rows, None at the end.
 
-        Raises:
-            CorruptObjectError: If the file cannot be read further, or a row of it cannot where
-                none are left out.
+        Damage raises `CorruptObjectError`, and so does a bad row where none are left out.
         """
         if self._rest is not None:
             rest, self._rest = self._rest, None
@@ -145,8 +130,7 @@ class FileColumn:
     def take(self, rows: int, main: BackupFile) -> FilePart:
         """Return *rows* rows, those beside as many of *main*; fewer up to where it is damaged.
 
-        Raises:
-            CorruptObjectError: If the file has fewer, or is damaged and nothing is left out.
+        A file that has fewer, or is damaged where nothing is left out, raises `CorruptObjectError`.
         """
         parts: list[FilePart] = []
         missing = rows
@@ -296,11 +280,8 @@ def read_generic(
     """Read an object, lazily; it may hold no record.
 
     What it says of a place that a sink has given it counts for nothing, but its number of records
-    and its checksum do.  What is lost comes in its place, where the options salvage the rest.
-
-    Raises:
-        CorruptObjectError: If it is damaged, or a row does not hold what it should.
-        ObjectNotFoundError: If it has gone since it was listed.
+    and its checksum do.  What is lost comes in its place, where the options salvage the rest; else
+    it raises `CorruptObjectError`.
     """
     options = replace(options, formats=replace(options.formats, is_ended=False))
     column = FileColumn(store, file, options)

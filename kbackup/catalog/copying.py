@@ -36,12 +36,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """One object, and what became of it.
-
-    Attributes:
-        size: Its bytes; 0 where it is not there now.
-        why: What is wrong; None where nothing is.
-    """
+    """One object, what became of it, its *size* where it is there now, and *why* it is wrong."""
 
     key: str
     outcome: Outcome
@@ -187,9 +182,7 @@ _RUNS_COMPARED: Final = 64
 class Evidence:
     """Files below ``_kbackup/`` that are copied one by one.
 
-    Attributes:
-        keys: What is not there, or may be another, in the order of sending.
-        there: Which of them the target lists.
+    In the order of sending, *keys* are of what is not *there*, or may be another.
     """
 
     keys: Sequence[str]
@@ -205,8 +198,7 @@ def evidence(
 ) -> Evidence:
     """Return the files of folders of a backup, of each of which one name has one content.
 
-    Args:
-        is_asked: Says of a topic whether its schemas are to be copied.
+    Of schemas only those of topics that *is_asked* names.
     """
     wanted: list[str] = []
     there: set[str] = set()

@@ -85,10 +85,8 @@ class DrillTopic:
 class DrillGroup:
     """What a drill has found of one consumer group.
 
-    Attributes:
-        copy: What the drill called its own.
-        partitions: In how many it was set.
-        is_equal: Whether the record at each position is the backup's.
+    *copy* is what the drill called its own, which it set in so many *partitions*; *is_equal* says
+    whether the record at each position is the backup's.
     """
 
     group: str
@@ -214,14 +212,7 @@ class DrillReport:
 def store_report(
     store: Store, layout: Layout, report: DrillReport, *, key: Sign | None = None
 ) -> str:
-    """Store a report behind the newest one.
-
-    Args:
-        key: Signs it; None: it is not signed.
-
-    Returns:
-        The key of its object.
-    """
+    """Store a report behind the newest one, signed by *key* if there is one; return its key."""
     for _ in range(_TRIES):
         last = max(_numbers(store, layout, "json"), default=0)
         previous = _stored_sha256(store, _key(layout, last)) if last else None
@@ -315,10 +306,7 @@ def check(
     """Return the reports of a backup, the oldest first, each with what is wrong with it.
 
     A report vouches for the one before it, whose digest it has: one without a signature is as good
-    as signed if a later one is.
-
-    Args:
-        key: Of whom the signatures must be; None: they are not checked.
+    as signed if a later one is.  Signatures must be those of *key*; None: they are not checked.
     """
     there = _numbers(store, layout, "json")
     signed = _numbers(store, layout, "sig")
@@ -389,9 +377,8 @@ def _issue(what: str, why: str) -> Issue:
 def signing_key(path: Path) -> Sign:
     """Return what signs with the private Ed25519 key of a PEM file.
 
-    Raises:
-        ConfigurationError: If it holds none, or what signs is not installed.
-        RefusedError: If others than its owner may read it.
+    A file that others than its owner may read raises `RefusedError`, one without a key, or a host
+    without what signs, `ConfigurationError`.
     """
     from_pem, kind = _keys("load_pem_private_key", "Ed25519PrivateKey")
     try:
@@ -407,8 +394,7 @@ def signing_key(path: Path) -> Sign:
 def checking_key(path: Path) -> Proves:
     """Return what checks signatures with the public Ed25519 key of a PEM file.
 
-    Raises:
-        ConfigurationError: If it holds none, or what checks is not installed.
+    A file without one, or a host without what checks, raises `ConfigurationError`.
     """
     from_pem, kind = _keys("load_pem_public_key", "Ed25519PublicKey")
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
@@ -454,9 +440,7 @@ def _no_key(path: Path, error: Exception | None, do: str) -> ConfigurationError:
 class Scratch:
     """What a drill has in a cluster, or is about to make there, and deletes in the end.
 
-    Attributes:
-        id: The drill's: random lower-case letters and digits.
-        topics: The id of each topic by its name; None as long as it is not known to be created.
+    *topics* has the id of each by its name; None as long as it is not known to be created.
     """
 
     id: str
@@ -469,8 +453,7 @@ class Scratch:
 def keep_scratch(store: Store, layout: Layout, scratch: Scratch) -> None:
     """Store what a drill is about to create, or with its topics' ids what it has created.
 
-    Raises:
-        StoreError: If that fails: nothing may be created.
+    If that fails, nothing may be created.
     """
     more = {"v": VERSION, "version": __version__}
     put_json(store, _scratch_key(layout, scratch.id), more | to_json(scratch))
@@ -479,8 +462,7 @@ def keep_scratch(store: Store, layout: Layout, scratch: Scratch) -> None:
 def left_over(store: Store, layout: Layout) -> list[Scratch]:
     """Return what drills have kept that has not been forgotten, in the order of their ids.
 
-    Raises:
-        CorruptObjectError: If one cannot be read.
+    One that cannot be read raises `CorruptObjectError`.
     """
     prefix = folder(layout, "drills")
     found = []
@@ -508,8 +490,7 @@ def forget(store: Store, layout: Layout, drill_id: str) -> None:
 def scratch_topics(store: Store, layout: Layout) -> frozenset[str]:
     """Return the topics of drills at work, or killed, which no sink backs up: one listing.
 
-    Raises:
-        CorruptObjectError: If what a drill has stored about them cannot be read.
+    What cannot be read of them raises `CorruptObjectError`.
     """
     return frozenset(name for one in left_over(store, layout) for name in one.topics)
 

@@ -56,12 +56,9 @@ class _Piece:
 
 
 def blocks(sets: Sequence[FileSet], ledger: PartitionLedger) -> list[Block]:
-    """Return the blocks of a partition, in order.
+    """Return the blocks of a partition, in order, of *sets* without what is to be deleted.
 
     What was removed on purpose is in none; what else is missing is, by its row.
-
-    Args:
-        sets: All that is listed of it, without what is to be deleted.
     """
     present = {file.key for files in sets for file in files.files}
     gone = {entry.key for entry in ledger.removed(present)}

@@ -150,12 +150,7 @@ _HOLES_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A set, and where its records end.
-
-    Attributes:
-        last: Offset of its last record; None: not known.
-        is_same: What overlaps the next set is the same there; None: not known.
-    """
+    """A set, where its records end, and whether what overlaps the next set is the same there."""
 
     files: FileSet
     last: int | None = None
@@ -187,8 +182,7 @@ def empty_objects(files: FileSet) -> Iterator[Finding]:
 def gaps_and_overlaps(extents: Sequence[Extent], found: Offsets) -> Iterator[Finding]:
     """Report what is missing and was never recorded, and judge what is there twice.
 
-    Args:
-        extents: All sets of one partition, by start offset.
+    *extents* are all sets of one partition, by start offset.
     """
     if not extents:
         return
@@ -221,17 +215,11 @@ def _named(holes: Sequence[tuple[int, int]]) -> str:
 
 
 def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
-    """Return how many full records are in an earlier object too.
+    """Return how many full records are in an earlier object too; None where offsets are lacking.
 
-    Objects of one cut, in several directories, have none in common.  Objects whose cut is not
-    known are compared with those of their directory alone.
-
-    Args:
-        sets: Of one partition, by start offset.
-        entries: What the ledger says of the main object of each.
-
-    Returns:
-        None where objects overlap of which one lacks offsets: it does not say which.
+    Objects of one cut, in several directories, have none in common.  Objects whose cut is not known
+    are compared with those of their directory alone.  *sets* are by start offset, and *entries*
+    what the ledger says of the main object of each.
     """
     cuts: defaultdict[tuple[str | None, Hashable], list[Entry]] = defaultdict(list)
     for files, entry in zip(sets, entries, strict=True):

@@ -159,10 +159,8 @@ def group_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
 class TopicCapture:
     """Where groups stood in one topic.
 
-    Attributes:
-        since: When the first capture of the topic that is kept was taken, in ms since the epoch.
-        offsets: Where groups stood, in the order of group and partition.
-        unsettled: Why not all that was in a partition then is in the backup.
+    *since* is when the first capture of it that is kept was taken, in ms since the epoch; *offsets*
+    are in the order of group and partition; *unsettled* says why not all that was there is stored.
     """
 
     topic: GroupEntry
@@ -180,12 +178,9 @@ class Captures:
 
 
 def read(store: Store, layout: Layout, clock: Clock, until_ms: int | None = None) -> Captures:
-    """Return the newest capture of each topic.
+    """Return the newest capture of each topic, taken no later than *until_ms* if that is given.
 
     Sinks that back up different topics into one ``topics.dir`` each have captures of their own.
-
-    Args:
-        until_ms: Only those that were taken no later than then, in ms since the epoch; None: all.
     """
     return captures(group_stream(store, layout, clock).read(), until_ms)
 

@@ -57,8 +57,7 @@ def key(layout: Layout) -> str:
 def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
     """Return which backup this is; one whose id may not be read has none.
 
-    Raises:
-        CorruptObjectError: If there is an id, and it cannot be read.
+    An id that is there, and cannot be read, raises `CorruptObjectError`.
     """
     found = BackupIdentity(address)
     try:
@@ -82,9 +81,7 @@ def read(store: Store, layout: Layout, address: str) -> BackupIdentity:
 def ensure(store: Store, layout: Layout, address: str, now: datetime) -> BackupIdentity:
     """Return which backup this is, after giving it an id if it has none; of two givers one wins.
 
-    Raises:
-        CorruptObjectError: If there is an id, and it cannot be read.
-        RefusedError: If it would lie within another backup, or around one.
+    It raises as `read` does, and as `check_apart`.
     """
     found = read(store, layout, address)
     if found.id:
@@ -105,10 +102,10 @@ def mark_encrypted(store: Store, layout: Layout) -> None:
 
 
 def check_apart(store: Store, layout: Layout) -> None:
-    """Refuse a new backup in a folder of another's topics, or around another's ``topics.dir``.
+    """Refuse (`RefusedError`) a new backup in a folder of another's topics, or around another's.
 
-    Where topics have the same names, the objects of the inner one are also objects of the outer
-    one by their keys.  What lies deeper than the next folder is not looked for.
+    Where topics have the same names, the objects of the inner one are also objects of the outer one
+    by their keys.  What lies deeper than the next folder is not looked for.
     """
     delim, folders = layout.directory_delim, [layout.topics_dir]
     while folders[-1]:

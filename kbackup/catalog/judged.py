@@ -280,11 +280,7 @@ class JudgedPartition:
     def overlaps(
         self, store: Store, options: ReadOptions, findings: Sequence[Finding]
     ) -> Iterator[Finding]:
-        """Yield where objects hold the same offsets, of those that nothing is wrong with.
-
-        Args:
-            findings: All that `findings` yielded.
-        """
+        """Yield where objects hold the same offsets, of those that are in no error of *findings*."""
         told = {one.key for one in findings if one.is_error or one.text == claims.VALUES_NOT_THERE}
         yield from covered(
             store,

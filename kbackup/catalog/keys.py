@@ -262,8 +262,7 @@ def data_stream(store: Store, layout: Layout, clock: Clock) -> Stream:
 def key_rows(stream: Stream) -> list[WrappedKey]:
     """Return the rows of a stream; those without an id are somebody else's.
 
-    Raises:
-        CorruptObjectError: If one of its files is damaged.
+    A damaged file raises `CorruptObjectError`.
     """
     found = stream.read()
     for issue in found.damage:
@@ -283,10 +282,8 @@ def own_rows(stream: Stream) -> list[WrappedKey]:
 class Encryption:
     """The encryption of a backup: `kbackup.stores.Wrapper`.  Plain data, which crosses a process.
 
-    Its keys are unlocked by the first that opens the store, before anything is read.
-
-    Attributes:
-        ring: The keys, once they are unlocked; None for a backup that has none yet.
+    Its keys are unlocked by the first that opens the store, before anything is read; *ring* is None
+    until then, and for a backup that has none yet.
     """
 
     options: KeyOptions
@@ -404,11 +401,7 @@ class Encryption:
         ring.new = key_id, data_key
 
     def recipients(self, store: Store) -> set[str]:
-        """Return for whom the next run wraps its data key.
-
-        Raises:
-            ConfigurationError: If one that is configured is none.
-        """
+        """Return for whom the next run wraps its data key."""
         stream = recipients_stream(store, self.layout, self.clock)
         named = {one.name for one in self.options.others()}
         if self.ring is None:
@@ -454,22 +447,14 @@ class Encryption:
     def data_keys(
         self, store: Store, openers: Mapping[str, Opener]
     ) -> Mapping[bytes, WrappedKey | None]:
-        """Return the data keys as they are wrapped for who is here: `Keyring.wrapped`.
-
-        Raises:
-            CorruptObjectError: If keys in the bucket are damaged.
-        """
+        """Return the data keys as they are wrapped for who is here: `Keyring.wrapped`."""
         rows = key_rows(data_stream(store, self.layout, self.clock))
         found: dict[bytes, WrappedKey | None] = {bytes.fromhex(row.id): None for row in rows}
         mine = (row for row in rows if row.recipient in openers and row.wrapped)
         return found | {bytes.fromhex(row.id): row for row in mine}
 
     def _openers(self, backup: str, rows: Sequence[WrappedKey]) -> Iterator[Opener]:
-        """Yield who is here of the recipients.
-
-        Raises:
-            NoKeyError: If a key is given that is no recipient's.
-        """
+        """Yield who is here of the recipients; a key that is no recipient's raises `NoKeyError`."""
         names = {row.recipient for row in rows if row.wrapped}
         private, words = self.options.private_key(), self.options.passphrase()
         if private is not None:
@@ -548,11 +533,7 @@ def _fitting(words: bytes, row: WrappedKey, backup: str) -> Passphrase | None:
 
 
 def check_readable(place: StoreSettings) -> None:
-    """Check that the records of a backup can be read, where keys were given.
-
-    Raises:
-        NoKeyError: If they cannot.
-    """
+    """Check that records can be read, where keys were given; `NoKeyError` if they cannot."""
     if isinstance(place.wrapper, Encryption):
         place.wrapper.require_readable()
 

@@ -192,11 +192,7 @@ def _bounds(name: str, within: Interval, shown: Callable[[int], str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some records of a topic.
-
-    Attributes:
-        partitions: Of these partitions; None for all.
-    """
+    """Some records of a topic; *partitions* None are all."""
 
     partitions: frozenset[int] | None = None
     offset: Interval = Interval()
@@ -254,12 +250,9 @@ class Window:
         return batch
 
     def narrowed(self, column: str, operator: str, number: int) -> "Window":
-        """Return what is left where ``column OPERATOR number``.
+        """Return what is left where ``column OPERATOR number``, a timestamp in ms.
 
-        Args:
-            column: ``partition``, ``offset`` or ``timestamp``; others narrow nothing.
-            operator: ``=``, ``<``, ``<=``, ``>`` or ``>=``.
-            number: Milliseconds for a timestamp.
+        Columns but ``partition``, ``offset`` and ``timestamp`` narrow nothing.
         """
         if column == "partition" and operator == "=":
             return self.among(frozenset({number}))
@@ -279,11 +272,7 @@ class Window:
         return self.partitions is None or partition in self.partitions
 
     def takes(self, files: FileSet, known: Facts | None) -> bool:
-        """Whether an object may hold records that it leaves.
-
-        Args:
-            known: What is known of its records; without, only its first offset is.
-        """
+        """Whether an object may hold records that it leaves; only a first offset may be *known*."""
         if known is None:
             return files.start_offset <= self.offset.high
         return self.asks(known.first_offset, known.last_offset, known)
@@ -395,15 +384,9 @@ def list_backup(
     topics: Collection[str] = (),
     only_format: str | None = None,
 ) -> Catalog:
-    """List a backup.
+    """List a backup: of *topics*, or all if there are none, and of a format with its siblings.
 
-    Args:
-        options: For formats whose extension is a setting.
-        topics: Only these; all when empty.
-        only_format: Only objects of this format, and their siblings.
-
-    Raises:
-        StoreError: If the listing cannot be had whole.
+    A listing that cannot be had whole raises `StoreError`.
     """
     entries = _entries(store, layout, topics)
     return sorted_out(entries, layout, options, topics=topics, only_format=only_format)
@@ -567,11 +550,8 @@ def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
 def nothing_there(asked: Asked, there: Collection[str], place: str) -> IncompleteBackupError:
     """Return the error for a place without a backup: it must not look as if all were well.
 
-    Args:
-        place: Where; empty for the whole bucket.
-
-    Raises:
-        ConfigurationError: If all that there are were to be left out.
+    If all that there are were to be left out, it raises `ConfigurationError`.  An empty *place* is
+    the whole bucket.
     """
     asked.check_exclusion(there)
     place = place or "the bucket"
@@ -583,14 +563,9 @@ def nothing_there(asked: Asked, there: Collection[str], place: str) -> Incomplet
 
 
 def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> list[str]:
-    """Return the topics that are asked for, sorted.
+    """Return the topics that are asked for, sorted, of those *there*, without any object too.
 
-    Args:
-        there: The topics that are known, those without any object too.
-
-    Raises:
-        ConfigurationError: If all of them were to be left out.
-        IncompleteBackupError: If there is none, or one of them is not there.
+    If one is not there, or none, it raises `IncompleteBackupError`; as `nothing_there` otherwise.
     """
     topics = asked.topics(there)
     if not topics:

@@ -51,12 +51,10 @@ BAD: Final = (CorruptObjectError, IncompleteBackupError, ObjectNotFoundError)
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Records.
+    """Records: ``records.SCHEMA``, at least one row, offsets rising, from some sets.
 
-    Attributes:
-        batch: ``records.SCHEMA``, at least one row, offsets rising.
-        end_row: Rows of a value set up to the end of *batch*; 0 for full records.
-        duplicates: Rows left out because another set holds the same records.
+    *end_row* counts the rows of a value set up to the last of them, and is 0 for full records;
+    *duplicates* those that were left out because another set holds the same records.
     """
 
     batch: pa.RecordBatch
@@ -75,11 +73,7 @@ class StoredBatches:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Rows of a value set that cannot be read, beside others that can.
-
-    Attributes:
-        end_row: Rows of the set up to the last of them.
-    """
+    """Rows of a value set that cannot be read, up to *end_row* of it, beside others that can."""
 
     files: FileSet
     lost: Lost
@@ -95,11 +89,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A set cannot be read further; what was read of it is good.
-
-    Attributes:
-        unread: How many records of it were not read; None where that is not known.
-    """
+    """A set cannot be read further; what was read is good.  *unread* is None where nobody knows."""
 
     files: FileSet
     error: KbackupError
@@ -150,16 +140,10 @@ def records(
     offset: int = 0,
     identity: TopicIdentity = UNKNOWN,
 ) -> Iterator[pa.RecordBatch]:
-    """Read *sets* lazily, as `steps` does, and stop at the first that is bad.
+    """Read *sets* lazily, as `steps` does, and raise the error of the first that is bad.
 
-    Rows of values are counted on from their object's first offset; those below *offset* are left
-    out.
-
-    Yields:
-        ``records.SCHEMA``, at least one row each, in the order a restore writes them.
-
-    Raises:
-        KbackupError: If a set is bad; what was yielded before is good.
+    Batches have at least one row, in the order a restore writes them.  Rows of values are counted
+    on from their object's first offset; those below *offset* are left out.
     """
     wanted = Interval(low=offset)
     for step in steps(store, sets, options, offset=offset, identity=identity, wanted=wanted):
@@ -178,10 +162,9 @@ def rows_alike(
     options: ReadOptions,
     identity: TopicIdentity = UNKNOWN,
 ) -> dict[str, int] | None:
-    """Return how many rows each set has, of values that begin at one offset.
+    """Return how many rows each set has, by `FileSet.id`, of values that begin at one offset.
 
-    Returns:
-        By `FileSet.id`; None where two differ in a row, or one cannot be read.
+    None where two differ in a row, or one cannot be read.
     """
     counts: dict[str, int] = {}
     for step in _merged(store, sets, options, 0, identity):

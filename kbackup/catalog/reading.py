@@ -229,10 +229,8 @@ def held(
 ) -> Iterator[pa.RecordBatch | Lost]:
     """Return *rows* once all of them could be read, or raise what stopped them.
 
-    Args:
-        salvages: Return those before damage, unless there is doubt about them, then raise it.
-
-    Memory: `HELD_BYTES`, beyond it ``TMPDIR``.
+    If it *salvages*, it returns those before damage, unless there is doubt about them, then raises
+    it.  Memory: `HELD_BYTES`, beyond it ``TMPDIR``.
     """
     lost, batches = deque[tuple[int, Lost]](), 0
     damage: CorruptObjectError | None = None
@@ -292,11 +290,7 @@ def kept_or_read(
 
 
 def unpacked(files: FileSet, batches: Batches, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Return the records of batches that `kept_or_read` has yielded.
-
-    Raises:
-        CorruptObjectError: If a batch does not hold what it says.
-    """
+    """Return the records of what `kept_or_read` yielded; `CorruptObjectError` if it is damaged."""
     assert files.main is not None  # noqa: S101  (it was read)
     form = _batches_of(files.main)
     assert form is not None  # noqa: S101  (likewise)

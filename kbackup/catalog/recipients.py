@@ -60,11 +60,7 @@ def _suite() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """An X25519 key, whose owner is elsewhere.
-
-    Attributes:
-        name: Its PEM form without first and last line.
-    """
+    """An X25519 key, whose owner is elsewhere; its *name* is its PEM form without the marks."""
 
     name: str
 
@@ -146,11 +142,7 @@ class PrivateKey(PublicKey):
 
 @dataclass(frozen=True, slots=True)
 class Passphrase:
-    """Who knows a passphrase.
-
-    Attributes:
-        name: `PASSPHRASE` and a salt.
-    """
+    """Who knows a passphrase; its *name* is `PASSPHRASE` and a salt."""
 
     name: str
     secret: bytes = field(repr=False, default=b"")
@@ -159,8 +151,7 @@ class Passphrase:
     def of(cls, words: bytes, name: str | None = None) -> "Passphrase":
         """Derive the key of a passphrase by scrypt: a quarter of a second, and 128 MiB.
 
-        Args:
-            name: Of a recipient that has been there before; None for a new one.
+        *name* is that of a recipient that has been there before; None for a new one.
         """
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt  # noqa: PLC0415
 
@@ -201,11 +192,7 @@ _KMS_REFUSED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KmsKey:
-    """A symmetric key of AWS KMS, which is asked to wrap and to unwrap: it never leaves KMS.
-
-    Attributes:
-        name: Its ARN, or the alias that it was given by.
-    """
+    """A symmetric key of AWS KMS, named by ARN or alias.  It never leaves KMS, which is asked."""
 
     name: str
     _clients: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -223,20 +210,14 @@ class KmsKey:
     def wrap(self, key: bytes, about: bytes) -> bytes:
         """Have KMS encrypt *key*: `Recipient.wrap`.
 
-        Raises:
-            NoKeyError: If it must not be used, or is not there.
-            StoreError: If KMS does not answer.
+        `NoKeyError`: the key must not be used, or is not there.  `StoreError`: KMS does not answer.
         """
         answer = self._ask("encrypt", about, Plaintext=key)
         found: bytes = answer["CiphertextBlob"]
         return found
 
     def unwrap(self, wrapped: bytes, about: bytes) -> bytes:
-        """Have KMS decrypt what it has encrypted: `Opener.unwrap`.
-
-        Raises:
-            ValueError: If it is wrapped under another key.
-        """
+        """Have KMS decrypt what it has encrypted: `Opener.unwrap`; it raises as `wrap` too."""
         found: bytes = self._ask("decrypt", about, CiphertextBlob=wrapped)["Plaintext"]
         return found
 
@@ -296,11 +277,7 @@ class KeyOptions:
         return self != KeyOptions(takes_plain=self.takes_plain)
 
     def public_keys(self) -> Iterator[PublicKey]:
-        """Yield the recipients that public keys are given of.
-
-        Raises:
-            ConfigurationError: If one of them is none.
-        """
+        """Yield the recipients given by public keys; `ConfigurationError` if one is none."""
         texts = [*self.recipients]
         if self.recipients_file is not None:
             texts += _pem_bodies(Path(self.recipients_file))
@@ -314,20 +291,13 @@ class KeyOptions:
             yield KmsKey(self.kms_key)
 
     def private_key(self) -> PrivateKey | None:
-        """Return the private key, if one is given.
-
-        Raises:
-            ConfigurationError: If it cannot be read.
-            RefusedError: If others may read it.
-        """
+        """Return the private key, if one is given; it raises as `PrivateKey.read`."""
         return None if self.identity_file is None else PrivateKey.read(Path(self.identity_file))
 
     def passphrase(self) -> bytes | None:
         """Return the passphrase, if one is given, without the end of its line.
 
-        Raises:
-            ConfigurationError: If it cannot be read.
-            RefusedError: If others may read it.
+        `ConfigurationError`: it cannot be read.  `RefusedError`: others may read it.
         """
         if self.passphrase_file is None:
             return None
@@ -338,23 +308,15 @@ class KeyOptions:
 
 
 def by_name(name: str) -> Recipient:
-    """Return the recipient of a row, who needs no secret to wrap keys for.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
+    """Return the recipient of a row, who needs no secret to wrap keys for."""
     return KmsKey(name) if name.startswith(("arn:", "alias/")) else PublicKey.parse(name)
 
 
 def named(text: str) -> Iterator[Recipient]:
     """Yield who *text* names: a public key, a PEM file of some, a passphrase, a key of KMS.
 
-    Args:
-        text: As it was typed; ``passphrase:FILE`` for a passphrase.
-
-    Raises:
-        ConfigurationError: If it is none of these.
-        RefusedError: If others may read a passphrase.
+    A passphrase is written ``passphrase:FILE``.  `ConfigurationError`: it is none of these.
+    `RefusedError`: others may read a passphrase.
     """
     if text.startswith(PASSPHRASE):
         words = KeyOptions(passphrase_file=text.removeprefix(PASSPHRASE)).passphrase()
@@ -400,9 +362,7 @@ def _pem_bodies(path: Path) -> list[str]:
 def read_own(path: Path) -> bytes | None:
     """Return a backup's own key; None where there is no such file.
 
-    Raises:
-        ConfigurationError: If it holds none.
-        RefusedError: If others than its owner may read it.
+    `ConfigurationError`: it holds none.  `RefusedError`: others than its owner may read it.
     """
     if not path.exists():
         return None
@@ -418,8 +378,7 @@ def read_own(path: Path) -> bytes | None:
 def write_own(path: Path, own: bytes | None = None) -> bytes:
     """Write a backup's own key, a new one unless it is given, to a file that is not there yet.
 
-    Raises:
-        ConfigurationError: If it cannot be written.
+    `ConfigurationError`: it cannot be written.
     """
     own = own or secrets.token_bytes(KEY_BYTES)
     try:

@@ -40,13 +40,10 @@ OLD_KEYS: Final = "old_data_keys"
 
 @dataclass(frozen=True, slots=True)
 class RecipientStands:
-    """What a recipient can decrypt.
+    """What a recipient can decrypt: so many data keys *of* all.
 
-    Attributes:
-        state: ``current``: it gets each new data key.  ``retired``: none that is new.  ``removed``:
-            none is kept for it.  ``forged``: somebody without the backup's own key wrote it there.
-        opens: Data keys that are wrapped for it.
-        of: Data keys there are.
+    *state* is ``current``: it gets each new data key; ``retired``: none that is new; ``removed``:
+    none is kept for it; or ``forged``: somebody without the backup's own key wrote it there.
     """
 
     HEAD: ClassVar = {"type": "recipient"}
@@ -60,11 +57,7 @@ class RecipientStands:
 
 @dataclass(frozen=True, slots=True)
 class KeyKeeper:
-    """Lists and changes the recipients of a backup.
-
-    Attributes:
-        store: Where it is, as it is without encryption.
-    """
+    """Lists and changes the recipients of a backup in a store, as it is without encryption."""
 
     store: Store
     encryption: Encryption
@@ -80,8 +73,7 @@ class KeyKeeper:
     def recipients(self) -> Iterator[RecipientStands]:
         """Yield who can decrypt what; no key is needed, but only with one is a forged row known.
 
-        Raises:
-            NoKeyError: If the backup has no keys.
+        A backup without keys raises `NoKeyError`.
         """
         rows = own_rows(self._own)
         if not rows:
@@ -103,8 +95,7 @@ class KeyKeeper:
     def add(self, recipients: Sequence[Recipient]) -> Iterator[Warned]:
         """Wrap keys for more recipients: each that is here, and from now on each new one.
 
-        Raises:
-            NoKeyError: If the backup's own key is not here.
+        Where the backup's own key is not, `NoKeyError`.
         """
         ring, now = self._unlocked(), self.encryption.clock.ms()
         own = [wrapped_for(ring, one, own_id(ring.own), ring.own) for one in recipients]
@@ -126,10 +117,8 @@ class KeyKeeper:
     def remove(self, names: Sequence[str]) -> Iterator[Warned]:
         """Have nothing kept any longer for recipients, and delete what was.
 
-        Raises:
-            ConfigurationError: If one is none.
-            NoKeyError: If the backup's own key is not here.
-            RefusedError: If nobody would be left who can decrypt all that they can.
+        `NoKeyError`: the backup's own key is not here.  `RefusedError`: nobody would be left who
+        can decrypt all that they can.  `ConfigurationError`: one is none.
         """
         ring, rows = self._unlocked(), self._known(names)
         data = self._data_keys()
@@ -161,13 +150,10 @@ class KeyKeeper:
         )
 
     def rotate(self, name: str, new: Recipient) -> Iterator[Warned]:
-        """Put a recipient in another's place.
+        """Put a recipient in another's place; it raises as `add` and `remove`.
 
-        With a private key, the old one is removed; without, it keeps the data keys that it has,
-        for nobody else might open them, and gets no new one.
-
-        Raises:
-            As `add` and `remove`.
+        With a private key, the old one is removed; without, it keeps the data keys that it has, for
+        nobody else might open them, and gets no new one.
         """
         if name == new.name:
             raise ConfigurationError(f"{name[:80]!r} cannot be put in its own place")
@@ -232,12 +218,7 @@ def _not_wrapped(number: int) -> Warned:
 
 
 def recipient_of(text: str) -> Recipient:
-    """Return one recipient as the command line names it.
-
-    Raises:
-        ConfigurationError: If it is none, or several.
-        RefusedError: If others may read a passphrase.
-    """
+    """Return one recipient as the command line names it: as `named`, which may yield several."""
     one, *more = named(text)
     if more:
         raise ConfigurationError(f"{text} names several recipients", "", "name one")

@@ -63,12 +63,7 @@ class SchemaUse:
 
 @dataclass(frozen=True, slots=True)
 class KeptSchema:
-    """A schema of a backup.
-
-    Attributes:
-        schema: What the registry had under the id.
-        versions: The subjects it was registered under, with its version in each.
-    """
+    """A schema of a backup, as the registry had it, and its versions in subjects, by these."""
 
     use: SchemaUse
     schema: RegisteredSchema
@@ -148,11 +143,7 @@ def note(store: Store, layout: Layout, use: SchemaUse, what: str, why: str) -> N
 
 
 def load(store: Store, use: SchemaUse, key: str) -> KeptSchema:
-    """Read the schema of an object that `SchemaIndex.keys` names.
-
-    Raises:
-        CorruptObjectError: If it does not hold one.
-    """
+    """Read the schema of an object that `SchemaIndex.keys` names; else `CorruptObjectError`."""
     with store.open(key) as body:
         check_open(key, body)
         data = body.read()

@@ -52,12 +52,9 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedEntry:
-    """One row of the stream of a restored topic.
+    """One row of the stream of a restored topic: a `Translation` in a partition of the target.
 
-    Attributes:
-        partition: Of the target.
-        target_id: Id of the target topic; empty where the cluster has none.
-        first: As of a `Translation`, like the next four.
+    *target_id* is empty where the cluster has no ids of topics.
     """
 
     partition: int

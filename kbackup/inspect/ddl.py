@@ -49,9 +49,7 @@ class Table:
 def athena(table: Table) -> str:
     """Return the statement for Athena: its partitions are projected, so none must be added.
 
-    Raises:
-        ConfigurationError: If Athena would read other objects as rows too, or cannot read the
-            format.
+    If it would read other objects as rows too, or not the format, `ConfigurationError`.
     """
     _refuse_others(table, "Athena")
     lines = [*_external(table, table.levels), *_stored_as(table, "Athena")]
@@ -67,9 +65,7 @@ def athena(table: Table) -> str:
 def hive(table: Table) -> str:
     """Return the statements for Hive; the second one finds the partitions that are there.
 
-    Raises:
-        ConfigurationError: If Hive would read other objects as rows too, does not find the
-            folders, or cannot read the format.
+    It raises as `athena`, and if Hive does not find the folders.
     """
     _refuse_others(table, "Hive")
     _refuse_foreign_folders(table, "Hive")
@@ -83,9 +79,7 @@ def spark(table: Table) -> str:
 
     Spark reads every object of a table that its catalog keeps.  Where some are no rows, it is a
     view of the session, which goes by the names of the objects; its partitions need no finding.
-
-    Raises:
-        ConfigurationError: If Spark does not find the folders, or cannot read the format.
+    Folders that it does not find, or a format it cannot read, raise `ConfigurationError`.
     """
     _refuse_foreign_folders(table, "Spark")
     if not table.files.source:
@@ -204,12 +198,8 @@ def levels(
 ) -> tuple[Level, ...]:
     """Return the partition columns of what a configuration writes, the outermost first.
 
-    Args:
-        columns: The files' columns: a directory's value has the type of its field.
-        directories: Those that exist, such as ``year=2026/month=11``, with slashes.
-
-    Raises:
-        ConfigurationError: If they cannot be the directories of a table.
+    A directory's value has the type of its field in *columns*; *directories* are those that exist,
+    such as ``year=2026/month=11``.  If a table cannot have them, it raises `ConfigurationError`.
     """
     if settings.directory_delim != "/":
         raise ConfigurationError(
@@ -235,12 +225,7 @@ def levels(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What declares a topic's table.
-
-    Attributes:
-        table: The table's name, as the statement has it.
-        engine: One of `ENGINES`.
-    """
+    """What declares a topic's table for one of `ENGINES`; *table* is its name as *sql* has it."""
 
     HEAD: ClassVar = {"type": "ddl"}
 
@@ -253,16 +238,10 @@ class Statement:
 def statements(
     settings: Settings, store: Store, engine: str, database: str | None
 ) -> Iterator[Statement]:
-    """Yield a statement for each topic.
+    """Yield a statement for each topic, for tables in *database* or the current one.
 
-    Args:
-        settings: What writes the backup.
-        database: The database of the tables; None for the current one.
-
-    Raises:
-        IncompleteBackupError: If a topic has no object yet.
-        ConfigurationError: If a topic cannot be declared as a table.
-        RefusedError: If its objects are encrypted.
+    `IncompleteBackupError`: a topic has no object yet.  `ConfigurationError`: it cannot be declared
+    as a table.  `RefusedError`: its objects are encrypted.
     """
     layout, options = wiring.layout(settings), wiring.format_options(settings)
     wanted = [wiring.routes(settings).topic(name) for name in settings.topics]

@@ -149,9 +149,7 @@ def retention_checks(
 ) -> Iterator[Check]:
     """Yield a check for each topic at risk, and one for all the others.
 
-    Args:
-        backups: For each topic the start of its last successful run; None if that is unknown.
-        now: Aware.
+    *backups* has for each topic the start of its last successful run; None if that is unknown.
     """
     for log in logs:
         yield from _held_up(log)
@@ -170,11 +168,7 @@ def retention_checks(
 
 
 def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
-    """Judge one topic.
-
-    Args:
-        backup: Start of its last successful run; None if there was none.
-    """
+    """Judge one topic; *backup* is the start of its last successful run, None if there was none."""
     if log.expired:
         partition, span = next(iter(log.expired.items()))
         text = (
@@ -428,11 +422,7 @@ def open_for(settings: Settings) -> Store | Check:
 
 
 def store_checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[Check]:
-    """Yield the checks of the store.
-
-    Args:
-        writes: Put probe objects into the folder of run records, and delete them.
-    """
+    """Yield the checks of the store; *writes* puts probes beside run records, and deletes them."""
     layout = wiring.layout(settings)
     readable = _listed(store, settings, layout)
     yield readable

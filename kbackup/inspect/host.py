@@ -131,12 +131,9 @@ def spark_checks(
     starts: bool,
     stop: threading.Event,
 ) -> Iterator[Check]:
-    """Yield the checks of Java and Spark.
+    """Yield the checks of Java, which *find_java* finds or raises `JavaNotFoundError`, and Spark.
 
-    Args:
-        find_java: Raises `JavaNotFoundError` if there is none.
-        settings: As for a run; the Java is filled in.
-        starts: Start Spark and run a job of one task, which costs some seconds.
+    *starts* runs a job of one task, which costs some seconds.
     """
     java: FoundJava | None = None
     try:
@@ -195,8 +192,7 @@ def first_archive(
 ) -> None:
     """Make the class archive after a run, where there is none and nobody has tried yet.
 
-    Args:
-        say: Takes a line before the work, which takes 12 s or more, and another one if it failed.
+    *say* takes a line before the work, which takes 12 s or more, and another one if it failed.
     """
     if not claim_archive(settings):
         return
@@ -247,11 +243,7 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the trial of a worker returns.
-
-    Attributes:
-        failure: None: a worker that answers has not failed.
-    """
+    """What the trial of a worker returns; one that answers has not failed."""
 
     python: str
     failure: None = None

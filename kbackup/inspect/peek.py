@@ -251,11 +251,7 @@ class PeekTarget:
 
     @classmethod
     def parse(cls, text: str, layout: Layout) -> "PeekTarget":
-        """Read an object's full key or ``TOPIC[:PARTITION[@OFFSET]]``.
-
-        Raises:
-            ConfigurationError: If it is neither.
-        """
+        """Read a key or ``TOPIC[:PARTITION[@OFFSET]]``; `ConfigurationError` if it is neither."""
         try:
             return cls(layout.parse(text).topic, key=text)
         except ObjectKeyError:

@@ -57,8 +57,7 @@ class Need:
 def needs(plan: Any, tables: Sequence[str]) -> dict[str, Need]:
     """Return what a query needs of each table that it needs at all.
 
-    Args:
-        plan: Spark's optimized plan of it, over tables with the columns that `stand_in` gives them.
+    *plan* is Spark's optimized one, over tables with the columns that `stand_in` gives them.
     """
     nodes, leaves = list[_Node](), set[str]()
     for one in _all(plan):
@@ -163,11 +162,7 @@ def _comparisons(condition: _Expression, offset: str) -> list[tuple[str, int]] |
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query has found.
-
-    Attributes:
-        counted: Records that it has counted without reading them.
-    """
+    """What a query has found, and the records that it has *counted* without reading them."""
 
     rows: pa.Table
     counted: Sequence[Counted] = ()
@@ -273,11 +268,9 @@ def _literals(known: Sequence[Counted]) -> Iterator[str]:
 
 
 def check_reads(spark: Any, sql: str) -> None:
-    """Check that *sql* is a query, and no statement that writes, drops or sets anything.
+    """Raise `ConfigurationError` if *sql* writes, drops or sets anything, and is no query.
 
-    Raises:
-        ConfigurationError: If it is one.
-        ParseException: If Spark does not understand *sql*.
+    What Spark does not understand raises its `ParseException`.
     """
     from pyspark.errors import ParseException  # noqa: PLC0415
 
@@ -294,12 +287,9 @@ def check_reads(spark: Any, sql: str) -> None:
 
 
 def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
-    """Return the topics whose names appear in *sql*, sorted.
+    """Return the topics whose names appear in *sql*, sorted; `ConfigurationError` if none does.
 
-    Case does not matter, except between topics that differ only by case.
-
-    Raises:
-        ConfigurationError: If there is none, or if *sql* is ambiguous.
+    Case does not matter, except between topics that differ only by case: there it may be ambiguous.
     """
     there = sorted(topics)
     alike: dict[str, list[str]] = {}

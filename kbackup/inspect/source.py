@@ -59,10 +59,9 @@ CHUNK_BYTES: Final = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Objects of one partition, in offset order, that share no record with any other chunk.
+    """Objects of a partition, in offset order, that share no record with another chunk.
 
-    Attributes:
-        is_apart: Nor with each other.
+    If it *is_apart*, nor with each other.
     """
 
     where: TopicPartition

@@ -91,10 +91,8 @@ _TOMBSTONES_MS: Final = 86_400_000
 class SourceJob:
     """One run's settings for its tasks; plain data.
 
-    Attributes:
-        group: Whose rights the reader needs.
-        is_strict: What a compacted topic lacks has to be superseded in it.
-        now_ms: For the age of tombstones.
+    The reader needs the rights of *group*; *now_ms* tells the age of tombstones.  If it
+    *is_strict*, what a compacted topic lacks has to be superseded in it.
     """
 
     kafka: Connection
@@ -109,10 +107,8 @@ class SourceJob:
 class Stretch:
     """Offsets that some objects hold together, and no others.
 
-    Attributes:
-        records: How many records they hold; None where that is not known.
-        digest: Of these records as they were in Kafka; None where several objects share them, or
-            none was kept.
+    *digest* is of their records as they were in Kafka; None where several objects share them, or
+    none was kept.
     """
 
     sets: tuple[FileSet, ...]
@@ -432,19 +428,13 @@ def against_source(
     *,
     is_strict: bool = False,
 ) -> Iterator[PartitionCompared]:
-    """Compare a backup with the topics that it is of.
+    """Compare a backup with the topics that it is of; yield what was found of each partition.
 
     What is compared ends where the backup ends, and where the source's last stable offset is now.
 
     Args:
         summary: Takes differences (exit code 7), and what could not be compared (3).
         is_strict: What a compacted topic lacks has to be superseded by a later record of its key.
-
-    Yields:
-        What was found of each partition.
-
-    Raises:
-        KbackupError: If nothing can be compared.
     """
     if settings.transforms:
         raise ConfigurationError(
@@ -491,8 +481,7 @@ class _Planner:
     def plan(self, topics: Sequence[str]) -> list[ComparisonPlan[SourceUnit]]:
         """Return the partitions of *topics*, each with its units.
 
-        Raises:
-            RefusedError: If a topic is not there, or is another one than was backed up.
+        A topic that is not there, or another one than was backed up, raises `RefusedError`.
         """
         there = self._cluster.topics(topics)
         if lacking := [name for name in topics if name not in there]:
@@ -536,11 +525,7 @@ class _Planner:
         ]
 
     def _check_partitions(self, topics: Sequence[str], wheres: Sequence[TopicPartition]) -> None:
-        """Refuse what would look like a comparison of all.
-
-        Raises:
-            RefusedError: If the source lacks a partition of the backup, or nothing is chosen.
-        """
+        """Refuse what would look like a comparison of all: partitions that are lacking, or none."""
         has = self._settings.asked.has
         stored = {where for where in self._found.sets if where.topic in topics}
         lacking = sorted(w for w in stored if has(w.partition) and w not in wheres)

@@ -379,22 +379,14 @@ _RANGE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})-(\d{1
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What was removed on purpose.
-
-    Attributes:
-        before_ms: Everything that was stored before, in ms since the epoch; None for nothing.
-    """
+    """What was removed on purpose: ranges, and all that was stored before *before_ms*."""
 
     ranges: Sequence[tuple[TopicPartition, Span]] = ()
     before_ms: int | None = None
 
     @classmethod
     def parse(cls, ranges: Sequence[str], before: str | None) -> Self:
-        """Read ``TOPIC:PARTITION:FIRST-LAST``, repeated, and a time.
-
-        Raises:
-            ConfigurationError: If one of them is not of that form.
-        """
+        """Read ``TOPIC:PARTITION:FIRST-LAST``, repeated, and a time; else `ConfigurationError`."""
         found = []
         for text in ranges:
             match = _RANGE.fullmatch(text.strip())
@@ -441,16 +433,10 @@ class Mending:
     asked: Asked = ALL
 
     def rebuild(self, *, only_new: bool = False) -> Iterator[Warned]:
-        """Rebuild the ledger from the objects.
+        """Rebuild the ledger from the objects; if *only_new*, of topics that have none.
 
         What can still be read of it is kept, also of objects that are not there: they are missing
-        until someone accepts that.
-
-        Args:
-            only_new: Leave topics alone that have a ledger.
-
-        Raises:
-            IncompleteBackupError: If there is no topic that was asked for.
+        until someone accepts that.  If no topic is there, it raises `IncompleteBackupError`.
         """
         said = known.read(self.store, self.layout, self.clock, self.asked)
         found = self._listed()
@@ -472,11 +458,9 @@ class Mending:
             stream.rewrite(lambda before: self._topics(before, topics, found, said))
 
     def accept(self, acceptance: Acceptance) -> Iterator[Warned]:
-        """Enter what is missing and was removed on purpose.
+        """Enter what is missing and was removed on purpose; it raises as `rebuild`.
 
-        Raises:
-            ConfigurationError: If a topic is named that is not there, or not asked for.
-            IncompleteBackupError: If there is no topic that was asked for.
+        A topic that is named and not there, or not asked for, raises `ConfigurationError`.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
         said = known.read(self.store, self.layout, self.clock, self.asked)

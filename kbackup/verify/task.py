@@ -90,11 +90,7 @@ class Sample:
 
     @classmethod
     def parse(cls, part: str | None, sample: str | None, seed: str) -> Self:
-        """Read ``--part 1/7`` and ``--sample 5%``.
-
-        Raises:
-            ConfigurationError: If one of them is not of that form.
-        """
+        """Read ``--part 1/7`` and ``--sample 5%``, or raise `ConfigurationError`."""
         number, numbers, percent = 1, 1, 100.0
         if part is not None:
             match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", part.strip(), re.ASCII)
@@ -407,12 +403,7 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None, *, is_read: bool) -
 class _Watched:
     """What reading sees of a store, remembering what was opened.
 
-    Attributes:
-        at: The key opened last.
-        bytes: Sizes of what was opened, together.
-        hashed: The main object, where only the ledger can tell whether it is right.
-        sha256: Of that object.
-        of_batches: The digest of the main object's batches, where `digests` has asked for it.
+    Only the ledger can tell whether the object *hashed* is right: *sha256* is its own.
     """
 
     def __init__(

@@ -259,9 +259,8 @@ def stored(
 ) -> Entry:
     """Return the row of an object that was stored.
 
-    Args:
-        view: The part of the records that it holds; `TOMBSTONES` where they have no values.
-        cut: From the position before the cut that it belongs to, to the one after it.
+    *cut* reaches from the position before the cut that it belongs to, to the one after it; *view*
+    is `TOMBSTONES` where records have no values.
     """
     return Entry(
         OBJECT, where.partition, facts.first_offset, facts.last_offset, key, named(view),
@@ -485,10 +484,8 @@ class PartitionLedger:
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
 
-        An object whose offsets were backed up again, under other keys, is not missing.
-
-        Args:
-            present: The keys of a listing that was made after the ledger was read.
+        An object whose offsets were backed up again, under other keys, is not missing.  *present*
+        are the keys of a listing that was made after the ledger was read.
         """
         is_accepted = self._acceptance()
         lacking = [entry for entry in self.absent(present) if not is_accepted(entry)]
@@ -573,12 +570,7 @@ def _is_within(entry: Entry, spans: Sequence[Span]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopicLedger:
-    """What is known of one topic.
-
-    Attributes:
-        partitions: By number, those of which anything is known.
-        unknown: How many rows are of kinds that this version does not know; they say nothing here.
-    """
+    """What is known of one topic; *unknown* rows are of kinds that this version does not know."""
 
     partitions: Mapping[int, PartitionLedger] = field(default_factory=dict)
     damage: Sequence[Issue] = ()
@@ -661,9 +653,7 @@ def ranged(
 def of_object(kind: str, entry: Entry, run: str, time_ms: int) -> Entry:
     """Return a row about the object that *entry* names, and no later one under its key.
 
-    Args:
-        kind: `ACCEPTED`, `REMOVED` or `KEPT`.
-        time_ms: When, in ms since the epoch; of `REMOVED` by the store's clock.
+    It is `ACCEPTED` or `KEPT` by that host's clock, `REMOVED` by the store's.
     """
     return Entry(
         kind, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,

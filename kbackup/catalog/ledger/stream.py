@@ -125,14 +125,10 @@ def encoded(
 
 
 def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """Return the rows of a file, and its metadata.
+    """Return the rows of a file, of the columns of *schema*, and its metadata.
 
-    Args:
-        schema: Of the rows to return; other columns are left out.
-
-    Raises:
-        NewerVersionError: If it is of a later version.
-        ArrowException: If it is damaged; or `OSError`, `KeyError` or `ValueError`.
+    One of a later version raises `NewerVersionError`; a damaged one `ArrowException`, `OSError`,
+    `KeyError` or `ValueError`.
     """
     file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
     metadata = file.metadata.metadata or {}
@@ -182,12 +178,7 @@ def unreadable(key: str, why: str, do: str = _REBUILD) -> Issue:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a stream holds.
-
-    Attributes:
-        damage: Files whose rows are lost.
-        loose: How many parts had to be opened beside the snapshot.
-    """
+    """What a stream holds, which of its files are lost, and how many *loose* parts were opened."""
 
     rows: pa.Table
     damage: tuple[Issue, ...] = ()
@@ -215,11 +206,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream, as its readers, writers and folders see it.
-
-    Attributes:
-        prefix: Its folder; ends with ``/``.
-    """
+    """One stream, as its readers, writers and folders see it, in the folder *prefix*."""
 
     store: Store
     prefix: str
@@ -227,13 +214,9 @@ class Stream:
     clock: Clock
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows; when this returns, every later reader sees them.
+        """Add rows, all at once; when this returns, every later reader sees them.
 
-        Args:
-            rows: Of the form's schema.  All are seen at once, or none.
-
-        Raises:
-            StoreError: If they cannot be stored, or never in time.
+        `StoreError` says that they cannot be stored, or never in time.
         """
         self._append(lambda counter: (counter, stamped(rows, counter)))
 
@@ -241,13 +224,7 @@ class Stream:
         """Add the rows of a stream that this one is a copy of; each keeps its counter.
 
         All are seen at once, or none.  What is written here afterwards follows them, as it would
-        there.
-
-        Args:
-            there: All rows of the other stream, or those that count here.
-
-        Returns:
-            Whether any of them says more than is here already.
+        there.  Returns whether any of them says more than is here already.
         """
         here = self.read().rows
         known = {*_texts(here)}
@@ -287,25 +264,15 @@ class Stream:
         return found
 
     def check_version(self) -> None:
-        """Read the newest file: what a later version has written is refused before more is added.
-
-        Raises:
-            NewerVersionError: If it is of a later version.
-        """
+        """Read the newest file: one of a later version raises `NewerVersionError` before a write."""
         newest = next(self._names(), None)
         if newest is not None:
             self._part(newest)  # damage is for readers to say
 
     def read_if_new(self, seen: Collection[str]) -> tuple[Collection[str], Contents] | None:
-        """Return what the stream holds, unless nothing was written since it was read last.
+        """Return what to give as *seen* the next time, and the contents; None if nothing is new.
 
-        Costs one listing, and nothing more if there is nothing new.
-
-        Args:
-            seen: What this has returned then; empty at first.
-
-        Returns:
-            What to give it the next time, and what the stream holds.
+        *seen* is empty at first.  Costs one listing, and nothing more if there is nothing new.
         """
         names = self._names()
         newer = [*self._to_watermark(names)]
@@ -316,10 +283,8 @@ class Stream:
     def fold(self, at_least: int = FOLD_AT) -> bool:
         """Write a snapshot of all there is, if a reader has to open *at_least* parts beside it.
 
-        Any number of folders may work at once: whichever snapshot is found first is right.
-
-        Returns:
-            Whether one was written.
+        Any number of folders may work at once: whichever snapshot is found first is right.  Returns
+        whether one was written.
         """
         wall = self.clock.ms()
         if self._is_folded(at_least):
@@ -331,12 +296,9 @@ class Stream:
         return True
 
     def rewrite(self, make: Callable[[Contents], pa.Table]) -> None:
-        """Write a snapshot of other rows: what was there before counts no more.
+        """Write a snapshot of the rows that *make* returns: what was there before counts no more.
 
         What is appended meanwhile still counts.
-
-        Args:
-            make: Takes what was there, and returns the rows to write.
         """
         wall = self.clock.ms()
         look = self._look(self._names())
@@ -345,8 +307,7 @@ class Stream:
     def purge(self) -> None:
         """Write a snapshot of all there is, and delete the files that were there.
 
-        Raises:
-            CorruptObjectError: If one of them cannot be read, as while another one purges.
+        One that cannot be read, as while another one purges, raises `CorruptObjectError`.
         """
         wall, names = self.clock.ms(), [*self._names()]
         look = self._look(iter(names))
