@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """One object, what became of it, its *size* where it is there now, and *why* it is wrong."""
+    """One object: what became of it, its *size* if it is there now, and *why* if that is wrong."""
 
     key: str
     outcome: Outcome

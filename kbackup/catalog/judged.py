@@ -280,7 +280,7 @@ class JudgedPartition:
     def overlaps(
         self, store: Store, options: ReadOptions, findings: Sequence[Finding]
     ) -> Iterator[Finding]:
-        """Yield where objects hold the same offsets, of those that are in no error of *findings*."""
+        """Yield where objects hold the same offsets, but for those that *findings* call bad."""
         told = {one.key for one in findings if one.is_error or one.text == claims.VALUES_NOT_THERE}
         yield from covered(
             store,

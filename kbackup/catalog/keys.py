@@ -383,17 +383,15 @@ class Encryption:
         ring = self.require()
         if ring.new is not None:
             return
-        stream = recipients_stream(store, self.layout, self.clock)
-        rows = [row for row in own_rows(stream) if row.is_current and is_authentic(ring.own, row)]
         ours = {one.name: one for one in self._recipients(ring)}
         key_id, data_key = secrets.token_bytes(ID_BYTES), secrets.token_bytes(KEY_BYTES)
         now = self.clock.ms()
         found = []
-        for row in rows:
-            if row.recipient.startswith(PASSPHRASE) and row.recipient not in ours:
+        for name in self._current(store, ring):
+            if name.startswith(PASSPHRASE) and name not in ours:
                 _log.warning("what this run stores, the passphrase does not open: it is not here")
                 continue
-            one = ours.get(row.recipient) or by_name(row.recipient)
+            one = ours.get(name) or by_name(name)
             found.append(replace(wrapped_for(ring, one, key_id.hex(), data_key), run=run, time=now))
         if not found:
             raise NoKeyError("nothing can be encrypted", "no recipient is here to wrap keys for")
@@ -402,14 +400,15 @@ class Encryption:
 
     def recipients(self, store: Store) -> set[str]:
         """Return for whom the next run wraps its data key."""
-        stream = recipients_stream(store, self.layout, self.clock)
         named = {one.name for one in self.options.others()}
         if self.ring is None:
             return named | ({PASSPHRASE} if self.options.passphrase_file else set())
-        rows = own_rows(stream)
-        return named | {
-            r.recipient for r in rows if r.is_current and is_authentic(self.ring.own, r)
-        }
+        return named.union(self._current(store, self.ring))
+
+    def _current(self, store: Store, ring: Keyring) -> list[str]:
+        """Return the recipients that get what comes."""
+        rows = own_rows(recipients_stream(store, self.layout, self.clock))
+        return [row.recipient for row in rows if row.is_current and is_authentic(ring.own, row)]
 
     def fold(self, store: Store) -> None:
         """Fold both streams, where that is due."""

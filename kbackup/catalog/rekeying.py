@@ -218,7 +218,7 @@ def _not_wrapped(number: int) -> Warned:
 
 
 def recipient_of(text: str) -> Recipient:
-    """Return one recipient as the command line names it: as `named`, which may yield several."""
+    """Return the one recipient that the command line names, as `named`; several are refused."""
     one, *more = named(text)
     if more:
         raise ConfigurationError(f"{text} names several recipients", "", "name one")

@@ -268,7 +268,7 @@ def _literals(known: Sequence[Counted]) -> Iterator[str]:
 
 
 def check_reads(spark: Any, sql: str) -> None:
-    """Raise `ConfigurationError` if *sql* writes, drops or sets anything, and is no query.
+    """Raise `ConfigurationError` if *sql* is no query: if it writes, drops or sets anything.
 
     What Spark does not understand raises its `ParseException`.
     """

@@ -155,7 +155,7 @@ def stored(where: TopicPartition, sets: Sequence[FileSet], known: BackupState) -
     judged = JudgedPartition(where, sets, {}, is_deep=False, ledger=known.ledger(where))
     return StoredPartition(
         where,
-        format=", ".join(sorted({format_label(_main(each)) for each in sets})),
+        format=", ".join(sorted({format_label(each.files[0]) for each in sets})),
         objects=len(files),
         first=sets[0].start_offset if sets else None,
         last=judged.last(),
@@ -184,10 +184,6 @@ def format_label(file: BackupFile) -> str:
     """Return format and compression, as far as the name shows them: ``json/gzip``."""
     codecs = [_CODECS[part] for part in file.extension.split(".") if part in _CODECS]
     return "/".join([file.format, *codecs])
-
-
-def _main(files: FileSet) -> BackupFile:
-    return files.main if files.main is not None else files.files[0]
 
 
 def _end(store: Store, files: FileSet, options: ReadOptions) -> tuple[int, int]:

@@ -264,7 +264,7 @@ class Stream:
         return found
 
     def check_version(self) -> None:
-        """Read the newest file: one of a later version raises `NewerVersionError` before a write."""
+        """Read the newest file; what a later version has written raises `NewerVersionError`."""
         newest = next(self._names(), None)
         if newest is not None:
             self._part(newest)  # damage is for readers to say
