@@ -51,69 +51,6 @@ class _Doubt:
     row: Entry
 
 
-def altered(
-    store: Store,
-    sets: Sequence[FileSet],
-    ledger: PartitionLedger,
-    identity: TopicIdentity,
-    heads: Heads,
-) -> Iterator[Finding]:
-    """Name objects that are not what was stored.
-
-    Costs a request for each object whose size or time differs from its row, and reads those that
-    have grown.
-    """
-    doubts = [
-        _Doubt(files, file, row)
-        for files in sets
-        for file in files.files
-        if (row := ledger.objects.get(file.key)) is not None
-        and row.bytes is not None
-        and (file.size != row.bytes or file.modified * 1000 > row.time + _LATER_MS)
-    ]
-    if not doubts:
-        return
-    rows = {row.sha256: key for key, row in ledger.objects.items() if row.sha256 is not None}
-
-    def judged(doubt: _Doubt) -> Finding | None:
-        head = heads.head(doubt.file.key)
-        return None if head is None else _judged(store, doubt, head, identity, ledger, rows)
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        yield from (found for found in pool.map(judged, doubts) if found is not None)
-
-
-def _judged(
-    store: Store,
-    doubt: _Doubt,
-    head: ObjectHead,
-    identity: TopicIdentity,
-    ledger: PartitionLedger,
-    rows: dict[str, str],
-) -> Finding | None:
-    problem = _by_head(doubt, head, identity)
-    if problem is not None:
-        return _finding(doubt, problem)
-    there, stored = Facts.from_metadata(head.metadata), doubt.row.facts
-    if there is None or stored is None or there == stored:
-        return None
-    key = doubt.file.key
-    if (other := rows.get(there.sha256, key)) != key:
-        return _finding(doubt, Issue("corrupt", key, f"it is a copy of {other}"))
-    problem = next(_by_itself(store, doubt, head, identity), None)
-    if problem is not None:
-        return _finding(doubt, problem)
-    text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
-    is_known = doubt.files.is_whole and _is_entered(
-        Span(stored.last_offset + 1, there.last_offset + 1), ledger
-    )
-    if not is_known and _was_passed(doubt.row, there.last_offset + 1, ledger):
-        text += f"; runs have gone on behind it and not entered it: {_DO}"
-        return _finding(doubt, Issue("count_mismatch", key, text))
-    text += "; the run that stored it, or the next one, enters it"
-    return _finding(doubt, Issue("count_mismatch", key, text), level="note")
-
-
 def _was_passed(row: Entry, end: int, ledger: PartitionLedger) -> bool:
     """Whether cuts from *end* on were entered after *row*, in whose order they come."""
     return any(
@@ -226,7 +163,7 @@ class JudgedPartition:
         named = {finding.key for finding in lone}
         missed = [one for one in self._missing(layout) if one.key is None or one.key not in named]
         yield from missed
-        changed = list(altered(store, self.sets, self.ledger, self.identity, heads))
+        changed = list(self._altered(store, heads))
         yield from changed
         known_of = {(finding.code, finding.key) for finding in changed}
         for extent in extents:
@@ -242,6 +179,58 @@ class JudgedPartition:
         yield from left_out(self.where, self.ledger.skipped)
         there = [by_name(extent.files, extent.last) for extent in extents]
         yield from gaps_and_overlaps(extents, entered(there, self.ledger, self._present()))
+
+    def _altered(self, store: Store, heads: Heads) -> Iterator[Finding]:
+        """Name objects that are not what was stored.
+
+        Costs a request for each object whose size or time differs from its row, and reads those
+        that have grown.
+        """
+        doubts = [
+            _Doubt(files, file, row)
+            for files in self.sets
+            for file in files.files
+            if (row := self.ledger.objects.get(file.key)) is not None
+            and row.bytes is not None
+            and (file.size != row.bytes or file.modified * 1000 > row.time + _LATER_MS)
+        ]
+        if not doubts:
+            return
+        known = self.ledger.objects.items()
+        rows = {row.sha256: key for key, row in known if row.sha256 is not None}
+
+        def judged(doubt: _Doubt) -> Finding | None:
+            head = heads.head(doubt.file.key)
+            return None if head is None else self._judged(store, doubt, head, rows)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            yield from (found for found in pool.map(judged, doubts) if found is not None)
+
+    def _judged(
+        self, store: Store, doubt: _Doubt, head: ObjectHead, rows: Mapping[str, str]
+    ) -> Finding | None:
+        problem = _by_head(doubt, head, self.identity)
+        if problem is not None:
+            return _finding(doubt, problem)
+        there, stored = Facts.from_metadata(head.metadata), doubt.row.facts
+        if there is None or stored is None or there == stored:
+            return None
+        key = doubt.file.key
+        if (other := rows.get(there.sha256, key)) != key:
+            return _finding(doubt, Issue("corrupt", key, f"it is a copy of {other}"))
+        problem = next(_by_itself(store, doubt, head, self.identity), None)
+        if problem is not None:
+            return _finding(doubt, problem)
+        text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
+        end = there.last_offset + 1
+        is_known = doubt.files.is_whole and _is_entered(
+            Span(stored.last_offset + 1, end), self.ledger
+        )
+        if not is_known and _was_passed(doubt.row, end, self.ledger):
+            text += f"; runs have gone on behind it and not entered it: {_DO}"
+            return _finding(doubt, Issue("count_mismatch", key, text))
+        text += "; the run that stored it, or the next one, enters it"
+        return _finding(doubt, Issue("count_mismatch", key, text), level="note")
 
     def _of_others(
         self, extents: Sequence[Extent], named: Container[tuple[str, str | None]]
