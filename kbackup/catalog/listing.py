@@ -565,7 +565,8 @@ def nothing_there(asked: Asked, there: Collection[str], place: str) -> Incomplet
 def chosen(asked: Asked, there: Collection[str], found: Catalog, place: str) -> list[str]:
     """Return the topics that are asked for, sorted, of those *there*, without any object too.
 
-    If one is not there, or none, it raises `IncompleteBackupError`; as `nothing_there` otherwise.
+    `IncompleteBackupError`: there is none, or one of them is not there.  `ConfigurationError`: all
+    of them were to be left out.
     """
     topics = asked.topics(there)
     if not topics:

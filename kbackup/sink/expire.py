@@ -29,7 +29,6 @@ from kbackup.catalog.ledger.rows import (
     OBJECTS,
     REMOVED,
     Entry,
-    TopicEntry,
     of_object,
     table,
 )
@@ -329,10 +328,8 @@ class ExpireRun:
         policy = self._policy(every, now_ms)
         agreed = dict[TopicPartition, Marked]()
         for where, one in found.items():
-            takes = self._asked.takes_compacted or not _may_lose_values(
-                said.topics.get(where.topic)
-            )
-            agreed[where] = named = one.named(policy.get(where, ()) if takes else ())
+            spares = self._spares(where.topic, said)
+            agreed[where] = named = one.named(() if spares else policy.get(where, ()))
             if stays := [files for files in one.sets if files not in named.sets]:
                 number = object_count(stays)
                 text = f"{where}: {counted(number, 'object')} marked as removed "
@@ -342,12 +339,9 @@ class ExpireRun:
         return agreed
 
     def _check_compacted(self, topics: Iterable[str], said: BackupState) -> None:
-        """Refuse topics whose last values may be their oldest records.
-
-        What sinks have seen of a topic's settings decides: nobody asks Kafka.
-        """
-        names = [topic for topic in sorted(topics) if _may_lose_values(said.topics.get(topic))]
-        if names and not self._asked.takes_compacted:
+        """Refuse topics whose last values may be their oldest records."""
+        names = [topic for topic in sorted(topics) if self._spares(topic, said)]
+        if names:
             raise RefusedError(
                 f"{some(names)}: nothing is removed",
                 "Kafka compacts it, or did, or no sink has looked: the last value of a key may be "
@@ -355,6 +349,19 @@ class ExpireRun:
                 "choose other topics: -t; --compacted removes them all the same",
                 topic=names[0],
             )
+
+    def _spares(self, topic: str, said: BackupState) -> bool:
+        """Whether nothing of a topic goes that Kafka compacts, or did, or that nobody has looked at.
+
+        Its last values may be its oldest records.  What sinks have seen of its settings decides:
+        nobody asks Kafka.
+        """
+        row = said.topics.get(topic)
+        return not self._asked.takes_compacted and (
+            row is None
+            or row.compacted is not False
+            or "compact" in row.config.get("cleanup.policy", "")
+        )
 
     def _estimate(self, found: Sequence[_Partition]) -> Estimate:
         """Return what it is likely to take to do what a dry run found."""
@@ -469,15 +476,6 @@ class ExpireRun:
             self._summary.fail(lost_lock())
             return False
         return not self._stop.is_set()
-
-
-def _may_lose_values(row: TopicEntry | None) -> bool:
-    """Whether Kafka compacts a topic, or did, or nobody has looked."""
-    return (
-        row is None
-        or row.compacted is not False
-        or "compact" in row.config.get("cleanup.policy", "")
-    )
 
 
 def _ms(span: timedelta) -> int:
