@@ -18,7 +18,6 @@ from kbackup.events import Event
 from kbackup.kafka import Cluster, GroupOffset, Groups
 from kbackup.naming.renaming import matching, rename
 from kbackup.records import TopicPartition
-from kbackup.restore.group_view import GroupView, Learned
 from kbackup.restore.groups import (
     LONE_STREAMS,
     Applied,
@@ -32,7 +31,7 @@ from kbackup.restore.groups import (
     why_lone,
 )
 from kbackup.restore.restored import Restored, why_spread
-from kbackup.restore.translate import NotReachedError
+from kbackup.restore.translate import GroupView, Learned, NotReachedError
 from kbackup.restore.watch import Remarks
 from kbackup.runs.context import RunContext
 from kbackup.stores import Store
