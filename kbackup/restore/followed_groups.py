@@ -26,7 +26,7 @@ from kbackup.restore.groups import (
     following_id,
     lone_streams,
     of_partitions,
-    plan,
+    planned_group,
     set_whole,
     why_lone,
 )
@@ -221,7 +221,7 @@ class FollowedGroups:
     ) -> Mapping[TopicPartition, GroupOffset] | None:
         """Return where a group is to stand; None where it cannot be set yet."""
         waiting = self._waiting[name]
-        found = plan(view, waiting.stood, name)
+        found = planned_group(view, waiting.stood, name)
         failed = [one for one in found.refusals if not isinstance(one, NotReachedError)]
         if failed:
             self._rest(name)

@@ -235,7 +235,9 @@ class GroupsRun:
             yield from self._damage(view)
             yield from self._streams(view, cluster, there, chosen, asked)
             stood, called = by_group(captures), asked.called(chosen, view.group)
-            planned = [plan(view, stood.get(group, {}), name) for name, group in called.items()]
+            planned = [
+                planned_group(view, stood.get(group, {}), name) for name, group in called.items()
+            ]
             self._summary.skip("bad_objects", view.bad_objects)
             yield from self._doomed(view, planned)
         for group in planned:
@@ -567,7 +569,7 @@ def by_group(captures: Mapping[str, TopicCapture]) -> dict[str, dict[str, list[G
     return found
 
 
-def plan(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
+def planned_group(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
     """Return what is to be set of a group, or why it cannot be.
 
     Args:
