@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # what finds these imports clients that help does not need
     from kbackup.catalog.findings import Finding, PartitionVerdict
     from kbackup.catalog.rekeying import RecipientStands
     from kbackup.inspect.topics import StoredPartition, Thawed
-    from kbackup.runs.estimate import Estimate
+    from kbackup.runs.history import Estimate
     from kbackup.sink.copy import TopicCopied
     from kbackup.sink.expire import ExpiryPlanned
 

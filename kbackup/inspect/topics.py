@@ -33,7 +33,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import ALL, Asked
 from kbackup.pipeline.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.runs.estimate import Estimate
+from kbackup.runs.history import Estimate
 from kbackup.runs.known import NOTHING, REMOVED_SINCE, BackupState, as_of, removed_since
 from kbackup.runs.report import Summary
 from kbackup.stores import READABLE, Archive, Store, Tier

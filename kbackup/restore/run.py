@@ -27,7 +27,7 @@ from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
-from kbackup.runs.estimate import of_restore, past_rates
+from kbackup.runs.history import of_restore, past_rates
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store

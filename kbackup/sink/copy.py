@@ -65,7 +65,7 @@ from kbackup.naming.renaming import Asked
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.context import Stop
-from kbackup.runs.estimate import Estimate, of_upkeep
+from kbackup.runs.history import Estimate, of_upkeep
 from kbackup.runs.report import Summary
 from kbackup.stores import Served, Store
 

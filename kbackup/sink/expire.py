@@ -49,7 +49,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Stop
-from kbackup.runs.estimate import Estimate, of_upkeep
+from kbackup.runs.history import Estimate, of_upkeep
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked, lost_lock, store_clock
 from kbackup.runs.locks import prefix as lock_prefix

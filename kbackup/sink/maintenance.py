@@ -34,7 +34,7 @@ from kbackup.naming.renaming import ALL, Asked
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
-from kbackup.runs.estimate import Estimate
+from kbackup.runs.history import Estimate
 from kbackup.runs.known import BackupState
 from kbackup.runs.locks import RunLock, all_locked
 from kbackup.runs.report import Summary

@@ -19,7 +19,7 @@ from kbackup.records import TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.context import Environment, Periodic, RunContext, Stop, linked
 from kbackup.runs.dead_letters import ensure_topic
-from kbackup.runs.estimate import of_sink, past_rates
+from kbackup.runs.history import of_sink, past_rates
 from kbackup.runs.locks import RunLock
 from kbackup.runs.position import SinkPosition
 from kbackup.runs.report import HeldUp, OfSink, PartitionReport

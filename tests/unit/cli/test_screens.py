@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from kbackup.inspect.topics import StoredPartition
 from kbackup.records import TopicPartition
-from kbackup.runs.estimate import Estimate
+from kbackup.runs.history import Estimate
 from kbackup.runs.report import Summary
 from tests.support.ended import row
 

@@ -15,7 +15,7 @@ from kbackup.formats import FormatOptions
 from kbackup.inspect.topics import Thawed, thaw
 from kbackup.naming import Layout
 from kbackup.naming.renaming import Asked
-from kbackup.runs.estimate import Estimate
+from kbackup.runs.history import Estimate
 from kbackup.runs.report import Summary
 from kbackup.stores import Store, StoreSettings, Thaw
 from kbackup.stores.memory import MemoryStore

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.runs.estimate import Estimate, of_restore, of_sink, of_upkeep, past_rates
-from kbackup.runs.history import RunRecord
+from kbackup.runs.history import Estimate, RunRecord, of_restore, of_sink, of_upkeep, past_rates
 from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.memory import MemoryStore
 

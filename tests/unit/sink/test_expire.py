@@ -21,7 +21,7 @@ from kbackup.records import Span
 from kbackup.restore.inventory import Inventory, listed
 from kbackup.runs import history, known
 from kbackup.runs.context import Stop
-from kbackup.runs.estimate import Estimate
+from kbackup.runs.history import Estimate
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import Summary
 from kbackup.sink.expire import ExpireAsked, ExpireRun, ExpiryPlanned
