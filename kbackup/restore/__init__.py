@@ -10,4 +10,7 @@ and its `schemas`, run tasks (`progress`), and compare what is there with what w
 task, `task` reads, `transform` chooses and changes, and `transaction` writes and commits.  What
 both sides share is in `job`.  `settle` is ``restore configs``: it gives copies the
 settings of their originals.
+
+Whatever asks the store raises `StoreError` where that does not answer, and whatever asks the
+cluster `KafkaError`; docstrings name other errors.
 """

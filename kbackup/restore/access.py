@@ -41,8 +41,6 @@ class AccessAsked:
     """What the command is asked to do.
 
     Attributes:
-        acls: Add ACLs.
-        users: Add users.
         passwords: The users' passwords, a line each: ``user:password``.
         renamed: What a consumer group is called in the target; None: the same.
     """
@@ -55,15 +53,7 @@ class AccessAsked:
 
 @dataclass(frozen=True, slots=True)
 class AclPlanned:
-    """An ACL of the backup, by the name that its resource has in the target.
-
-    Attributes:
-        acl: The entry.
-        source: The resource's name when it was captured.
-        action: It is added, is there already, or is left to a person.
-        note: What is to be said of it; empty for nothing.
-        taken: When it was captured.
-    """
+    """An ACL of the backup, by its resource's name in the target; *source* is the original's."""
 
     HEAD: ClassVar = {"type": "acl"}
 
@@ -88,13 +78,7 @@ class UserPlanned:
 
 @dataclass(frozen=True, slots=True)
 class SettingCompared:
-    """A broker setting that differs; it is never changed.
-
-    Attributes:
-        setting: Its name.
-        captured: The value in the backup; None for the default, or one that is not shown.
-        here: The target's, likewise.
-    """
+    """A broker setting that differs, and is never changed; None: a default, or not shown."""
 
     HEAD: ClassVar = {"type": "broker_setting"}
 
@@ -140,15 +124,7 @@ def read_passwords(path: Path) -> dict[str, bytes]:
 
 
 class AccessRun:
-    """One run of the command.
-
-    Args:
-        settings: Choose and rename topics as the restore did.
-        kafka: The target.
-        store: Where the backup is.
-        summary: Takes warnings and errors.
-        agree: Asks a person; None where nobody can be asked.
-    """
+    """One run of the command; *settings* choose and rename topics as the restore did."""
 
     def __init__(
         self,
@@ -361,12 +337,7 @@ class _Judge:
         self._is_mapped_alike = rules == shown
 
     def __call__(self, acl: Acl, source: str) -> tuple[Action, str]:
-        """Return what is done with an ACL, and what is to be said of it.
-
-        Args:
-            acl: By its resource's name in the target.
-            source: That name when it was captured.
-        """
+        """Return what is done with an ACL, once called *source*, and what is to be said of it."""
         if acl in self._there:
             return "there", ""
         if "UNKNOWN" in (acl.resource_type, acl.operation, acl.pattern):

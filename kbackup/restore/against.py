@@ -61,10 +61,6 @@ class TargetUnit:
     """Part of a restored partition to compare; plain data.
 
     Attributes:
-        of: What was restored; of its rows and objects those of this part.
-        window: What the restore was asked for.
-        offsets: Of the backup.
-        target: Of the target.
         expired: How many records at its beginning the target has deleted.
         removed: How many at its beginning were removed from the backup since.
         is_open: Whether what follows the last record of the backup may have been written since.
@@ -129,11 +125,7 @@ def _behind(batches: Iterable[pa.RecordBatch], number: int) -> Iterator[pa.Recor
 def _placed(
     batches: Iterable[pa.RecordBatch], of: RestoredPartition, passed: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield records with the offsets that the rows say they have in the target.
-
-    Raises:
-        DiffersError: If the backup holds another number of records than the rows say.
-    """
+    """Yield records with the offsets that rows say they have in the target."""
     stood = [pa.arange(row.target_first, row.target_last + 1) for row in of.rows]
     offsets = pa.concat_arrays(stood).slice(passed)
     for batch in batches:
@@ -161,10 +153,7 @@ def against_target(
     """Compare what a restore has written with the backup.
 
     Args:
-        settings: Those that the restore was given.
-        world: The target, and where the backup is.
         summary: Takes differences (exit code 7), and what could not be compared (3).
-        stop: When set, tasks end early.
         inventory: What the restore was given; None: what is there.
 
     Yields:
@@ -207,11 +196,7 @@ def _note_ids(restored: Restored, wheres: Sequence[TopicPartition], summary: Sum
 
 
 def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[TargetUnit]:
-    """Return what to compare of a partition of the backup.
-
-    Raises:
-        RefusedError: If it has not been restored by this restore, or to another topic.
-    """
+    """Return what to compare of a partition of the backup, if this restore has written it there."""
     at = restored.target(where)
     row = PartitionCompared(where, at.topic)
     window, of = wiring.window(restored.settings), restored.partition(where)
@@ -290,13 +275,7 @@ def _records(
 def _says_what_is_gone(
     rows: Sequence[Translation], gone: Sequence[Translation], deleted: int
 ) -> bool:
-    """Whether it is known which record is the first that the target has not deleted.
-
-    Args:
-        rows: Those of which it has a record.
-        gone: Those before them.
-        deleted: The offset before which it has deleted all.
-    """
+    """Whether it is known which record is the first that was not *deleted*."""
     if not rows or not rows[0].is_contiguous:
         return False
     is_within = rows[0].target_first <= deleted

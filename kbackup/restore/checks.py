@@ -74,8 +74,6 @@ class TopicCopy:
     """One topic's restore: from where to where.
 
     Attributes:
-        source: The topic that was backed up.
-        target: The topic to write to.
         partitions: Partitions of the backup.
         is_named: The operator named the source topic, instead of taking all that were found.
         is_same_cluster: The target cluster is the one the backup was made from; None: not known.
@@ -115,8 +113,6 @@ def grows(copy: TopicCopy, *, follows: bool, creates: bool) -> bool:
     of this restore's own grows, or one without records while a restore follows.
 
     Args:
-        copy: From where to where; each record keeps its partition.
-        follows: The restore goes on with what is new.
         creates: Missing topics are created, and so are missing partitions.
     """
     if not creates or copy.there.partitions is None or copy.there.partitions >= copy.partitions:
@@ -131,8 +127,6 @@ def refusals(
 
     Args:
         copy: From where to where; the target with the settings that it has or is created with.
-        settings: What the operator asked for, and agreed to.
-        now_ms: The time, ms since the epoch.
         partitions: How many the target has, is created with, or is given by this restore.
     """
     yield from _name(copy)
@@ -260,10 +254,6 @@ def too_large(copy: TopicCopy, stored_bytes: int) -> Iterator[KbackupError]:
     """Refuse a target that keeps fewer bytes of a partition than there are to restore.
 
     How many the records take in its log is not known: they may be compressed otherwise there.
-
-    Args:
-        copy: From where to where; its target has the settings that it has or gets.
-        stored_bytes: Bytes of the objects that go into its fullest partition.
     """
     config = copy.there.config or {}
     limit = _number(config, "retention.bytes")
@@ -296,13 +286,7 @@ def _number(config: Mapping[str, str], name: str) -> int:
 
 
 def unreplicable(copy: TopicCopy, factor: int | None, brokers: int) -> list[KbackupError]:
-    """Refuse what the cluster would refuse when the topic is created.
-
-    Args:
-        copy: From where to where.
-        factor: Replicas of each partition, None for the cluster's default.
-        brokers: How many the cluster has.
-    """
+    """Refuse more replicas than brokers, as the cluster would; *factor* is None for its default."""
     if copy.there.partitions is not None or factor is None or factor <= brokers:
         return []
     return [
@@ -333,10 +317,6 @@ def small_messages(copy: TopicCopy, limit: int | None) -> list[tuple[str, str]]:
     """Warn of a target that takes smaller messages than its original did.
 
     How large the records of a backup are is not known before they are read.
-
-    Args:
-        copy: From where to where.
-        limit: The target's ``max.message.bytes``; None where it is not known.
     """
     if limit is None or limit >= copy.message_bytes:
         return []
@@ -350,12 +330,7 @@ def small_messages(copy: TopicCopy, limit: int | None) -> list[tuple[str, str]]:
 
 
 def collisions(copies: Iterable[TopicCopy], there: Collection[str] = ()) -> Iterator[KbackupError]:
-    """Yield the reasons that concern several topics at once.
-
-    Args:
-        copies: From where to where.
-        there: The topics that the target cluster has.
-    """
+    """Yield the reasons that concern several topics at once, with those that are *there*."""
     by_target: dict[str, list[str]] = {}
     by_metric: dict[str, set[str]] = {}
     for copy in copies:
@@ -387,12 +362,7 @@ PARTITIONS_BELIEVED: Final = 10_000
 
 
 def unbelievable(copy: TopicCopy, highest: int) -> list[KbackupError]:
-    """Refuse a partition number that only a planted or mistaken name can have.
-
-    Args:
-        copy: From where to where.
-        highest: The highest partition that an object names.
-    """
+    """Refuse a *highest* partition that only a planted or mistaken name can have."""
     known = copy.known_partitions
     if highest < known or (not known and highest < PARTITIONS_BELIEVED):
         return []
@@ -476,11 +446,6 @@ def unconvertible(
 
     The format of what a sink writes, or its converter, may have changed since they were stored.
 
-    Args:
-        topic: Their topic.
-        sets: What is restored of it.
-        options: How objects are read.
-
     Returns:
         Warnings of those that their format's own converter reads, and the errors of the others.
     """
@@ -544,10 +509,7 @@ def known_gone(
     """Return the errors of objects and records of a partition that are known to be gone.
 
     Args:
-        where: The partition.
         target: The topic it is restored to.
-        findings: What is wrong with it.
-        window: What of it is asked for.
         ledger: What is known of the records in objects that are gone.
     """
     found: list[KbackupError] = []
@@ -585,9 +547,6 @@ def not_stored(
     """Report once what is not stored of a topic: all of it, or what the connectors' layout lacks.
 
     Args:
-        source: The topic.
-        sets: All of its file sets.
-        facts_of: What is known of the records of a set.
         had_objects: Objects of it were stored once; those that are gone are missed elsewhere.
     """
     stored = list(sets)

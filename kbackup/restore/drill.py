@@ -74,8 +74,6 @@ class DrillAsked:
 
     Attributes:
         sample_bytes: How much of each topic to restore, of its newest objects; None: all.
-        rto_s: How long a recovery may take; None for no limit.
-        rpo_s: How old the backup of each partition may be, likewise.
         key: Signs the report; None: it is not signed.
     """
 
@@ -87,23 +85,14 @@ class DrillAsked:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What of a backup a drill restores.
-
-    Attributes:
-        inventory: The same.
-        sets: All objects of each topic.
-    """
+    """What of a backup a drill restores; *sets* are all objects of each topic."""
 
     inventory: Inventory
     sets: Mapping[str, Sequence[FileSet]]
 
     @classmethod
     def of(cls, settings: Settings, store: Store, clock: Clock, most: int | None) -> "Sample":
-        """Take stock of a backup, and choose; *most* is as of `DrillAsked.sample_bytes`.
-
-        Raises:
-            KbackupError: If there is no such topic, or the store does not answer.
-        """
+        """Take stock of a backup, and choose; *most* is as of `DrillAsked.sample_bytes`."""
         said = known.read(store, wiring.layout(settings), clock, settings.asked)
         found = listed(settings, store, settings.topics)
         every = Inventory(settings, store, found, said)
@@ -249,11 +238,7 @@ def _nameless(name: str) -> KafkaError:
 
 
 class Phases:
-    """How long each phase takes.
-
-    Args:
-        clock: The time.
-    """
+    """How long each phase takes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._name, self._since = clock, "", clock.steady_s()
@@ -279,10 +264,7 @@ class DrillRun:
 
     Args:
         settings: Those of the recovery that is rehearsed.
-        tell: Takes events, for the screen.
         stop: When set, it ends at its next safe point, and deletes what it made.
-        world: The target, the bucket, the workers, the time.
-        asked: How much of the backup, and how good it has to be.
 
     Attributes:
         inventory: What is restored: of a `kbackup.restore.run.Rehearsal`.
@@ -400,13 +382,7 @@ class DrillRun:
             self._check_counts(ended)
 
     def _check_oldest(self, sample: Sample) -> None:
-        """See that the key that was given opens what was encrypted first, whatever is restored.
-
-        Raises:
-            NoKeyError: If it was wrapped for others alone.
-            CorruptObjectError: If it is not what was stored.
-            StoreError: If the store does not answer.
-        """
+        """See that the given key opens what was encrypted first, whatever is restored."""
         every = [file for sets in sample.sets.values() for files in sets for file in files.files]
         there = [file for file in every if file.storage_class not in ARCHIVED]
         if there and isinstance(self._store, Seals):

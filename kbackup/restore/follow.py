@@ -67,15 +67,7 @@ OVERDUE_S: Final = 600.0
 
 
 class Following:
-    """One restore that follows.
-
-    Args:
-        frame: The run's.
-        store: Where the backup is, opened.
-        account: Grows by what becomes of each partition.
-        tasks: Runs its tasks.
-        prepare: Registers the schemas of a plan, before anything of it is restored.
-    """
+    """One restore that follows; *prepare* registers a plan's schemas before it is carried out."""
 
     def __init__(
         self,
@@ -111,9 +103,6 @@ class Following:
     def run(self, agree: Callable[[str], bool] | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
 
-        Args:
-            agree: Asks a person; None where nobody can be asked.
-
         Raises:
             KbackupError: If the first look fails, or Spark does.
         """
@@ -133,12 +122,7 @@ class Following:
             self._is_first = False
 
     def turn(self, agree: Callable[[str], bool] | None = None) -> list[str]:
-        """List the bucket once, and restore what is new; return the topics that are restored.
-
-        Raises:
-            KbackupError: If the bucket cannot be listed, or the cluster not be asked.
-            SparkError: If Spark failed.
-        """
+        """List the bucket once, and restore what is new; return the topics that are restored."""
         now, looked = self._now(), self._world.clock.now().timestamp()
         if self._asides.rests(BUCKET, now):
             return []
@@ -429,14 +413,7 @@ _Taken = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A group that is to be set.
-
-    Attributes:
-        taken: The captures that it is set by.
-        stood: Where it stood by them.
-        is_ahead: The copy has not come to them yet.
-        not_before: By the clock that nobody sets: when it is looked at again.
-    """
+    """A group that is to be set by captures, not before a time of the clock that nobody sets."""
 
     taken: _Taken
     stood: Stood
@@ -446,11 +423,6 @@ class _Waiting:
 
 class FollowedGroups:
     """The groups of one restore that follows.
-
-    Args:
-        frame: The run's.
-        store: Where the backup is.
-        remarks: Reports what keeps a group from being set.
 
     Raises:
         RefusedError: If offsets of this restore cannot be translated.

@@ -69,7 +69,6 @@ class GroupsAsked:
     """What the command is asked to do.
 
     Attributes:
-        names: Groups; all that were captured where there are none.
         pattern: A Java regular expression for groups, where there are no *names*.
         renamed: What a group is called in the target, ``$0`` being its name; None: the same.
         id: Names what was there, for `GroupsRun.undo`; None: a random one does.
@@ -107,11 +106,7 @@ class GroupsAsked:
         return rename(group, [Rename(regex="(?s).+", replacement=self.renamed)])
 
     def called(self, groups: Sequence[str], own: str) -> dict[str, str]:
-        """Return groups by what they are called in the target.
-
-        Args:
-            groups: By their names when they were captured.
-            own: The restore's own group.
+        """Return groups by what they are called in the target, none like the restore's *own* one.
 
         Raises:
             RefusedError: If two would have one name, or one a name that it cannot have.
@@ -139,9 +134,6 @@ class GroupTranslated:
     Attributes:
         where: The partition that was backed up.  Of several that share one of the target, that
             with the oldest record to be read.
-        group: The group, as it is called in the target.
-        target: The restored topic.
-        target_partition: Its partition.
         was: The next offset that it was to read when it was captured; None: it never had one, as
             the source has no such partition.
         becomes: The same in the target; None where it is refused.
@@ -172,10 +164,6 @@ class PlannedGroup:
     """One group: its rows, what to set, and what is in the way.
 
     Attributes:
-        name: What it is called in the target.
-        rows: What becomes of its offsets.
-        offsets: Where it is to stand.
-        refusals: Why it cannot be set.
         oldest: Of each topic of the backup, when the oldest record that it had not read was
             written, in ms since the epoch, as far as that is known.
     """
@@ -192,11 +180,6 @@ class GroupsRun:
 
     Args:
         settings: Choose and rename topics as the restore did.
-        kafka: The target.
-        store: Where the backup is.
-        clock: The time.
-        summary: Takes warnings and errors.
-        agree: Asks a person; None where nobody can be asked.
         by_time: Go by the times of records where nothing tells exactly where a group goes on.
         inventory: What the restore was given; None: what is there.
     """
@@ -278,13 +261,7 @@ class GroupsRun:
     def _confirm(
         self, planned: Sequence[PlannedGroup], before: Standing, own: "Applied | None"
     ) -> None:
-        """Ask before a group is moved that stands in the target already.
-
-        Not where the restore has set it as it followed.
-
-        Raises:
-            RefusedError: If nobody agrees.
-        """
+        """Ask before a group is moved that stands in the target, unless the restore has set it."""
         moved = [
             f"{group.name} in {at} from {now.offset} to {wanted.offset}"
             for group in planned
@@ -490,12 +467,6 @@ def set_whole(
 ) -> None:
     """Set a group in all partitions or in none: a broker may refuse some of them alone.
 
-    Args:
-        clients: Those of the target.
-        group: The group.
-        offsets: Where it is to stand.
-        before: Where it stands, in all partitions.
-
     Raises:
         RefusedError: If it is not set.
     """
@@ -536,7 +507,6 @@ def lone_streams(clients: Groups, stood: Mapping[str, Stood]) -> list[str]:
     """Return the groups of Kafka Streams (KIP-1071) that are not there as such.
 
     Args:
-        clients: Those of the target.
         stood: Where groups stood, by what they are called there.
     """
     found = {
@@ -570,13 +540,7 @@ def by_group(captures: Mapping[str, TopicCapture]) -> dict[str, dict[str, list[G
 
 
 def planned_group(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
-    """Return what is to be set of a group, or why it cannot be.
-
-    Args:
-        view: The restore.
-        stood: Where it stood when it was captured.
-        name: What it is called in the target.
-    """
+    """Return what is to be set of a group that stood there when captured, or why it cannot be."""
     rows, refusals = list[GroupTranslated](), list[KbackupError]()
     offsets: dict[TopicPartition, GroupOffset] = {}
     oldest: dict[str, int] = {}
@@ -646,9 +610,7 @@ class Applied:
     """What a run has set, and what was there.
 
     Attributes:
-        id: Names it.
         before: Where each group stood, in all partitions.
-        after: Where it was set.
         last: Where it stood just before, if it had been set already: it does still, where a run
             was killed in between.
     """
@@ -659,11 +621,7 @@ class Applied:
     last: Standing = field(default_factory=dict)
 
     def store(self, store: Store, layout: Layout) -> None:
-        """Store it, before anything is set.
-
-        Raises:
-            StoreError: If that fails: nothing could be undone.
-        """
+        """Store it, before anything is set: else nothing could be undone."""
         sides = {"before": self.before, "after": self.after, "last": self.last}
         more = {"v": VERSION, "version": __version__}
         said = {name: _plain(side) for name, side in sides.items()}
@@ -696,20 +654,12 @@ class Applied:
 
     @classmethod
     def find(cls, store: Store, layout: Layout, name: str) -> "Applied | None":
-        """Return what was stored under a name; None where nothing was.
-
-        Raises:
-            CorruptObjectError: If it cannot be read.
-        """
+        """Return what was stored under a name; None where nothing was."""
         return None if store.head(_key(layout, name)) is None else cls.read(store, layout, name)
 
     @staticmethod
     def delete(store: Store, layout: Layout, name: str) -> None:
-        """Delete what was stored under a name: nothing of it can be set back any more.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
+        """Delete what was stored under a name: nothing of it can be set back any more."""
         store.delete(_key(layout, name))
 
     def has_set(self, group: str, at: TopicPartition, now: GroupOffset) -> bool:

@@ -38,11 +38,7 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def listed(settings: Settings, store: Store, topics: Collection[str]) -> Catalog:
-    """Return what is there of *topics*, all where there are none, as a restore reads it.
-
-    Raises:
-        StoreError: If the listing cannot be had whole.
-    """
+    """Return what is there of *topics*, all where there are none, as a restore reads it."""
     return listing.list_backup(
         store,
         wiring.layout(settings),
@@ -87,19 +83,12 @@ class Inventory:
     What the ledger knows is taken from there; only what it does not know costs a request.
 
     Args:
-        settings: The configuration: which topics and partitions are asked for.
-        store: Where the backup is.
-        catalog: What is there.
-        known: What the backup says about itself, read before it was listed.
+        known: Read before the bucket was listed.
         tails: Of a drill: which objects of each partition to take, by the offsets at which they
             begin.  None: all, of all partitions.
 
     Attributes:
-        settings: As above, like the next three.
-        store: The same.
-        catalog: The same, without what is not taken.
-        known: The same.
-        heads: What objects say of themselves.
+        catalog: What is there, without what is not taken.
         is_of_drill: Whether it is of a drill, whose topics no sink backs up.
 
     Raises:
@@ -307,11 +296,7 @@ class Inventory:
         return self._ends[where]
 
     def records_below(self, files: FileSet, offset: int) -> int:
-        """Read how many records of a set of full records are below *offset*.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
+        """Read how many records of a set of full records are below *offset*."""
         count = 0
         for step in merging.steps(self.store, [files], wiring.reading(self.settings)):
             if isinstance(step, StoredRows):
@@ -364,8 +349,6 @@ def newest(topic: str, inventory: Inventory, most: int | None) -> dict[TopicPart
     An object that is gone is one of them, where the ledger knows of it: it will be missed.
 
     Args:
-        topic: The topic.
-        inventory: All of the backup.
         most: About how many bytes to take; None for all.
     """
     by_partition: defaultdict[TopicPartition, list[FileSet]] = defaultdict(list)

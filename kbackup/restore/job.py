@@ -48,12 +48,6 @@ class RestoreJob:
     """One run's settings for its tasks.
 
     Attributes:
-        run: The run's id.
-        kafka: The target cluster.
-        store: Where the backup is.
-        reading: How objects are read.
-        group: The consumer group that keeps the positions.
-        exactly_once: Write in transactions that carry the position.
         on_error: ``fail``, ``ignore`` or ``log``: what a bad record or object does.
         error_topic: Where what cannot be read is written to; None for nowhere.
         max_record_bytes: Larger records are bad records.
@@ -66,8 +60,6 @@ class RestoreJob:
             schemas has in the target's registry.  Other ids stay as they are; a topic is left out
             where no registry is given.
         visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
-        layout: How the backup's objects are named.
-        clock: The time.
     """
 
     run: str
@@ -135,7 +127,6 @@ class RestoreUnit:
     """One partition's share of a restore.
 
     Attributes:
-        position: Where its restore stands.
         lanes: The partitions to write to, of one topic.  Of several, which together are all of the
             topic, a record's key chooses one; the position is committed in all of them together,
             and the first one's is asked for.
@@ -146,7 +137,6 @@ class RestoreUnit:
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
         group: Keeps the positions of this source alone; None for the run's group.
-        writers: How many tasks work at the same time, and share the run's limits.
         route: How records are chosen that go to this target; None where all do.
         compression: The target's ``compression.type``.
     """
@@ -215,13 +205,7 @@ class RestoreUnit:
         return replace(self, begins=False, lanes=lanes)
 
     def left(self, files: FileSet, error: KbackupError, unread: int | None) -> KbackupError:
-        """Return the error of a set the rest of which is left out; it says how much that is.
-
-        Args:
-            files: The set.
-            error: Why it cannot be read.
-            unread: How many of its records were not; None where that is not known.
-        """
+        """Return the error of a set of whose records so many, if that is known, are left out."""
         place = {**error.place, "key": files.id}
         if unread is None or not (self.window.is_everything and self.counts_rest):
             said = "how many of its records are left out is not known"
@@ -353,7 +337,6 @@ class PartitionMap:
     Attributes:
         how: ``same``, ``modulo`` (the number modulo the target's count), or ``key`` (by hash, as
             Kafka's Java producer does).
-        group: The consumer group of the restore.
     """
 
     how: str
@@ -373,13 +356,7 @@ class PartitionMap:
         return self.group if self.is_same else f"{self.group}.{partition}"
 
     def targets(self, where: TopicPartition, topic: str, count: int) -> list[TopicPartition]:
-        """Return where records of a partition of the backup may go.
-
-        Args:
-            where: The partition of the backup.
-            topic: The target.
-            count: How many partitions it has.
-        """
+        """Return where records may go in a topic of so many partitions."""
         if self.how == KEY:
             return [TopicPartition(topic, number) for number in range(count)]
         number = where.partition if self.is_same or not count else where.partition % count

@@ -27,15 +27,9 @@ class PlannedTopic:
     """One topic's restore.
 
     Attributes:
-        copy: From where to where.
-        units: What tasks have to do.
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
-        config: Settings of a topic to create.
-        refusals: Why nothing may be written.
         warnings: Codes and sentences.
-        objects: Number of objects.
         records: Number of records in them, None if the ledger does not show it.
-        stored_bytes: Bytes of the objects.
         partitions: How many the target has, is created with, or is given by this restore.
         beginnings: Where partitions share targets: units of which only the beginning is committed,
             all of them before the first record is written.
@@ -80,11 +74,8 @@ class RestorePlan:
     """What a restore would do.
 
     Attributes:
-        topics: One entry a topic.
-        group: The consumer group that keeps the positions.
         spans: What each target partition holds before the restore.
         failed: Why topics could not be planned that do not keep the others from being restored.
-        left_out: Topics of the backup that are not taken.
     """
 
     topics: tuple[PlannedTopic, ...]
@@ -145,7 +136,6 @@ def config_of_copy(
     """Return settings of a topic to create: nothing restored may be deleted or refused.
 
     Args:
-        original: Those of the topic that was backed up.
         given: The operator's, which win.
         takes_all: Take all of the original's that can do neither.
     """
@@ -161,15 +151,9 @@ class Planner:
     """Makes plans; holds what every topic's plan needs.
 
     Args:
-        inventory: What the backup holds.
-        cluster: The target.
-        now_ms: The time, ms since the epoch.
         only: The topics to plan, all of which are there; None plans all that are asked for.
         beside: Topics that the same run restores and that are not planned now: no two of all
             these may be written to one target.
-        routes: Which topics the transforms choose, where they choose one for each record.
-        backup: Which backup it is; None for what its address says.
-        group: The consumer group that keeps the positions; None for that of the backup.
 
     Attributes:
         missing: What of the backup is known to be gone, and left out.
@@ -202,8 +186,6 @@ class Planner:
         Raises:
             ConfigurationError: If a partition was asked for that no topic has.
             IncompleteBackupError: If a topic that was asked for is not in the backup.
-            KafkaError: If the cluster does not answer.
-            StoreError: If the store does not.
         """
         names = self.inventory.topics() if self._only is None else sorted(self._only)
         if self._only is None:  # one that follows may wait for a partition
@@ -301,11 +283,7 @@ class Planner:
         return [rename(name, self.settings.renames)]
 
     def _copies(self, name: str) -> list[TopicCopy]:
-        """Return where records of a topic go: to one other, or to those chosen for each.
-
-        Raises:
-            IncompleteBackupError: If none is chosen, and what is gone would have chosen some.
-        """
+        """Return where records of a topic go: to one other, or to those chosen for each."""
         source = self.known.topics.get(name)
         cluster_id = "" if source is None else source.cluster_id
         known = 0 if source is None else source.partitions or 0

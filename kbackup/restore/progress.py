@@ -49,12 +49,7 @@ from kbackup.stores import Store
 
 
 class SkipList:
-    """The file; safe from one thread at a time.
-
-    Args:
-        path: Where; None for no list.
-        run: The run, which each line names.
-    """
+    """The file, if there is a path; safe from one thread at a time."""
 
     def __init__(self, path: str | None, run: str) -> None:
         self._path, self._run = None if path is None else Path(path), run
@@ -80,11 +75,7 @@ class SkipList:
         return self
 
     def add(self, failure: Issue, where: TopicPartition | None = None) -> None:
-        """Write down something that is left out.
-
-        Args:
-            failure: What, and why.
-            where: Its partition, where that is known.
+        """Write down something that is left out, and why.
 
         Raises:
             KbackupError: If it cannot be written.
@@ -142,7 +133,6 @@ class RestoreProgress:
     """The rows of the summary.  Tasks update it while they work; safe from any thread.
 
     Args:
-        summary: Grows by what is left out.
         names_most: Bad records and objects that it names; None for all.
         skip_list: Names all of them; None for no list.
     """
@@ -259,9 +249,6 @@ class RestoreProgress:
         and names no more what is named here.
 
         Args:
-            where: The partition.
-            records: Its bad records.
-            objects: Its bad objects.
             skipped: What is wrong with those that were not there before.
         """
         with self.lock:
@@ -339,8 +326,6 @@ class RestoreTasks:
     """Runs the tasks of a restore, and takes in what they say.
 
     Attributes:
-        frame: The run's.
-        account: Takes in how far partitions are.
         schema_ids: `RestoreJob.schema_ids`, as far as schemas are registered.
         keeps: The workers are needed again.
     """
@@ -351,12 +336,7 @@ class RestoreTasks:
     keeps: bool = False
 
     def job(self, group: str, visit: int = 0) -> RestoreJob:
-        """Return what tasks need to know.
-
-        Args:
-            group: The consumer group that keeps the positions.
-            visit: Which visit of a run that follows it is, from 1.
-        """
+        """Return what tasks need to know; visits are counted from 1 where a run follows."""
         frame, settings = self.frame, self.frame.settings
         job = job_of(
             settings, frame.world.kafka, frame.world.store, run=frame.run, group=group,
@@ -405,12 +385,7 @@ class RestoreTasks:
             _log.info("translation rows are not stored: %s", error)
 
     def audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[Report]) -> Audit:
-        """Compare what stands in the targets of a plan with what was written there.
-
-        Raises:
-            KafkaError: If the cluster does not answer.
-            SparkError: If tasks cannot run to their ends.
-        """
+        """Compare what stands in the targets of a plan with what was written there."""
         exactly_once = self.frame.settings.exactly_once
         written = target.written(cluster, plan.spans, reports, exactly_once=exactly_once)
         count = partial(target.count, self.frame.world.kafka, plan.group)

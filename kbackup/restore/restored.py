@@ -42,8 +42,6 @@ class RestoredPartition:
     """What a restore has written from one partition of the backup.
 
     Attributes:
-        position: Where the restore stands.
-        lane: The partition of the target.
         rows: Where its transactions stand, in order; some may be missing.
         sets: What it reads, in order.
         end: The end of what the backup holds; None where that is not known before it is read.
@@ -91,16 +89,11 @@ class Restored:
 
     Args:
         settings: Those that the restore was given; no transform of them chooses topics.
-        kafka: The target.
-        store: Where the backup is.
-        clock: The time.
-        cluster: The target, as an administrator sees it.
         inventory: What the restore was given; None: what is there.
 
     Attributes:
         settings: The same, without a time that the restore was not given.
         map: How partitions of the backup became those of the target.
-        job: How the restore reads and changes records.
         inventory: What the backup holds.
         targets: The restored topics that are there, by name.
         configs: Their settings, as far as they may be read.
@@ -380,11 +373,6 @@ def written(
     """Yield what a restore has written, as it was written, each with its offset of the backup.
 
     Args:
-        store: Where the backup is.
-        job: How records are read and changed.
-        of: What was restored, and from which objects.
-        window: What the restore was asked for.
-        offsets: Of the backup.
         left: Takes what is not among them.
 
     Raises:

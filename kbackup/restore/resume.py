@@ -45,7 +45,6 @@ class ResumeState:
     """Where the restore of one partition of a backup stands, in the partitions that it writes to.
 
     Attributes:
-        position: Where it continues; None where it has to begin.
         lanes: The partitions that have that position.
         has_written: Records were restored to one of them, as far as its position says.
         refusal: Why it must neither continue nor begin.
@@ -76,8 +75,6 @@ def resumed(
     nothing any more, it can begin anew only if the others have none of its records.
 
     Args:
-        source: What is to be restored.
-        group: The consumer group that keeps its positions.
         topic_id: Of the target; empty where the cluster has none.
         found: Of each partition of the target that it writes to and that is there, what its log
             holds, open transactions included, and the group's position in it.
@@ -220,7 +217,6 @@ class Remaining:
     """What is left to restore.
 
     Attributes:
-        sets: In order, without those that are done.
         before: `chained` of the value sets that are done.
         refusal: Why what is left cannot be restored in order any more; None where it can.
     """
@@ -304,15 +300,7 @@ def _read_once(
     absent: Sequence[Span],
     there: Sequence[Span],
 ) -> Iterator[tuple[Hashable, Facts]]:
-    """Yield the cuts of full records that were restored and then removed, and what was read.
-
-    Args:
-        facts_of: Tells what is known of them.
-        cut_of: Tells their cuts.
-        removed: Their sets.
-        absent: Offsets that were passed without their records.
-        there: Offsets of sets that are there, which count their own; disjoint, in order.
-    """
+    """Yield the cuts of full records that were restored and then removed, and what was read."""
     for files in removed:
         said = facts_of(files)
         if said is None:
@@ -497,10 +485,6 @@ class ResumedValues:
 
     A set that a sink has named is only as long as its records, so its length is compared.  Objects
     of any name may be replaced by anyone, so their rows are, by a digest.
-
-    Args:
-        files: The set.
-        cursor: Where the restore stands in it: its rows that are done, and their digest.
     """
 
     def __init__(self, files: FileSet, cursor: Cursor) -> None:

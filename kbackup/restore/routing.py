@@ -44,8 +44,6 @@ class Share:
     """The records of one partition of a backup that go to one topic.
 
     Attributes:
-        records: How many.
-        first: The offset of the first one.
         oldest: Their lowest timestamp, ms since the epoch; None where none has one.
         sets: The `FileSet.part` of each set that holds some.
         counts_rest: What has no topic is counted with them.
@@ -77,13 +75,10 @@ class Surveyed:
     """What reading one partition of a backup has shown: the report of a task.
 
     Attributes:
-        where: The partition.
-        shares: What goes to each topic.
         bad_records: Records that have no topic, where no record has one: else the writing tasks
             count them.
         bad_objects: Objects that cannot be read, likewise.
         skipped: What is wrong with the first of either.
-        failure: What kept the task from finding out; None if nothing has.
     """
 
     where: TopicPartition
@@ -106,12 +101,7 @@ class _Known:
 
 
 class Routes:
-    """Where the records of a backup go, as far as they were read.
-
-    Args:
-        settings: The configuration.
-        store: Where the backup is.
-    """
+    """Where the records of a backup go, as far as they were read."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings, self._store = settings, store
@@ -149,7 +139,6 @@ class Routes:
         Raises:
             ConfigurationError: If schemas are to be registered: their subjects are not known yet.
             RefusedError: If some of it is archived.
-            StoreError: If the store does not answer.
         """
         whole = _asked(self._settings, inventory, topic)
         wheres = {unit.source for unit in whole}
@@ -302,12 +291,7 @@ class _Survey:
         self._bad_records = self._bad_objects = 0
 
     def run(self, store: Store, line: Line) -> Surveyed:
-        """Read it to its end.
-
-        Raises:
-            KbackupError: If it cannot be read, or a record has no topic, and that ends a restore.
-            StoppedError: If asked to stop.
-        """
+        """Read it to its end."""
         unit, job = self._unit, self._job
         steps = merging.steps(
             store, unit.sets, job.reads(unit.target.topic),

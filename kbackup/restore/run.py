@@ -39,11 +39,7 @@ Agree = Callable[[str], bool]
 
 
 class Rehearsal(Protocol):
-    """What a drill knows of its restore, and is told: `kbackup.restore.drill`.
-
-    Attributes:
-        inventory: What is restored.
-    """
+    """What a drill knows of its restore, and is told: `kbackup.restore.drill`."""
 
     inventory: Inventory
 
@@ -60,11 +56,6 @@ class RestoreRun:
     """One restore, from settings to summary: an `RunCommand`.
 
     Args:
-        settings: The configuration.
-        tell: Takes events, for the screen.
-        stop: When set, the run ends at its next safe point.
-        world: The cluster, the bucket, the workers, the time.
-        agree: Asks a person; None if nobody can be asked.
         rehearsal: The drill that it is for, which leaves a report in place of a run record.
     """
 
@@ -110,7 +101,6 @@ class RestoreRun:
         """Report what would be restored.
 
         Raises:
-            KafkaError: If the topic for what cannot be read could not be created.
             RefusedError: If a run without a terminal would ask a person.
         """
         settings, plan = self._frame.settings, self._plan(cluster, store)
@@ -130,11 +120,7 @@ class RestoreRun:
         )
 
     def work(self, cluster: Cluster, store: Store, _lock: RunLock | None) -> bool:
-        """Restore what is there, or what arrives until asked to stop.
-
-        Returns:
-            Whether anything was started.
-        """
+        """Restore what is there, or what arrives until asked to stop."""
         self._frame.world.run_tasks.begin()  # few restores have nothing to do, and discard it
         if self._frame.settings.follow:
             self._follow(cluster, store)
@@ -241,11 +227,7 @@ class RestoreRun:
         return Inventory(settings, store, found, said)
 
     def _read_routes(self, store: Store, inventory: Inventory) -> Routes:
-        """Read the backup for the topics that its records go to.
-
-        Raises:
-            KbackupError: If a partition could not be read, or the run was asked to stop.
-        """
+        """Read the backup for the topics that its records go to."""
         frame, names = self._frame, inventory.topics()
         inventory.look_at(names)
         routes = Routes(frame.settings, store)

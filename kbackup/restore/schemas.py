@@ -238,9 +238,6 @@ class TargetSchemas:
 
     Args:
         settings: They name the target's registry; without one, records keep the ids that they have.
-        layout: Which ``topics.dir``.
-        summary: Gets what is registered, and warnings.
-        tell: Takes events.
 
     Attributes:
         ids: What tasks need to know: by topic of the backup and part, ``key`` or ``value``, the id
@@ -260,13 +257,9 @@ class TargetSchemas:
         """Find out what is still to be registered for full records of *restore*; change nothing.
 
         Raises:
-            ConfigurationError: If a client library is missing.
-            CorruptObjectError: If a schema cannot be read.
             RefusedError: If the registry will not take them: it is read-only, or has a schema
                 under the same subject that one of them is not compatible with; or an id of the
                 backup has two meanings.
-            RegistryError: If the registry does not answer.
-            StoreError: If the backup does not.
         """
         targets = _targets(restore)
         self._planned = NOTHING
@@ -306,11 +299,7 @@ class TargetSchemas:
         self._planned = found
 
     def unregistered(self, restore: RestorePlan, store: Store) -> list[str]:
-        """Return topics whose full records name schemas that no registry was given for.
-
-        Raises:
-            StoreError: If the backup does not answer.
-        """
+        """Return topics whose full records name schemas that no registry was given for."""
         if self._registry is not None:
             return []
         index = SchemaIndex.read(store, self._layout)

@@ -54,7 +54,6 @@ class Changes:
     """What a topic lacks to be set as its original was.
 
     Attributes:
-        config: Settings to put.
         removed: Settings of the restore to take off: the original had the cluster's defaults.
         left: Settings of the original that belong to its cluster, and are not put.
         before: The values, of those to be changed, that the topic has; without those it has not.
@@ -81,7 +80,6 @@ def settled_changes(original: Mapping[str, str], current: Mapping[str, str]) -> 
 
     Args:
         original: The settings of the original that differed from its cluster's defaults.
-        current: Those of the restored topic.
     """
     left = tuple(sorted(name for name in original if name.startswith(_OF_ITS_CLUSTER)))
     config = {
@@ -120,9 +118,6 @@ class SettingChanged:
     """One setting of a restored topic that is changed, or would be.
 
     Attributes:
-        topic: The copy.
-        source: The topic that was backed up.
-        name: The setting.
         before: The copy's own value; None where it has none.
         after: What it gets; None for the cluster's default.
     """
@@ -148,11 +143,6 @@ def settle(
 
     Args:
         settings: Chooses and renames topics as a restore does.
-        cluster: The target.
-        store: Where the backup is.
-        clock: For the age of records.
-        summary: Takes warnings.
-        agree: Asks a person; None where nobody can be asked.
 
     Yields:
         Each setting, before anything is changed; warnings.
@@ -160,8 +150,6 @@ def settle(
     Raises:
         IncompleteBackupError: If the backup does not say how a topic was set.
         RefusedError: If nobody agreed.
-        KafkaError: If the cluster refuses.
-        StoreError: If the store does not answer.
     """
     layout = wiring.layout(settings)
     said = known.read(store, layout, clock, settings.asked)

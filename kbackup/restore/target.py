@@ -58,9 +58,6 @@ def create(
 
     Args:
         topics: With the action ``create``.
-        cluster: The target.
-        factor: Replication factor; None for the cluster's default.
-        only_validate: Create nothing.
 
     Returns:
         By target, its id, or why it is refused: `kbackup.kafka.Cluster.create_topics`.
@@ -98,10 +95,6 @@ def asked(
     A plan that is refused already is not asked about: nothing will run.
 
     Args:
-        plan: What is to be done.
-        cluster: Validates what would be created.
-        rights: Says what this principal may do.
-        factor: Replication factor of created topics; None for the cluster's default.
         asks_for_transactions: Take a producer id to see whether transactions are allowed: for a
             plan alone.  After it a broker that was killed left commits of the restore's own
             transactions without an answer.
@@ -109,7 +102,6 @@ def asked(
     Raises:
         GroupActiveError: If somebody else uses the group of a partition; the restore's own group
             was asked about before the plan was made.
-        KafkaError: If the cluster does not answer.
     """
     if plan.refusals or not (plan.units() or any(topic.grows for topic in plan.topics)):
         return plan
@@ -201,17 +193,7 @@ def check_error_topic(topic: str | None, plan: RestorePlan) -> None:
 def create_error_topic(
     topic: str | None, cluster: Cluster, factor: int | None, *, only_validate: bool = False
 ) -> None:
-    """Create the topic, unless it is there or none is asked for.
-
-    Args:
-        topic: The topic.
-        cluster: The target.
-        factor: Replicas of each partition; None for the cluster's default.
-        only_validate: Create nothing: have the cluster say whether it would.
-
-    Raises:
-        KafkaError: If it cannot be created.
-    """
+    """Create the topic, unless it is there or none is asked for; or ask whether it could be."""
     if topic is not None:
         factor, option = -1 if factor is None else factor, "--replication-factor"
         ensure_topic(cluster, topic, factor, option, only_validate=only_validate)
@@ -245,15 +227,9 @@ def begin(
     """Prepare the targets; a restore killed from here on can be continued.
 
     Args:
-        plan: What is to be done.
-        cluster: The target.
-        replication_factor: Of created topics; None for the cluster's default.
         exactly_once: Tasks write in transactions, and commit their beginnings themselves.
         created: Takes the ids of the topics that were created, before anything is written to them;
             one that the cluster does not say is empty.
-
-    Raises:
-        KafkaError: If a topic or a partition cannot be created, or a position not be written.
     """
     new = [topic for topic in plan.topics if topic.action == "create"]
     ids = dict[str, str]()
@@ -313,7 +289,6 @@ class Written:
     """What a run wrote to one target partition.
 
     Attributes:
-        target: The partition.
         records: Records acknowledged and committed.
         commits: Transactions that held some of them; 0 without transactions.
         before: End offset before the run.
@@ -397,19 +372,10 @@ def written(
     *,
     exactly_once: bool,
 ) -> list[Written]:
-    """Return what tasks wrote to each partition, and what its log holds now.
+    """Return what tasks wrote to each partition, which held *spans* before, and what it holds now.
 
     One to which a restore failed is left out: the failure says so itself, and somebody else may
     have gone on.
-
-    Args:
-        cluster: The target.
-        spans: What each partition held before.
-        reports: What became of each.
-        exactly_once: Records were written in transactions.
-
-    Raises:
-        KafkaError: If the cluster does not answer.
     """
     lanes = dict[TopicPartition, list[Lane]]()
     befores = {where: span.end_offset for where, span in spans.items()}
@@ -473,7 +439,6 @@ class Audit:
 
     Attributes:
         how: ``plain``, ``counted`` or ``not made``.
-        issues: What is not as it was written, or could not be compared.
         repeated: The partitions that hold more records than were written, and how many.
     """
 
@@ -488,16 +453,7 @@ def audit(
     *,
     exactly_once: bool,
 ) -> Audit:
-    """Compare what the target holds with what was written.
-
-    Args:
-        found: What was written, and what the logs hold: `written`.
-        counts: Counts the records of some partitions by `count`, in tasks.
-        exactly_once: Records were written in transactions.
-
-    Raises:
-        SparkError: If tasks cannot run to their ends.
-    """
+    """Compare what the target holds with what was written there, counted in tasks by `count`."""
     doubtful = [entry for entry in found if entry.is_seen and not entry.is_plain]
     unseen = [error for entry in found if (error := entry.unseen()) is not None]
     reports = counts(doubtful) if doubtful else ()
@@ -526,9 +482,6 @@ def group(settings: Settings, cluster: Cluster, backup: BackupIdentity) -> str:
     """Return the group that keeps the positions of a restore.
 
     A restore that was begun before the backup had an id continues with the group that it has.
-
-    Raises:
-        KafkaError: If the cluster does not answer.
     """
     named, *before = wiring.restore_groups(settings, backup)
     if not before or _is_begun(named, settings, cluster):

@@ -56,19 +56,13 @@ TELL_S: Final = 0.5
 
 
 class RestorePartitionTask:
-    """One unit's way through the task.
+    """One unit's way through the task, not faster than its *pace*.
 
     Args:
-        job: The run's settings.
-        unit: What to restore.
-        store: Where the backup is.
-        line: To the driver.
-        pace: How fast the task may write; None for no limit.
         letters: Takes what is left out; None for nowhere.
         skipped: What was left out of it by another writer that could not go on.
 
     Attributes:
-        unit: What to restore.
         report: How far it is; what it counts is committed.
     """
 
@@ -139,12 +133,7 @@ class RestorePartitionTask:
     # where it begins
 
     def _resume(self) -> list[FileSet]:
-        """Begin, or continue at the committed position; return the sets that are left.
-
-        Raises:
-            RefusedError: If someone else has moved the position since the run was planned, or
-                another Schema Registry is given than before.
-        """
+        """Begin, or continue at the committed position; return the sets that are left."""
         unit, out, sets = self.unit, self._out, [*self.unit.sets]
         if out.begin():
             sets = unfinished(self._store, sets, out.cursor.offset)

@@ -149,9 +149,6 @@ class PartitionWriter:
     """Writes the records of one unit, and commits its position with them.
 
     Args:
-        job: The run's settings.
-        unit: The unit; it begins as it was planned.
-        writer: To its partitions.
         letters: Takes what is left out; None for nowhere.
         log: Takes the translation rows that a position has no room for.
 
@@ -208,7 +205,6 @@ class PartitionWriter:
 
         Raises:
             RefusedError: If someone else has moved the position since.
-            KafkaError: If the beginning cannot be committed.
         """
         found = self._writer.position(self._unit.target)
         if found != self._unit.committed:
@@ -264,7 +260,6 @@ class PartitionWriter:
         """Send records to their partitions.
 
         Args:
-            batch: ``records.SCHEMA``; it may be empty.
             cursor: Where the restore is once they are committed.
             passed: Full records of the backup that they come from.
         """
@@ -283,12 +278,7 @@ class PartitionWriter:
         self._note(cursor, batch.nbytes, passed, span, is_first=is_first)
 
     def write_batches(self, batches: Batches, cursor: Cursor) -> None:
-        """Send full records in the batches that they are stored in, to the only partition.
-
-        Args:
-            batches: At least one.
-            cursor: Where the restore is once they are committed.
-        """
+        """Send full records in the batches that they are stored in, to the only partition."""
         target, records, is_first = self._unit.target, batches.records, not self.records
         if is_first:
             self.begun = monotonic()
@@ -322,11 +312,7 @@ class PartitionWriter:
         return self.records > 0 and monotonic() - self.begun + more_s >= OPEN_S
 
     def commit(self) -> None:
-        """Make all that was written safe, and the position after it.
-
-        Raises:
-            KafkaError: If the cluster refused.
-        """
+        """Make all that was written safe, and the position after it."""
         records = self.records
         if records or self.cursor.reached != self.position.cursor.reached:
             self.count(commits=len(self._sent), records=records)
@@ -639,9 +625,6 @@ class Pace:
     Attributes:
         records: The run writes at most so many in a second; None for no limit.
         bytes: At most so many, as records take in memory; None for no limit.
-        writers: How many tasks share the limits.
-        steady_s: The monotonic clock.
-        sleep: Waits so many seconds.
     """
 
     records: int | None = None
@@ -653,12 +636,7 @@ class Pace:
     _lock: Lock = field(default_factory=Lock)
 
     def rows(self, records: int, size: int) -> int:
-        """Return how many rows of a batch to write at once: those of about a second, one at least.
-
-        Args:
-            records: Rows of the batch.
-            size: Its bytes.
-        """
+        """Return how many rows to write at once: those of about a second, one at least."""
         seconds = self._seconds(records, size)
         return records if seconds <= 1 else max(1, int(records / seconds))
 

@@ -58,10 +58,6 @@ _VIEWS: Final = {View.KEY: "key", View.VALUE: "value"}
 class Transforming:
     """The transforms of a restore, for the records of one partition.
 
-    Args:
-        job: The run's settings.
-        unit: The partition.
-
     Raises:
         ConfigurationError: If a converter is missing.
     """
@@ -136,12 +132,7 @@ def written(
 ) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
     """Return *records* with keys and values as bytes again, and those that have no such bytes.
 
-    Args:
-        records: What transforms have left.
-        by_view: The converter of each side that has been converted.
-
-    Returns:
-        ``records.SCHEMA`` without the bad records; these by rising offset, each once.
+    These are given by rising offset, each once; *by_view* has the converters of what was converted.
     """
     batch, made = records.batch, list[Column]()
     for view, converter in by_view.items():
@@ -186,12 +177,7 @@ def _converter(reading: ReadOptions, view: View, topic: str) -> Converter:
 
 
 def with_offset(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """Return records of ``records.SCHEMA`` with one more header each, the last one.
-
-    Args:
-        batch: Records with the offsets that they were backed up with.
-        name: The header's; its value is the offset as decimal digits.
-    """
+    """Return records with one more header each, the last one: the offset in digits."""
     headers, count = batch["headers"], len(batch)
     there = headers.flatten()  # of these rows only, where the batch is a slice
     digits = batch["offset"].cast(pa.string()).cast(pa.binary())
@@ -228,10 +214,6 @@ class Filtered:
 class RecordFilter:
     """Chooses, transforms and checks the records of one partition.
 
-    Args:
-        job: The run's settings.
-        unit: The partition.
-
     Raises:
         ConfigurationError: If a transform needs a converter, and none is given.
     """
@@ -245,8 +227,6 @@ class RecordFilter:
         """Return what of *batch* is written.
 
         Args:
-            batch: ``records.SCHEMA``.
-            files: The sets it comes from.
             target_max: Size in bytes of the largest record that the target takes.
 
         Raises:
@@ -356,13 +336,7 @@ class RecordFilter:
 def malformed_records(
     failure: Issue, where: TopicPartition, records: pa.RecordBatch | None
 ) -> pa.RecordBatch:
-    """Return what to write to the topic, ``records.SCHEMA``.
-
-    Args:
-        failure: What is left out, and why.
-        where: Its partition in the backup.
-        records: The records themselves; None where they cannot be read.
-    """
+    """Return what to write to the topic; *records* are None where they cannot be read."""
     context = list(_context(failure, where))
     if records is not None:
         return with_headers(records, [context] * len(records))

@@ -68,7 +68,6 @@ class Translated:
     """Where a consumer goes on in a restored partition.
 
     Attributes:
-        offset: The next offset to read.
         lost: How many records to be read the target has deleted already.
         note: What is to be said of it, in words; empty for nothing.
         is_approximate: It goes by time: some records may be read again, or not at all.
@@ -85,11 +84,6 @@ class Translated:
 
 class Translator:
     """Translates offsets of partitions that one restore has written.
-
-    Args:
-        job: The restore's settings.
-        inventory: What the backup holds.
-        store: Where it is.
 
     Attributes:
         left: What the restore has left out, as far as it was come across.
@@ -113,7 +107,6 @@ class Translator:
         Raises:
             RefusedError: If that cannot be told.
             CorruptObjectError: If the target does not hold what the backup says.
-            KafkaError: If the cluster does not answer; `StoreError` for the store.
         """
         key = of.target, offset
         if key not in self._found:
@@ -186,11 +179,7 @@ class Translator:
         return Translated(_offset(found), note=note, written=_time(record))
 
     def _from_end(self, of: RestoredPartition, offset: int) -> int:
-        """Return where a record of R stands, counted from the end of its row.
-
-        Raises:
-            InexactError: If there is none, or the backup lacks some of its records there, too.
-        """
+        """Return where a record of R stands, counted from the end of its row."""
         rows = (row for row in of.rows if row.first <= offset <= row.last and row.is_contiguous)
         row = next(rows, None)
         if row is None or self._lacks(of, offset, row.last + 1):
@@ -242,9 +231,6 @@ class Translator:
         """Return the record of the target that so many follow from an offset to it.
 
         Records of others are counted too: then it is another one than that of the backup.
-
-        Raises:
-            InexactError: If the target has deleted some of them.
         """
         if start < of.span.start_offset:
             why = f"{of.target} has deleted what is before {of.span.start_offset}"
@@ -284,12 +270,9 @@ class Translator:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """From where records are counted.
+    """From where records are counted: those of R below *offset* stand before *target*.
 
-    Attributes:
-        offset: Of the backup: records of R below it stand before *target*.
-        target: Of the target.
-        is_exact: Whether the n-th record of R from there on is the n-th offset.
+    It is exact where the n-th record of R from there on is the n-th offset.
     """
 
     offset: int
@@ -315,11 +298,7 @@ def _base(of: RestoredPartition, offset: int) -> _Base:
 
 
 def _check(of: RestoredPartition, offset: int) -> None:
-    """Refuse an offset that the restore has not come to, and records without offsets.
-
-    Raises:
-        RefusedError: What is in the way.
-    """
+    """Refuse an offset that the restore has not come to, and records without offsets."""
     check_reached(of, offset)
     if any(not files.is_whole for files in of.sets):
         why = "its objects hold values without offsets, which nothing tells for certain"
@@ -381,9 +360,6 @@ class GroupView:
     """Translates offsets of groups.
 
     Args:
-        restored: What was restored.
-        cluster: The target.
-        store: Where the backup is.
         by_time: Go by the times of records where nothing tells it exactly.
         known: What another one has learned of the same restore, earlier.
 
@@ -456,11 +432,7 @@ class GroupView:
         return found if found.offset >= begin else replace(found, offset=begin)
 
     def _partition(self, row: GroupEntry, at: TopicPartition) -> RestoredPartition | None:
-        """Return what was restored of a partition that a group stood in; None: nothing of it is.
-
-        Raises:
-            RefusedError: If it was not restored, or is another one.
-        """
+        """Return what was restored of a partition that a group stood in; None: nothing of it is."""
         if at not in self._restored.spans:
             raise RefusedError(
                 f"there is no {at} to set an offset in",
@@ -532,11 +504,7 @@ class GroupView:
             yield row, at, self._at_time(at, moment)
 
     def _moment(self, of: RestoredPartition, offset: int) -> int | None:
-        """Return the time to go by; None: all was read.
-
-        Raises:
-            RefusedError: If there is none.
-        """
+        """Return the time to go by; None: all was read."""
         if not self._restored.has_times(of.target.topic):
             raise RefusedError(
                 f"{of.source}: offset {offset} cannot be translated by time",

@@ -39,9 +39,7 @@ class Remarks:
     """Reports what is new; what still holds at the end is in the summary too.
 
     Args:
-        summary: Grows by what holds.
         lock: Guards it: tasks change it as well.
-        tell: Takes events.
     """
 
     def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
@@ -80,7 +78,6 @@ class Remarks:
         """Report what is odd about something, if it is news; it replaces what was said before.
 
         Args:
-            about: What it is about.
             said: Codes and sentences; none where nothing is odd any more.
             keys: The object that a sentence is about.
 
@@ -119,9 +116,7 @@ class Remarks:
     def stand(self, place: Subject, failures: Sequence[Issue]) -> None:
         """Put into the summary why *place* is set aside: that is the reason of the exit code.
 
-        Args:
-            place: What is set aside, or is no longer.
-            failures: Why; they replace what was said before.  None where it is no longer.
+        The failures replace what was said before; there are none where it no longer is.
         """
         standing = self._summary.standing
         for number, failure in enumerate(failures):
@@ -171,8 +166,6 @@ class Ready:
         """Return what of a listing is taken; of each partition all before what is not whole.
 
         Args:
-            topics: The topics that were listed.
-            found: All their objects.
             known: What the backup says of itself, read before the listing.
             now: By the monotonic clock.
             clock_s: The time in seconds since the epoch, to tell the age of objects by that were
@@ -255,9 +248,6 @@ class BucketWatch:
     """Lists the bucket, and reports what is odd about it.
 
     Args:
-        settings: Which backup, and which of its topics.
-        store: Where it is.
-        remarks: Takes what is odd.
         passes_over: Takes each object that is not the backup's, once.
     """
 
@@ -273,11 +263,7 @@ class BucketWatch:
         self._foreign: set[str] = set()  # what the last listing had
 
     def catalog(self, topics: Collection[str]) -> Catalog:
-        """Return what is there of *topics*; all where there are none.
-
-        Raises:
-            StoreError: If the listing cannot be had whole.
-        """
+        """Return what is there of *topics*; all where there are none."""
         return listed(self._settings, self._store, topics)
 
     def names(self, there: Collection[str]) -> list[str]:

@@ -115,8 +115,6 @@ def by_offset(
     """Compare records of ``records.SCHEMA`` that have the same offsets on both sides.
 
     Args:
-        backup: Those of the backup.
-        kafka: Those in Kafka.
         lacking: Kafka may have left some out: it is called with those, which are counted and not
             named.
     """
@@ -154,8 +152,6 @@ def in_order(
     that is missing, or there twice, does not make all that follow it differ.
 
     Args:
-        backup: Those of the backup.
-        kafka: Those in Kafka.
         may_follow: What follows the last record of the backup in Kafka is no difference.
     """
     mine, theirs, found, disagreed = _Side(backup), _Side(kafka), NOTHING, 0
@@ -380,7 +376,6 @@ class PartitionCompared:
     """What comparing a partition has shown.
 
     Attributes:
-        where: The partition that was backed up.
         target: The restored topic; None where the source is compared.
         records: Records that both sides have, and that are equal.
         different: Records that both sides have, and that are not.
@@ -392,7 +387,6 @@ class PartitionCompared:
         behind: Offsets in Kafka behind what was compared, which was written since.
         left: Offsets of the backup that the restore has not come to.
         proven: Objects whose digest alone has proved them.
-        state: The verdict, in a few words.
         why: Why it could not be compared; empty where it was.
         differences: The first of them.
     """
@@ -464,8 +458,6 @@ class UnitCompared:
     """What a task has shown of its part of a partition.
 
     Attributes:
-        where: The partition of the backup.
-        compared: The records.
         expired: Records that Kafka has deleted by its retention.
         compacted: Records that compaction has removed.
         proven: Objects whose digest alone has proved them.
@@ -537,10 +529,6 @@ def compare(
 
 def check_settings(topics: Iterable[str], configs: Mapping[str, object]) -> None:
     """See that the settings of topics are known: they say whether a topic is compacted.
-
-    Args:
-        topics: The topics.
-        configs: Their settings, by topic.
 
     Raises:
         KafkaError: If those of one are not.

@@ -150,9 +150,6 @@ class Environment:
 
     Attributes:
         kafka: The cluster; crosses processes with the tasks.
-        store: Where the backup is; likewise.
-        run_tasks: Runs tasks.
-        clock: The time; likewise.
     """
 
     kafka: Connection
@@ -162,11 +159,7 @@ class Environment:
 
     @classmethod
     def of(cls, settings: Settings, find_jvm: FindJvm) -> Self:
-        """Return the real world that *settings* describe.
-
-        Args:
-            settings: They name the cluster, the bucket, and Spark's properties.
-            find_jvm: Finds the Java for Spark; called when it is needed.
+        """Return the real world that *settings* describe; a Java is looked for when it is needed.
 
         Raises:
             ConfigurationError: If they name no cluster.
@@ -180,12 +173,7 @@ class Environment:
 
 
 class OnSpark:
-    """Runs tasks on Spark, as the settings say.
-
-    Args:
-        settings: Spark's properties.
-        find_jvm: Finds a Java; called when Spark is started.
-    """
+    """Runs tasks on Spark, as the settings say; a Java is looked for when it is started."""
 
     def __init__(self, settings: Settings, find_jvm: FindJvm) -> None:
         self._settings, self._find_jvm = settings, find_jvm
@@ -245,8 +233,6 @@ class RunCommand(Protocol):
         """Plan, and carry the plan out; return whether there is anything to leave a record of.
 
         Args:
-            cluster: The cluster.
-            store: Where the backup is.
             lock: The run's lock, held; None where it was asked for none.
 
         Raises:
@@ -268,14 +254,6 @@ class RunContext:
     """What every run has.
 
     Attributes:
-        settings: The configuration.
-        tell: Takes events, for the screen.
-        stop: When set, the run ends at its next safe point.
-        world: The cluster, the bucket, the workers, the time.
-        started: When the run started.
-        run: Its id.
-        summary: Grows by what happens.
-        layout: How objects are named.
         timings: Grows by what Spark takes.
         backup: Which backup it is; by its address, until the store has been asked.
         group: The consumer group that keeps the positions; empty until then.
@@ -315,7 +293,6 @@ class RunContext:
         """Run to the end; what fails is in the summary that is returned.
 
         Args:
-            command: What to do.
             beside: Held from before the lock is taken until after it is released.
 
         Raises:
@@ -408,20 +385,12 @@ class RunContext:
         return found if isinstance(found, Encryption) else None
 
     def begin_encryption(self) -> None:
-        """See to it that tasks have a data key to store objects with, where they need one.
-
-        Raises:
-            StoreError: If the store does not take it.
-        """
+        """See to it that tasks have a data key to store objects with, where they need one."""
         if self._encryption is not None:
             self._encryption.begin(open_store(self.world.store), self.run)
 
     def fold_keys(self, store: Store) -> None:
-        """Fold the data keys, where that is due.
-
-        Raises:
-            StoreError: If the store does not answer.
-        """
+        """Fold the data keys, where that is due."""
         if self._encryption is not None:
             self._encryption.fold(store)
 
@@ -444,11 +413,9 @@ class RunContext:
         """Run *task* over *units* and return all reports; the summary says what it took.
 
         Args:
-            task: A module's function.
             units: Plain data, the largest first.
             hear: Takes what tasks report while they run.
             stop: Ends them in place of the run's own stop.
-            options: How they are run.
 
         Raises:
             SparkError: If a task cannot run to its end.

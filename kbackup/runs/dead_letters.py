@@ -104,11 +104,8 @@ def ensure_topic(
     """Create the dead letter topic, with one partition that keeps everything, unless it is there.
 
     Args:
-        cluster: Where.
-        topic: Its name.
         replication_factor: -1 takes the cluster's default.
         option: What sets it.
-        only_validate: Create nothing: have the cluster say whether it would.
 
     Raises:
         KafkaError: If it cannot be created.

@@ -59,11 +59,6 @@ class PastRun:
     """How a run ended, as far as its record says.
 
     Attributes:
-        run: The run's id.
-        started: When it started.
-        result: What became of it.
-        exit_code: Of its process.
-        seconds: How long it took.
         records: What it copied; likewise *objects*, *bytes_read* and *bytes_stored*.
         errors: What failed, as plain JSON values.
     """
@@ -319,16 +314,7 @@ def new_run_id(now: datetime) -> str:
 
 
 def write_run(store: Store, layout: Layout, summary: Ended) -> None:
-    """Leave the summary of a run, in place of an earlier one of the same run.
-
-    Args:
-        store: Where the backup is.
-        layout: Its ``topics_dir`` is added to the record.
-        summary: How the run ended, or how far it is.
-
-    Raises:
-        StoreError: If it cannot be stored.
-    """
+    """Leave the summary of a run, in place of an earlier one of the same run."""
     record = _as_text({**to_json(summary), "topics_dir": layout.topics_dir})
     key = layout.run_key(summary.run, summary.command)
     if put_json(store, key, record, if_absent=True):
@@ -352,14 +338,10 @@ def runs(
     cannot be read counts as missing.
 
     Args:
-        store: Where the backup is.
         layout: Runs into another ``topics.dir`` are left out.
         command: Only runs of this one, such as ``sink``; None for all.
         now: Aware.  Runs that claim to have started later than tomorrow come after those of the
             last months.  None: all runs, by one listing.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     for keys in _windows(store, layout, command or "", now):
         for record in _read_all(store, keys):
@@ -380,7 +362,6 @@ class LastRun:
     """How the newest run of a command went.
 
     Attributes:
-        record: Its record.
         success: When one last went well; None where no record says so.
     """
 
@@ -394,14 +375,8 @@ def last_run(
     """Return how the newest run of a command went, of the last `_LAST_DAYS` days; one listing.
 
     Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        command: Such as ``sink copy``.
         asked: For what the run was asked at least; one that was asked for nothing had it all.
         now: Aware.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     prefix, first = layout.runs_prefix(), now.astimezone(UTC) - timedelta(days=_LAST_DAYS)
     listed = store.list(prefix, after=f"{prefix}{first:%Y-%m-%d}")
@@ -436,13 +411,8 @@ def write_success(
     between.  What is written last counts, whatever clocks say.
 
     Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
         summary: With the facts ``names``, ``only_partitions`` and ``last_success``.
         held_up: Partitions, by the names that they are stored under, with an open transaction.
-
-    Raises:
-        StoreError: If it cannot be stored.
     """
     said = RunRecord({"run": summary.run, **{name: summary.facts.get(name) for name in _SUCCESS}})
     rows = [
@@ -467,11 +437,7 @@ def _as_text(record: Event) -> Event:
 
 
 def kept_successes(store: Store, layout: Layout) -> dict[Selection, RunRecord]:
-    """Return what `write_success` has left, for all that sinks were asked for.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return what `write_success` has left, for all that sinks were asked for."""
     keys = [entry.key for entry in store.list(f"{layout.records_prefix()}success/")]
     records = (record for record in _read_all(store, keys) if record is not None)
     return {each.selection: each for each in records if each.topics_dir == layout.topics_dir}
@@ -482,15 +448,8 @@ def read_held_up(
 ) -> dict[TopicPartition, HeldUp]:
     """Return which partitions open transactions held up when sinks last looked.
 
-    Where several sinks looked, the one that saw the log further on was later.
-
-    Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        selection: Of the sink for just that, one request; None: of all sinks.
-
-    Raises:
-        StoreError: If the store does not answer.
+    Where several sinks looked, the one that saw the log further on was later.  With a *selection*
+    only the sink for just that counts, and one request is made.
     """
     if selection is not None:
         left = kept_success(store, layout, selection)
@@ -507,11 +466,7 @@ def _seen_further(each: HeldUp) -> tuple[int, int, float]:
 
 
 def kept_success(store: Store, layout: Layout, selection: Selection) -> RunRecord | None:
-    """Return what `write_success` has left for just that, names in this order; one request.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return what `write_success` has left for just that, names in this order; one request."""
     return _read(store, _success_key(layout, selection))
 
 
@@ -649,13 +604,7 @@ def _work_s(run: RunRecord) -> float | None:
 
 
 def of_sink(offsets: int, rates: PastRates, store: Store) -> Estimate:
-    """Return what it takes to back up *offsets*.
-
-    Args:
-        offsets: Each of them may be a record.
-        rates: Of past sinks.
-        store: Where they are stored.
-    """
+    """Return what it takes to back up *offsets*, each of which may be a record."""
     seconds = _seconds(offsets, rates.record_s, rates)
     if rates.bytes is None or rates.objects is None:
         return Estimate(None, None, seconds)
@@ -691,14 +640,7 @@ def of_upkeep(
 
 
 def of_restore(size: int, objects: int, rates: PastRates, store: Store) -> Estimate:
-    """Return what it takes to restore *objects* of together *size* bytes.
-
-    Args:
-        size: Their bytes.
-        objects: How many.
-        rates: Of past restores.
-        store: Where they are.
-    """
+    """Return what it takes to restore *objects* of together *size* bytes."""
     seconds = _seconds(size, rates.byte_s, rates)
     return Estimate(size, objects if isinstance(store, Served) else None, seconds)
 

@@ -67,9 +67,6 @@ class BackupState:
     """What a backup says about itself.
 
     Attributes:
-        topics: The newest row about each topic.
-        sinks: The newest row about each sink.
-        ledgers: Each topic's ledger.
         damage: Files of the ledger that cannot be read, beside those of the topics' own.
         later: Topics of which nothing had been backed up by the time that is asked for: `as_of`.
     """
@@ -172,18 +169,9 @@ def read(
     clock: Clock,
     asked: Asked = ALL,
 ) -> BackupState:
-    """Return what a backup says about itself.
+    """Return what a backup says about itself, and of the objects of the topics of *asked*.
 
     Costs a listing and the reads of `Stream.read` for all topics together, and the same for each.
-
-    Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        clock: The time.
-        asked: Only the objects of these topics.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     known = read_topics(store, layout, clock)
     if layout.is_generic:
@@ -222,9 +210,6 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> BackupState:
     """Read what the ledger says of topics and sinks, and nothing of their objects.
 
     It speaks of objects that a sink has named: of a generic layout, only sinks are read.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     ledger = stream.topics_stream(store, layout, clock)
     found = ledger.read()
@@ -256,8 +241,6 @@ def held_up(
     A look at an offset that the backup has passed is outdated: that transaction has ended.
 
     Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
         reached: Returns the offset before which everything was stored, None where that is not
             known: `PartitionLedger.reached`.
         topics: Only these, as they are stored.
@@ -280,11 +263,7 @@ def held_up(
 def with_objects(
     known: BackupState, store: Store, layout: Layout, clock: Clock, topics: Collection[str]
 ) -> BackupState:
-    """Return *known* with the ledgers of *topics*.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return *known* with the ledgers of *topics*."""
 
     def read_one(topic: str) -> TopicLedger:
         found = stream.topic_stream(store, layout, topic, clock).read()
@@ -306,9 +285,6 @@ def as_of(
     times are those of the backup, not of a copy.
 
     Args:
-        found: What is listed.
-        known: What the backup says of itself, read before.
-        moment_ms: The time, in ms since the epoch.
         asked: What has to be known.
 
     Raises:
@@ -351,13 +327,7 @@ def as_of(
 def within(
     found: Catalog, known: BackupState, begin: Mapping[TopicPartition, Span]
 ) -> tuple[Catalog, BackupState]:
-    """Return listing and ledger with nothing but the objects that begin at these offsets.
-
-    Args:
-        found: What is listed.
-        known: What the backup says of itself, read before.
-        begin: By partition; others have none.
-    """
+    """Return listing and ledger with nothing but the objects that begin at these offsets."""
     sets = {
         where: kept
         for where, span in begin.items()
@@ -422,9 +392,6 @@ def _check_order(
     """Check that nothing which came later, as is said, belongs between what was there.
 
     That was stored again, and the time of the first one is lost.
-
-    Raises:
-        RefusedError: If it does.
     """
     beside: defaultdict[str, list[FileSet]] = defaultdict(list)
     for files in kept:
@@ -492,15 +459,9 @@ def listed(
     the cut was stored.
 
     Args:
-        store: Where they are.
-        found: A listing of the topic.
-        topic: The topic.
         only: The keys of those that are wanted; None for all.
         has_times: Whether the store's times are those at which objects were stored first.  They
             are not in a copy, nor of what was stored again: nobody but an operator knows.
-
-    Raises:
-        StoreError: If the store does not answer.
     """
     pairs = [
         (where, files, file)

@@ -200,11 +200,7 @@ def prefix(layout: Layout) -> str:
 
 
 def holders(store: Store, layout: Layout, purpose: str) -> Iterator[Holder]:
-    """Yield who holds locks for *purpose* in this ``topics.dir``, fresh or stale.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Yield who holds locks for *purpose* in this ``topics.dir``, fresh or stale."""
     for entry in store.list(prefix(layout)):
         if _ID.fullmatch(entry.key.removeprefix(prefix(layout))) is None:
             continue
@@ -232,11 +228,7 @@ def _read(store: Store, key: str) -> Holder | None:
 
 
 def store_clock(store: Store, key: str) -> datetime:
-    """Return the store's time: that of a probe, which is written as *key* and deleted again.
-
-    Raises:
-        StoreError: If the store does not answer.
-    """
+    """Return the store's time: that of a probe, which is written as *key* and deleted again."""
     put_json(store, key, {})
     try:
         head = store.head(key)
@@ -251,7 +243,6 @@ class LockObject:
     """The half of the lock that is in the store, as one of those who want it sees it.
 
     Attributes:
-        key: Its key.
         body: What to write, besides the times; may grow until the first write.
     """
 
@@ -316,14 +307,12 @@ class RunLock:
         """Describe the lock; nothing is taken yet.
 
         Args:
-            store: Where the backup is.
             layout: Its ``topics_dir`` is part of what is locked.
             purpose: What the run does, such as ``sink``.
             names: What it works on: topics, a pattern, a target; in any order.
             identity: Which backup it is: its id, or its place as this host knows it.
             folder: Of the lock files; None for the user's cache folder.
             timeout_s: How long to wait for another holder, 0 for not at all.
-            run: The run's id.
             now: For the times in the object, which only people read.
             sleep: Waits that many seconds; returns True where the run was asked to stop.
             monotonic: Seconds by a clock that never jumps.
@@ -405,7 +394,6 @@ class RunLock:
 
         Raises:
             TopicsLockedError: If they still do.
-            StoreError: If the store does not answer.
         """
         deadline = self._monotonic() + self._timeout_s
         while True:
@@ -426,9 +414,6 @@ class RunLock:
 
         Returns:
             The topics that other runs of this kind work on, each with that run.
-
-        Raises:
-            StoreError: If the store does not answer.
         """
         wanted, left = {*topics}, dict[str, Holder]()
         self._write(wanted, claims=True)
@@ -454,7 +439,6 @@ class RunLock:
 
         Raises:
             LockedError: If one is.
-            StoreError: If the store does not answer.
         """
         found = [*holders(self._store, self._layout, purpose)]
         if not found:

@@ -60,16 +60,12 @@ class Seen:
     """What metrics are made of.
 
     Attributes:
-        command: ``sink`` or ``restore``.
         is_up: Whether the last look at the bucket found it.
-        now: When that was.
         was_read: Whether any look has.
         last: The newest run.
         group: The consumer group that keeps its positions.
-        rows: The partitions of the newest run that has any.
         success: Up to when the backup, or the restore, is complete; None where nothing says so.
         running: How many runs hold their locks.
-        stored: What is stored, by topic.
         drill: How the newest drill has ended; None where there was none.
         upkeep: How the newest runs of the commands of `UPKEEP` went.
     """
@@ -316,11 +312,6 @@ class Watched:
     """What metrics are about.
 
     Attributes:
-        url: Of the store.
-        store: Where it is.
-        layout: Which ``topics.dir``.
-        clock: The time.
-        asked: Which topics and partitions.
         of: Whose runs.
         restore: Which restore's; None for all.
     """
@@ -346,12 +337,7 @@ class Watched:
     def status(
         self, max_age_s: float | None, own: RunRecord | None = None, *, has_schemas: bool = True
     ) -> Ended:
-        """Return what `kbackup.runs.status.status` finds.
-
-        Raises:
-            ConfigurationError: As it does.
-            StoreError: Likewise.
-        """
+        """Return what `kbackup.runs.status.status` finds."""
         return status(
             self.store, self.layout, max_age_s=max_age_s, now=self.clock.now(), asked=self.asked,
             of=self.of, restore=self.restore, own=own, has_schemas=has_schemas,
@@ -425,15 +411,7 @@ class Exporter(Collector):
         self._registry.register(self)
 
     def look(self, max_age_s: float | None = None) -> Ended:
-        """Look at the bucket; metrics are those of what was found last.
-
-        Args:
-            max_age_s: As `kbackup.runs.status.status` takes it.
-
-        Raises:
-            ConfigurationError: As `kbackup.runs.status.status` does.
-            StoreError: Likewise.
-        """
+        """Look at the bucket; metrics are those of what was found last."""
         with self._lock:
             return self._look(max_age_s, has_schemas=True)
 
@@ -559,10 +537,6 @@ class RunMetrics:
 
     A backup without metrics is one all the same: what keeps them from being written or served is a
     warning.
-
-    Args:
-        frame: The run.
-        command: What it does.
     """
 
     def __init__(self, frame: RunContext, command: RunCommand) -> None:

@@ -29,11 +29,8 @@ class Words:
     """The wording for the runs of one command.
 
     Attributes:
-        command: The command.
         unknown: Begins the sentence that no successful run is known.
         old: Begins the sentence that the last success is too old.
-        do: What to do.
-        begin: What to do where there was no run.
         keeps_success: Its last success is kept beside its run records.
     """
 
@@ -80,14 +77,7 @@ class ThisRestore:
 
 @dataclass(frozen=True, slots=True)
 class RunningNow:
-    """A run that holds its lock, as the lock object says.
-
-    Attributes:
-        run: The run's id.
-        host: Where it runs.
-        pid: As which process.
-        started: Since when.
-    """
+    """A run that holds its lock, as the lock object says."""
 
     run: str | None
     host: str | None
@@ -194,10 +184,6 @@ def status(
     * ``topics_dir`` and ``names``.
 
     Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        max_age_s: Seconds; None for any age.
-        now: Aware.
         asked: Only runs that covered all of these topics, or that had this ``topics.regex``, and
             only their rows, of these partitions; only the success of runs that were asked for all
             of them.  With neither topics nor a pattern, all runs count as runs of one backup.
@@ -210,7 +196,6 @@ def status(
     Raises:
         ConfigurationError: If there are restores of several groups, or into several clusters, and
             none was named.
-        StoreError: If the store does not answer.
     """
     summary = Summary(history.new_run_id(now), f"{of.command} status")
     past: list[PastRun] = []
@@ -297,15 +282,7 @@ def complete_up_to(
 ) -> dict[TopicPartition, datetime]:
     """Return up to when the backup of each partition is complete, as far as a sink says so.
 
-    Args:
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        wheres: The partitions, as they are called in Kafka.
-        now: Aware.
-        summary: Takes warnings.
-
-    Raises:
-        StoreError: If the store does not answer.
+    Partitions are called as in Kafka.
     """
     found: dict[TopicPartition, datetime] = {}
     kept = history.kept_successes(store, layout)
