@@ -31,7 +31,6 @@ from kbackup.restore.resume import ResumedValues, chained, unfinished
 from kbackup.restore.transaction import (
     Fence,
     Joint,
-    OwnWriter,
     Pace,
     PartitionWriter,
     Report,
@@ -457,7 +456,7 @@ class _Task:
 def _write(work: RestorePartitionTask) -> None:
     writer = _writer(work.job, work.unit, is_spread=len(work.unit.lanes) > 1)
     try:
-        work.run(OwnWriter(writer))
+        work.run(UnitWriter(writer))
         if work.letters is not None:
             work.letters.flush()
     except BaseException:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
@@ -76,41 +76,11 @@ Made = Callable[[Callable[[TopicPartition], Span | None]], Mapping[TopicPartitio
 """
 
 
-class UnitWriter(Protocol):
-    """What a unit needs of a `Writer`: its own, or what it shares with others."""
+class UnitWriter:
+    """What a unit writes with: a writer of its own, or its turn with one, which is a `Joint`."""
 
-    @property
-    def record_bytes_max(self) -> int:
-        """Size of the largest record that is taken."""
-        ...
-
-    def position(self, where: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
-        ...
-
-    def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
-        """Send records in order; return how many timestamps were changed."""
-        ...
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether `write_batches` may be called."""
-        ...
-
-    def write_batches(self, batches: Batches, where: TopicPartition) -> None:
-        """Send batches as they are stored."""
-        ...
-
-    def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
-        """Have what was written become visible, with the positions of a unit in its partitions."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class OwnWriter:
-    """A writer for one unit alone: a `UnitWriter`."""
-
-    writer: Writer
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
 
     @property
     def record_bytes_max(self) -> int:
@@ -122,7 +92,7 @@ class OwnWriter:
         return self.writer.position(where)
 
     def write(self, batch: pa.RecordBatch, where: TopicPartition) -> int:
-        """Send records in order."""
+        """Send records in order; return how many timestamps were changed."""
         return self.writer.write(batch, where)
 
     @property
@@ -136,7 +106,7 @@ class OwnWriter:
         self.writer.write_batches(batches, where)
 
     def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
-        """Have what was written become visible."""
+        """Have what was written become visible, with the positions of a unit in its partitions."""
         self.writer.flush()
         positions = dict(made(self.writer.written))
         self.writer.commit(positions.pop(targets[0]), positions, targets[0])
@@ -250,7 +220,24 @@ class PartitionWriter:
         Raises:
             RefusedError: If it does not: another Schema Registry is given than before.
         """
-        _check_ids(self.position, self._ids)
+        now, before = self._ids or {}, self.position.ids
+        if before is None:  # no registry was given: records have the ids of the backup
+            has_written = self.position.total is None or self.position.total > 0
+            before = tuple(
+                (part, old, old) for part, known in now.items() for old in known if has_written
+            )
+        for part, old, then in before:
+            new = now.get(part, _NO_SCHEMAS).get(old, old)
+            if new != then:
+                where = self._unit.source
+                raise RefusedError(
+                    f"{where}: schema {old} of the {part}s would get another id than before",
+                    f"it is {then} in the records that are restored, and would be {new} in the "
+                    "rest",
+                    "give --schema-registry-url as when this restore began, and not if it was not "
+                    "given then; or restore into a new topic with --rename",
+                    **where.place,
+                )
 
     def count(self, **more: int) -> None:
         """Add to what has been done."""
@@ -419,36 +406,6 @@ def _noted_ids(
     return tuple(every if len(every) <= 2 * _HALF else every[:_HALF] + every[-_HALF:])
 
 
-def _check_ids(position: RestorePosition, ids: Ids | None) -> None:
-    """Check that records which are restored from now on get the ids of those before.
-
-    Args:
-        position: The position.
-        ids: Those of a topic; None where no registry is given.
-
-    Raises:
-        RefusedError: If they do not.
-    """
-    now = ids or {}
-    before = position.ids
-    if before is None:  # no registry was given: records have the ids of the backup
-        has_written = position.total is None or position.total > 0
-        before = tuple(
-            (part, old, old) for part, known in now.items() for old in known if has_written
-        )
-    for part, old, then in before:
-        new = now.get(part, _NO_SCHEMAS).get(old, old)
-        if new != then:
-            where = position.source.where
-            raise RefusedError(
-                f"{where}: schema {old} of the {part}s would get another id than before",
-                f"it is {then} in the records that are restored, and would be {new} in the rest",
-                "give --schema-registry-url as when this restore began, and not if it was not "
-                "given then; or restore into a new topic with --rename",
-                **where.place,
-            )
-
-
 Fence = tuple[str, TopicPartition]
 """What writers share that take over from each other: a group, and what stands for partitions."""
 
@@ -481,7 +438,7 @@ def dealt_by_writer(
     return [[unit for share in dealt for unit in share] for dealt in deal(together, slots)]
 
 
-class Joint(Line):
+class Joint(UnitWriter, Line):
     """What several units have written by one writer, and what they would commit and report.
 
     Args:
@@ -495,8 +452,9 @@ class Joint(Line):
     """
 
     def __init__(self, writer: Writer, line: Line) -> None:
-        super().__init__(None)
-        self.writer, self.is_dirty = writer, False
+        UnitWriter.__init__(self, writer)
+        Line.__init__(self, None)
+        self.is_dirty = False
         self._found: dict[TopicPartition, Position | None] = {}
         self._line = line
         self._positions: dict[TopicPartition, Position] = {}
@@ -507,11 +465,6 @@ class Joint(Line):
         self._ended: dict[TopicPartition, Report] = {}
         self.settled: dict[TopicPartition, Report] = {}
         self._bytes, self._begun = 0, 0.0
-
-    @property
-    def record_bytes_max(self) -> int:
-        """Size of the largest record that the writer takes."""
-        return self.writer.record_bytes_max
 
     @property
     def is_full(self) -> bool:
@@ -574,10 +527,6 @@ class Joint(Line):
     def takes_batches(self) -> bool:
         """Small units go by records: their batches are."""
         return False
-
-    def write_batches(self, batches: Batches, where: TopicPartition) -> None:
-        """Refuse them."""
-        raise NotImplementedError
 
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""

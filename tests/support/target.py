@@ -32,7 +32,7 @@ from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.routing import Routes, survey
 from kbackup.restore.target import begin
 from kbackup.restore.task import RestorePartitionTask
-from kbackup.restore.transaction import OwnWriter, Pace
+from kbackup.restore.transaction import Pace, UnitWriter
 from kbackup.runs import wiring
 from kbackup.runs.position import RestorePosition
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -419,7 +419,7 @@ class Restoring:
         )  # fmt: skip
         work = RestorePartitionTask(job, unit, self.store, SilentLine(), self.pace)
         writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
-        work.run(OwnWriter(writer))
+        work.run(UnitWriter(writer))
         return work.report
 
     def restore(
