@@ -38,7 +38,7 @@ from kbackup.naming import Layout
 from kbackup.naming.renaming import Rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.against import against_target
-from kbackup.restore.groups import Applied, GroupsAsked, GroupsRun, GroupTranslated, of_partitions
+from kbackup.restore.groups import Applied, GroupsAsked, GroupsRun, GroupTranslated, captured_of
 from kbackup.restore.inventory import Inventory, listed, newest
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.restored import why_spread
@@ -448,11 +448,7 @@ class DrillRun:
         found = captured.read(self._store, self._layout, self._world.clock)
         for damage in found.damage:
             self._summary.fail(damage)
-        return {
-            name: of_partitions(found.newest[name], sample.settings.partitions)
-            for name in sample.sets
-            if name in found.newest
-        }
+        return captured_of(sample.sets, found.newest, sample.settings.partitions)
 
     def _group_asked(self) -> GroupsAsked:
         return GroupsAsked(renamed=f"{name_of(self._id)}_$0", id=self._id)

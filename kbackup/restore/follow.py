@@ -40,9 +40,9 @@ from kbackup.restore.groups import (
     Applied,
     Stood,
     by_group,
+    captured_of,
     following_id,
     lone_streams,
-    of_partitions,
     planned_group,
     set_whole,
     why_lone,
@@ -308,7 +308,7 @@ class Following:
             return [unconfirmed.issue()], []
         try:
             self._prepare(plan)
-            made = begin(
+            first, units = begin(
                 plan, cluster, self._settings.replication_factor,
                 exactly_once=self._settings.exactly_once,
             )  # fmt: skip
@@ -316,9 +316,9 @@ class Following:
             if isinstance(error, KafkaError) and error.is_away:
                 raise
             return [error.issue()], []
-        if not made.first or self._stop.is_set():
-            return [], made.units
-        return self._tasks.begin(made.first, plan.group, self._visits + 1), made.units
+        if not first or self._stop.is_set():
+            return [], units
+        return self._tasks.begin(first, plan.group, self._visits + 1), units
 
     def _read_routes(self, names: Sequence[str], inventory: Inventory) -> set[str]:
         """Read new records for the topics that they go to; return where that is not possible."""
@@ -480,12 +480,8 @@ class FollowedGroups:
         found = captured.captures(new[1])
         said = [(damage.code, damage.text) for damage in found.damage]
         self._remarks.odd(("", "captures"), said)
-        newest = by_group(
-            {
-                topic: of_partitions(found.newest[topic], settings.partitions)
-                for topic in {*settings.asked.topics(found.newest)} & found.newest.keys()
-            }
-        )
+        topics = settings.asked.topics(found.newest)
+        newest = by_group(captured_of(topics, found.newest, settings.partitions))
         names = matching(sorted(newest), settings.follow_groups or "", "follow.groups")
         self._seen, self._newest = new[0], {name: newest[name] for name in names}
         return self._newest

@@ -303,11 +303,7 @@ class GroupsRun:
         for damage in found.damage:
             self._summary.fail(damage)
         names = settings.asked.topics(found.newest)
-        newest = {
-            name: of_partitions(found.newest[name], settings.partitions)
-            for name in names
-            if name in found.newest
-        }
+        newest = captured_of(names, found.newest, settings.partitions)
         if not newest:
             then = f" before {shown_ms(min(ends))}" if ends else ""
             raise RefusedError(
@@ -574,8 +570,15 @@ def _live(cluster: Cluster, groups: Collection[str]) -> Iterator[KbackupError]:
             )
 
 
-def of_partitions(capture: TopicCapture, partitions: Collection[int] | None) -> TopicCapture:
-    """Return what a capture says of some partitions, None for all, each row with its topic's id."""
+def captured_of(
+    topics: Iterable[str], newest: Mapping[str, TopicCapture], partitions: Collection[int] | None
+) -> dict[str, TopicCapture]:
+    """Return the captures of those of some topics that have one, of these partitions; None: all."""
+    return {name: _of_partitions(newest[name], partitions) for name in topics if name in newest}
+
+
+def _of_partitions(capture: TopicCapture, partitions: Collection[int] | None) -> TopicCapture:
+    """Return what a capture says of some partitions, each row with its topic's id."""
     of = capture.topic
     kept = [
         replace(row, cluster_id=of.cluster_id, topic_id=of.topic_id)

@@ -82,7 +82,7 @@ class SkipList:
         """
         if self._file is None:
             return
-        place = {} if where is None else {"topic": where.topic, "partition": where.partition}
+        place = {} if where is None else where.place
         entry = {"type": "skipped", "run": self._run, **to_json(failure.at(**place))}
         try:
             self._file.write(json.dumps(entry) + "\n")

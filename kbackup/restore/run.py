@@ -288,15 +288,15 @@ class RestoreRun:
             of.planned(plan)
         self._schemas.register()
         target.create_error_topic(self._error_topic, cluster, settings.replication_factor)
-        begun = begin(  # empty topics too
+        first, units = begin(  # empty topics too
             plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once,
             created=None if of is None else of.created,
         )  # fmt: skip
-        if not begun.units:
+        if not units:
             return
-        if begun.first and self._has_failed(self._tasks.begin(begun.first, plan.group)):
+        if first and self._has_failed(self._tasks.begin(first, plan.group)):
             return
-        reports = frame.begun(self._tasks.restore(begun.units, plan.group))
+        reports = frame.begun(self._tasks.restore(units, plan.group))
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
@@ -304,7 +304,7 @@ class RestoreRun:
         self._audit(plan, cluster, reports)
         self._say_unregistered(plan, store)
         self._say_captured(store)
-        self._tasks.keep_translated(store, cluster, begun.units, plan.group)
+        self._tasks.keep_translated(store, cluster, units, plan.group)
 
     def _say_unregistered(self, plan: RestorePlan, store: Store) -> None:
         try:

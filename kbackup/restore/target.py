@@ -203,19 +203,6 @@ _NAMED: Final = 10
 """The most topics that an error names."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTasks:
-    """What tasks have to do, with the ids of created topics.
-
-    Attributes:
-        first: Units without objects, whose beginnings are committed before anything else is done.
-        units: The plan's units.
-    """
-
-    first: list[RestoreUnit]
-    units: list[RestoreUnit]
-
-
 def begin(
     plan: RestorePlan,
     cluster: Cluster,
@@ -223,13 +210,17 @@ def begin(
     *,
     exactly_once: bool,
     created: Callable[[Mapping[str, str]], None] | None = None,
-) -> PreparedTasks:
+) -> tuple[list[RestoreUnit], list[RestoreUnit]]:
     """Prepare the targets; a restore killed from here on can be continued.
 
     Args:
         exactly_once: Tasks write in transactions, and commit their beginnings themselves.
         created: Takes the ids of the topics that were created, before anything is written to them;
             one that the cluster does not say is empty.
+
+    Returns:
+        Units without objects, whose beginnings are committed before anything else is done; and the
+        plan's units.  Both have the ids of created topics.
     """
     new = [topic for topic in plan.topics if topic.action == "create"]
     ids = dict[str, str]()
@@ -254,9 +245,7 @@ def begin(
     first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
     units = [named(unit) for unit in plan.units()]
     if exactly_once:
-        return PreparedTasks(
-            first, [unit if unit.group is None else unit.begun() for unit in units]
-        )
+        return first, [unit if unit.group is None else unit.begun() for unit in units]
     positions = dict[str, dict[TopicPartition, Position]]()
     for unit in (*first, *units):
         if unit.begins:
@@ -264,7 +253,7 @@ def begin(
             mine |= unit.positions()
     for group, committed in positions.items():
         cluster.set_positions(group, committed)
-    return PreparedTasks([], [unit.begun() for unit in units])
+    return [], [unit.begun() for unit in units]
 
 
 def _refusal(refused: Sequence[KbackupError]) -> KbackupError:

@@ -31,9 +31,6 @@ from kbackup.stores import Store
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
-_COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
-"""Warnings that make a restore less than whole, and under what they are counted."""
-
 
 class Remarks:
     """Reports what is new; what still holds at the end is in the summary too.
@@ -65,9 +62,8 @@ class Remarks:
         self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
         with self._lock:
             said = [entry.code for entry in self._summary.remarks.values()]
-            for code, reason in _COUNTED.items():
-                if code in said:
-                    self._summary.skipped[reason] = said.count(code)
+            if LEFT_OUT in said:  # the target still differs from the backup
+                self._summary.skipped["incomplete_partitions"] = said.count(LEFT_OUT)
 
     def odd(
         self,
@@ -131,7 +127,7 @@ class Remarks:
 
 def _placed(place: Subject) -> Mapping[str, Any]:
     if isinstance(place, TopicPartition):
-        return {"topic": place.topic, "partition": place.partition}
+        return place.place
     return {"topic": place} if place else {}
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from kbackup import clock
 from kbackup.errors import Issue, KbackupError, StoppedError, worst
@@ -137,24 +137,7 @@ GAPS_MOST: Final = 100
 """Gaps that a report names, the last of them: each was among them when it was met."""
 
 
-class OneDirection(Protocol):
-    """What only a sink, or only a restore, reports of a partition."""
-
-    @property
-    def target(self) -> str | None:
-        """The topic that is written to; None where objects are."""
-        ...
-
-    def progress(self, done: Done) -> Mapping[str, int]:
-        """Return the bytes that a `Progress` names."""
-        ...
-
-    def row(self, done: Done, *, is_reported: bool) -> Mapping[str, Any]:
-        """Return the fields of a `PartitionRow` that only this direction has."""
-        ...
-
-
-Own = TypeVar("Own", bound=OneDirection)
+Own = TypeVar("Own", bound="OfSink | OfRestore")
 
 
 @dataclass(frozen=True, slots=True)

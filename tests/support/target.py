@@ -434,8 +434,8 @@ class Restoring:
         plan, settings = self.plan(**options), self.settings(**options)
         for error in plan.refusals:
             raise error
-        begun = begin(plan, self.cluster, None, exactly_once=True)
-        for unit in begun.first:
+        first, units = begin(plan, self.cluster, None, exactly_once=True)
+        for unit in first:
             self.work(unit, plan.group, run=run)
         return [
             self.work(
@@ -448,7 +448,7 @@ class Restoring:
                 offset_header=options.get("offset_header"),
                 transforms=settings.transforms,
             )
-            for unit in begun.units
+            for unit in units
         ]
 
     def translated(self) -> tuple[Translation, ...]:

@@ -138,7 +138,7 @@ def test_a_task_that_is_tried_again_counts_on(
     monkeypatch.setattr("kbackup.restore.transaction.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     plan = again.plan()
-    (unit,) = begin(plan, again.cluster, None, exactly_once=True).units
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True)[1]
 
     with pytest.raises(CrashError):
         again.work(unit, plan.group, crash_at=3)
@@ -157,7 +157,7 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
     with pytest.raises(CrashError):
         again.restore(run="killed", crash_at=3)
     plan = again.plan()
-    (unit,) = begin(plan, again.cluster, None, exactly_once=True).units
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True)[1]
     with pytest.raises(CrashError):
         again.work(unit, plan.group, run="killed", crash_at=2)
 
@@ -181,7 +181,7 @@ def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
     written = len(again.cluster.values("copy_of_orders"))
     end = len(again.cluster.logs[COPY].rows)
 
-    (unit,) = begin(plan, again.cluster, None, exactly_once=True).units
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True)[1]
     report = again.work(unit, plan.group, run="this")
 
     assert values(range(12)) == again.cluster.values("copy_of_orders")

@@ -92,7 +92,7 @@ def restored(kafka: Cluster, **options: Any) -> dict[int, PartitionReport[OfRest
     """What one task says of the partitions of a backup, by partition."""
     restoring = kafka.restoring
     plan = restoring.plan()
-    units = begin(plan, restoring.cluster, None, exactly_once=True).units
+    units = begin(plan, restoring.cluster, None, exactly_once=True)[1]
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group, **options,  # type: ignore[arg-type]
     )  # fmt: skip

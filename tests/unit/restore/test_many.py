@@ -92,11 +92,11 @@ def test_topics_are_created_together() -> None:
     found = topics(50)
     found.cluster = Counting()
 
-    begun = begin(found.plan(), found.cluster, None, exactly_once=True)
+    _, units = begin(found.plan(), found.cluster, None, exactly_once=True)
 
-    assert (1, 50) == (found.cluster.requests, len(begun.units))
+    assert (1, 50) == (found.cluster.requests, len(units))
     assert {TopicPartition(name, 0): id_ for name, id_ in found.cluster.ids.items()} == {
-        unit.target: unit.position.target_id for unit in begun.units
+        unit.target: unit.position.target_id for unit in units
     }
 
 

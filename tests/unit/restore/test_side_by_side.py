@@ -39,7 +39,7 @@ def restored(kafka: Waiting) -> list[PartitionReport[OfRestore]]:
     for partition in range(PARTITIONS):
         restoring.backup.put("orders", partition, range(partition, partition + 5))
     plan = restoring.plan()
-    units: list[RestoreUnit] = begin(plan, kafka, None, exactly_once=True).units
+    units: list[RestoreUnit] = begin(plan, kafka, None, exactly_once=True)[1]
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
