@@ -681,7 +681,7 @@ class Applied:
                     f"group {group} has moved in {at} since",
                     "its consumers have gone on from where it was set" if at in now
                     else "it has no offset there any more",
-                    BY_HAND, topic=at.topic, partition=at.partition,
+                    BY_HAND, **at.place,
                 )  # fmt: skip
         return None
 

@@ -230,14 +230,14 @@ class Restored:
                 "Kafka forgets those of a group without members after offsets.retention.minutes",
                 "restore into a new topic, and run this command within that time; for consumer "
                 f"groups also: {BY_HAND}",
-                topic=at.topic, partition=at.partition,
+                **at.place,
             )  # fmt: skip
         if read is None or (read[0].source.where, read[0].source.window) != (where, asked):
             raise RefusedError(
                 f"{at} has not been restored from {where} by this restore",
                 f"group {group} has no position there",
                 "give --rename, --group, times and offsets as the restore was given them",
-                topic=at.topic, partition=at.partition,
+                **at.place,
             )  # fmt: skip
         position, lane = read
         if position.target_id != self.targets[at.topic].topic_id:
@@ -252,7 +252,7 @@ class Restored:
                 f"{at}: not all that was restored can be read",
                 f"a transaction is open since offset {self.spans[at].end_offset}",
                 "run the command again once it has ended; kafka-transactions.sh find-hanging",
-                topic=at.topic, partition=at.partition,
+                **at.place,
             )  # fmt: skip
         ends = [None if (facts := inventory.facts(files)) is None else facts.last_offset + 1
                 for files in sets]  # fmt: skip

@@ -274,9 +274,7 @@ def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterato
         try:
             yield _Survey(job, unit).run(store, line)
         except KbackupError as error:
-            error.place.setdefault("topic", source.topic)
-            error.place.setdefault("partition", source.partition)
-            yield Surveyed(source, failure=error.issue())
+            yield Surveyed(source, failure=error.issue().at(**source.place))
 
 
 class _Survey:

@@ -328,8 +328,7 @@ class Written:
             f"that {self.least} at least",
             "check the brokers, and the topic's leaders; what was acknowledged is there once "
             "they agree",
-            topic=self.target.topic,
-            partition=self.target.partition,
+            **self.target.place,
         )
 
     def difference(self, counted: int, *, exactly_once: bool) -> KbackupError | None:
@@ -349,8 +348,7 @@ class Written:
             f"{self.target} shows {errors.counted(counted, 'record')} of this run's {self.records}",
             why,
             do,
-            topic=self.target.topic,
-            partition=self.target.partition,
+            **self.target.place,
         )
 
 

@@ -441,9 +441,8 @@ class _Task:
 
     def _failed(self, work: RestorePartitionTask, error: KbackupError) -> None:
         self._note(work.unit, error)
-        error.place.setdefault("topic", work.unit.target.topic)
-        error.place.setdefault("partition", work.unit.target.partition)
-        work.report = replace(work.report, failure=error.issue())
+        failure = error.issue().at(**work.unit.target.place)
+        work.report = replace(work.report, failure=failure)
 
     def _note(self, unit: RestoreUnit, error: KbackupError) -> None:
         """Remember what an error means for units that are still to come."""

@@ -142,7 +142,7 @@ class Translator:
                 f"{of.source}: offset {offset} cannot be translated by time",
                 why,
                 BY_HAND,
-                topic=of.source.topic, partition=of.source.partition,
+                **of.source.place,
             )  # fmt: skip
         return ms
 
@@ -319,13 +319,13 @@ def check_reached(of: RestoredPartition, offset: int) -> None:
             f"{of.source}: the restore has not come to offset {offset} yet",
             f"it has restored what is before {reached}",
             "run the restore again, to its end, then this command",
-            topic=of.source.topic, partition=of.source.partition,
+            **of.source.place,
         )  # fmt: skip
 
 
 def _inexact(of: RestoredPartition, offset: int, why: str) -> InexactError:
     what = f"{of.source}: offset {offset} cannot be translated"
-    return InexactError(what, why, BY_TIME, topic=of.source.topic, partition=of.source.partition)
+    return InexactError(what, why, BY_TIME, **of.source.place)
 
 
 def _offset(record: pa.RecordBatch) -> int:
@@ -348,7 +348,7 @@ def _differs(of: RestoredPartition, offset: int, why: str) -> KbackupError:
         f"{of.target}: it does not hold what follows offset {offset} of {of.source}",
         why,
         "compare it with the backup; restore into a new topic if it was written by others",
-        topic=of.target.topic, partition=of.target.partition,
+        **of.target.place,
     )  # fmt: skip
 
 
@@ -438,7 +438,7 @@ class GroupView:
                 f"there is no {at} to set an offset in",
                 "it has not been restored to this cluster",
                 "give the renaming that the restore was given, or restore it first",
-                topic=at.topic, partition=at.partition,
+                **at.place,
             )  # fmt: skip
         of = self._restored.partition(row.where)
         stood = TopicIdentity(row.cluster_id or "", row.topic_id or "")
@@ -447,7 +447,7 @@ class GroupView:
                 f"{row.where}: group {row.group} stood in another topic of this name",
                 "the topic was deleted and created again between the backup and the capture",
                 "run the sink again, then restore, then this command",
-                topic=row.where.topic, partition=row.where.partition,
+                **row.where.place,
             )  # fmt: skip
         return of
 
@@ -510,7 +510,7 @@ class GroupView:
                 f"{of.source}: offset {offset} cannot be translated by time",
                 f"{of.target.topic} keeps the times of its writing: message.timestamp.type",
                 BY_HAND,
-                topic=of.source.topic, partition=of.source.partition,
+                **of.source.place,
             )  # fmt: skip
         return self._translator.moment(of, offset)
 

@@ -588,7 +588,7 @@ def _entered(row: PartitionCompared, summary: Summary) -> PartitionCompared:
             f"{row.result.partition(': ')[2]}; the first is offset {named}: {first.what}",
             f"find what else writes to {where.topic}" if first.offset is None
             else f"compare it with the backup's: kbackup restore cat {of_backup} -c 1",
-            topic=where.topic, partition=where.partition, offset=at,
+            **where.place, offset=at,
         )  # fmt: skip
         summary.fail(error)
     summary.skip(NOT_COMPARED, 0 if row.is_compared else 1)
