@@ -33,8 +33,6 @@ from kbackup.errors import (
     counted,
 )
 from kbackup.events import Ended, Tell
-from kbackup.kafka import Cluster
-from kbackup.naming import Layout
 from kbackup.naming.renaming import Rename
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.against import against_target
@@ -134,72 +132,6 @@ def rehearsed(settings: Settings, drill_id: str) -> Settings:
 def name_of(drill_id: str) -> str:
     """Return how topics and groups of a drill begin; the group of its positions has no more."""
     return f"{drills.PREFIX}{drill_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """What has become of what a drill had made.
-
-    Attributes:
-        topics: How many were deleted.
-        left: Why others were not.
-    """
-
-    topics: int
-    left: tuple[KbackupError, ...]
-
-
-class CleanUp:
-    """Deletes what drills have made, and nothing else.
-
-    Args:
-        cluster: Where it is.
-        store: Where the backup is.
-        layout: Which ``topics.dir``.
-        clock: The time.
-    """
-
-    def __init__(self, cluster: Cluster, store: Store, layout: Layout, clock: Clock) -> None:
-        self._cluster, self._store, self._layout, self._clock = cluster, store, layout, clock
-
-    def left_over(self) -> list[Cleared]:
-        """Delete what drills have left that were killed, or could not delete it.
-
-        Raises:
-            KbackupError: If it cannot be told what that is.
-        """
-        every = drills.left_over(self._store, self._layout)
-        return [self.clear(one) for one in every if one.cluster_id == self._cluster.cluster_id]
-
-    def clear(self, scratch: Scratch) -> Cleared:
-        """Delete what one drill has made, and forget it once nothing is left that is its own.
-
-        Raises:
-            KbackupError: If cluster or store do not answer.
-        """
-        there = self._cluster.topics(scratch.topics)
-        own, left = [], list[KbackupError]()
-        for name, topic in there.items():
-            stored = scratch.topics[name]
-            if topic.topic_id == stored if stored else self._is_unused(name, topic.partitions):
-                own.append(name)
-            else:
-                left.append(_not_ours(name, has_id=bool(stored)))
-        failed = self._cluster.delete_topics(own) if own else {}
-        groups = [*scratch.groups, name_of(scratch.id)]
-        failed |= self._cluster.delete_groups(groups)
-        if not failed:
-            group = name_of(scratch.id)
-            TranslationLog(self._store, self._layout, group, self._clock).delete()
-            Applied.delete(self._store, self._layout, scratch.id)
-            drills.forget(self._store, self._layout, scratch.id)
-        return Cleared(sum(name not in failed for name in own), (*left, *failed.values()))
-
-    def _is_unused(self, name: str, partitions: int) -> bool:
-        """Whether nothing was ever written to a topic."""
-        wheres = [TopicPartition(name, at) for at in range(partitions)]
-        spans = self._cluster.spans(wheres, committed_only=False)
-        return not any(span.end_offset for span in spans.values())
 
 
 def _not_ours(name: str, *, has_id: bool) -> KbackupError:
@@ -317,22 +249,22 @@ class DrillRun:
             self._stop.event.wait,
         )  # fmt: skip
         with lock as held:
-            clean_up = CleanUp(cluster, store, self._layout, world.clock)
-            for cleared in clean_up.left_over():
-                self._say_cleared(cleared)
-            self._drill(clean_up, backup)
+            for scratch in drills.left_over(store, self._layout):
+                if scratch.cluster_id == cluster.cluster_id:
+                    self._say_cleared(*self._clear(scratch))
+            self._drill(backup)
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
 
-    def _say_cleared(self, cleared: Cleared) -> None:
+    def _say_cleared(self, deleted: int, left: Sequence[KbackupError]) -> None:
         """Say what an earlier drill had left: no failure of this one."""
-        if cleared.topics:
-            text = f"{counted(cleared.topics, 'topic')} of an earlier drill deleted"
+        if deleted:
+            text = f"{counted(deleted, 'topic')} of an earlier drill deleted"
             self._tell(self._summary.warn("drill_left_over", text))
-        for error in cleared.left:
+        for error in left:
             self._tell(self._summary.warn("drill_left_over", str(error), **error.place))
 
-    def _drill(self, clean_up: CleanUp, backup: BackupIdentity) -> None:
+    def _drill(self, backup: BackupIdentity) -> None:
         phases, deleted = self._phases, 0
         try:
             self._rehearse()
@@ -342,10 +274,9 @@ class DrillRun:
             self._summary.fail(error)
         phases.enter("clean-up")
         if self._scratch is not None:
-            cleared = clean_up.clear(self._scratch)
-            deleted = cleared.topics
-            for left in cleared.left:
-                self._summary.fail(left)
+            deleted, left = self._clear(self._scratch)
+            for failure in left:
+                self._summary.fail(failure)
         phases.enter("")
         if self._sample is None or self._stop.is_set():
             return
@@ -353,6 +284,37 @@ class DrillRun:
         whole = sum(map(object_bytes, self._sample.sets.values()))
         self._summary.facts |= {"drill": report, "deleted": deleted, "whole_bytes": whole}
         drills.store_report(self._store, self._layout, report, key=self._asked.key)
+
+    # what drills have made, this one or one that was killed, or could not delete it
+
+    def _clear(self, scratch: Scratch) -> tuple[int, list[KbackupError]]:
+        """Delete what one drill has made, and forget it once nothing is left that is its own.
+
+        Returns:
+            How many topics were deleted, and why others were not.
+        """
+        there = self._cluster.topics(scratch.topics)
+        own, left = [], list[KbackupError]()
+        for name, topic in there.items():
+            stored = scratch.topics[name]
+            if topic.topic_id == stored if stored else self._is_unused(name, topic.partitions):
+                own.append(name)
+            else:
+                left.append(_not_ours(name, has_id=bool(stored)))
+        failed = self._cluster.delete_topics(own) if own else {}
+        group = name_of(scratch.id)
+        failed |= self._cluster.delete_groups([*scratch.groups, group])
+        if not failed:
+            TranslationLog(self._store, self._layout, group, self._world.clock).delete()
+            Applied.delete(self._store, self._layout, scratch.id)
+            drills.forget(self._store, self._layout, scratch.id)
+        return sum(name not in failed for name in own), [*left, *failed.values()]
+
+    def _is_unused(self, name: str, partitions: int) -> bool:
+        """Whether nothing was ever written to a topic."""
+        wheres = [TopicPartition(name, at) for at in range(partitions)]
+        spans = self._cluster.spans(wheres, committed_only=False)
+        return not any(span.end_offset for span in spans.values())
 
     # the phases
 

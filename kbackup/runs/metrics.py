@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import GaugeMetricFamily
@@ -122,12 +122,26 @@ OWN_LABELS: Final = {
 }
 
 
-def _of_run(name: str, text: str, value: Callable[[PastRun], float | None]) -> Metric:
-    def samples(seen: Seen) -> _Samples:
-        if seen.last is not None:
-            yield (), value(seen.last)
+_T = TypeVar("_T")
 
-    return Metric(f"kbackup_last_run_{name}", text, (), samples)
+
+def _of_one(
+    name: str,
+    text: str,
+    one: Callable[[Seen], _T | None],
+    value: Callable[[_T], float | None],
+) -> Metric:
+    """Return a metric of something that there may be one of."""
+
+    def samples(seen: Seen) -> _Samples:
+        if (found := one(seen)) is not None:
+            yield (), value(found)
+
+    return Metric(f"kbackup_last_{name}", text, (), samples)
+
+
+def _of_run(name: str, text: str, value: Callable[[PastRun], float | None]) -> Metric:
+    return _of_one(f"run_{name}", text, lambda seen: seen.last, value)
 
 
 def _of_partition(name: str, text: str, value: Callable[[PartitionRow], float | None]) -> Metric:
@@ -147,11 +161,7 @@ def _of_topic(name: str, text: str, value: Callable[[Stored], float | None]) -> 
 
 
 def _of_drill(name: str, text: str, value: Callable[[LastDrill], float | None]) -> Metric:
-    def samples(seen: Seen) -> _Samples:
-        if seen.drill is not None:
-            yield (), value(seen.drill)
-
-    return Metric(f"kbackup_last_drill_{name}", text, (), samples)
+    return _of_one(f"drill_{name}", text, lambda seen: seen.drill, value)
 
 
 UPKEEP: Final = {"copy": "sink copy", "expiry": "sink expire"}
@@ -168,11 +178,7 @@ def _of_upkeep(noun: str, what: str, done: str) -> Iterator[Metric]:
     """
 
     def metric(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
-        def samples(seen: Seen) -> _Samples:
-            if noun in seen.upkeep:
-                yield (), value(seen.upkeep[noun])
-
-        return Metric(f"kbackup_last_{noun}_{name}", text, (), samples)
+        return _of_one(f"{noun}_{name}", text, lambda seen: seen.upkeep.get(noun), value)
 
     def failures(seen: Seen) -> _Samples:
         if noun in seen.upkeep:
