@@ -143,9 +143,6 @@ class AccessRun:
 
         Yields:
             Each ACL and user, before anything is added; settings that differ; warnings.
-
-        Raises:
-            KbackupError: If nothing can be added, or not all.
         """
         bundle = self._bundle()
         passwords = {} if asked.passwords is None else read_passwords(asked.passwords)

@@ -156,9 +156,6 @@ def against_target(
         summary: Takes differences (exit code 7), and what could not be compared (3).
         inventory: What the restore was given; None: what is there.
 
-    Yields:
-        What was found of each partition.
-
     Raises:
         KbackupError: If nothing can be compared.
     """

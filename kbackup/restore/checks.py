@@ -111,9 +111,6 @@ def grows(copy: TopicCopy, *, follows: bool, creates: bool) -> bool:
 
     Keys move to other partitions when a topic grows, and it never shrinks again.  So only a copy
     of this restore's own grows, or one without records while a restore follows.
-
-    Args:
-        creates: Missing topics are created, and so are missing partitions.
     """
     if not creates or copy.there.partitions is None or copy.there.partitions >= copy.partitions:
         return False

@@ -288,11 +288,7 @@ class DrillRun:
     # what drills have made, this one or one that was killed, or could not delete it
 
     def _clear(self, scratch: Scratch) -> tuple[int, list[KbackupError]]:
-        """Delete what one drill has made, and forget it once nothing is left that is its own.
-
-        Returns:
-            How many topics were deleted, and why others were not.
-        """
+        """Delete what one drill has made; return how many topics, and why others were not."""
         there = self._cluster.topics(scratch.topics)
         own, left = [], list[KbackupError]()
         for name, topic in there.items():
@@ -351,12 +347,7 @@ class DrillRun:
             self._store.open(min(there, key=lambda file: file.modified).key).close()
 
     def planned(self, plan: RestorePlan) -> None:
-        """Store the names of what is about to be created.
-
-        Raises:
-            KafkaError: If the drill may not delete it again; nothing was created.
-            RefusedError: If it would be no drill: `_unfit`; likewise.
-        """
+        """Store the names of what is about to be created, if the drill may delete it again."""
         for refusal in _unfit(plan, self._settings):
             raise refusal
         own = name_of(self._id)
@@ -371,12 +362,7 @@ class DrillRun:
         self._phases.enter("creation")
 
     def created(self, ids: Mapping[str, str]) -> None:
-        """Store the ids of the topics that were created.
-
-        Raises:
-            KafkaError: If the cluster does not say one, or the drill may not delete one: nothing is
-                written then.
-        """
+        """Store the ids of the topics that were created; nothing is written if there are none."""
         assert self._scratch is not None  # noqa: S101
         found = {
             name: topic_id or self._patiently(partial(self._topic_id, name), _nameless(name))

@@ -80,11 +80,7 @@ class GroupsAsked:
     id: str | None = None
 
     def chosen(self, there: Collection[str]) -> list[str]:
-        """Return the groups that are asked for, of those that were captured.
-
-        Raises:
-            RefusedError: If there is none, or one that is named was not captured.
-        """
+        """Return the captured groups that are asked for; `RefusedError` if one of them was not."""
         found, lacking = sorted(there), list[str]()
         if self.names:
             found, lacking = sorted({*self.names}), sorted({*self.names} - {*there})
@@ -179,7 +175,6 @@ class GroupsRun:
     """One run of the command.
 
     Args:
-        settings: Choose and rename topics as the restore did.
         by_time: Go by the times of records where nothing tells exactly where a group goes on.
         inventory: What the restore was given; None: what is there.
     """
@@ -407,11 +402,7 @@ class GroupsRun:
         return True
 
     def undo(self, name: str) -> None:
-        """Set groups back to where they stood before a run of this command.
-
-        Raises:
-            KbackupError: If nothing was set back.
-        """
+        """Set groups back to where they stood before a run of this command, or none of them."""
         applied = Applied.read(self._store, self._layout, name)
         if not self._settings.dry_run:
             self._summary.facts["groups"] = []
@@ -461,11 +452,7 @@ def set_whole(
     offsets: Mapping[TopicPartition, GroupOffset],
     before: Mapping[TopicPartition, GroupOffset],
 ) -> None:
-    """Set a group in all partitions or in none: a broker may refuse some of them alone.
-
-    Raises:
-        RefusedError: If it is not set.
-    """
+    """Set a group in all partitions or in none: a broker may refuse some of them alone."""
     try:
         clients.alter(group, offsets)
     except KbackupError as error:
@@ -500,11 +487,7 @@ LONE_STREAMS: Final = "streams_group"
 
 
 def lone_streams(clients: Groups, stood: Mapping[str, Stood]) -> list[str]:
-    """Return the groups of Kafka Streams (KIP-1071) that are not there as such.
-
-    Args:
-        stood: Where groups stood, by what they are called there.
-    """
+    """Return the groups of Kafka Streams (KIP-1071) that are not there as such."""
     found = {
         name
         for name, topics in stood.items()

@@ -344,12 +344,9 @@ def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition
 
 
 def newest(topic: str, inventory: Inventory, most: int | None) -> dict[TopicPartition, Span]:
-    """Return where the newest objects of a topic begin, of each partition its share.
+    """Return where the newest objects of a topic begin, of about so many bytes; None for all.
 
     An object that is gone is one of them, where the ledger knows of it: it will be missed.
-
-    Args:
-        most: About how many bytes to take; None for all.
     """
     by_partition: defaultdict[TopicPartition, list[FileSet]] = defaultdict(list)
     for files in inventory.sets(topic):

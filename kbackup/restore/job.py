@@ -52,7 +52,6 @@ class RestoreJob:
         error_topic: Where what cannot be read is written to; None for nowhere.
         max_record_bytes: Larger records are bad records.
         offset_header: A header that keeps the offset of the backup; None if there is none.
-        transforms: What is done to records before they are written, in order.
         is_renamed: Whether a transform is to see the new name of a topic from the beginning.
         max_records_per_second: What all tasks together may write; None for no limit.
         max_bytes_per_second: The same in bytes.
@@ -130,12 +129,10 @@ class RestoreUnit:
         lanes: The partitions to write to, of one topic.  Of several, which together are all of the
             topic, a record's key chooses one; the position is committed in all of them together,
             and the first one's is asked for.
-        sets: The file sets that are left, in order.
         begins: The restore begins at its position, which has to be committed before anything is
             written.
         before: Digest of the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
-        window: Which of the records are restored.
         group: Keeps the positions of this source alone; None for the run's group.
         route: How records are chosen that go to this target; None where all do.
         compression: The target's ``compression.type``.

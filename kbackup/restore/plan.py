@@ -28,7 +28,6 @@ class PlannedTopic:
 
     Attributes:
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
-        warnings: Codes and sentences.
         records: Number of records in them, None if the ledger does not show it.
         partitions: How many the target has, is created with, or is given by this restore.
         beginnings: Where partitions share targets: units of which only the beginning is committed,
@@ -103,16 +102,7 @@ class RestorePlan:
 
 
 def confirm(plan: RestorePlan, agree: Callable[[str], bool] | None, *, is_agreed: bool) -> None:
-    """Ask before records are added to topics that have some already.
-
-    Args:
-        plan: What is to be done.
-        agree: Asks a person; None where nobody can be asked.
-        is_agreed: Somebody agreed in advance.
-
-    Raises:
-        RefusedError: If nobody agrees.
-    """
+    """Ask before records are added to topics that have some; `RefusedError` if nobody agrees."""
     added = [topic.copy.target for topic in plan.topics if topic.adds]
     if not added or is_agreed:
         return
@@ -135,9 +125,7 @@ def config_of_copy(
 ) -> dict[str, str]:
     """Return settings of a topic to create: nothing restored may be deleted or refused.
 
-    Args:
-        given: The operator's, which win.
-        takes_all: Take all of the original's that can do neither.
+    What is *given* wins; *takes_all* takes all of the original's that can do neither.
     """
     kept = {
         name: value

@@ -56,11 +56,7 @@ class SkipList:
         self._file: TextIO | None = None
 
     def __enter__(self) -> Self:
-        """Open the file, before anything is restored.
-
-        Raises:
-            ConfigurationError: If it cannot be written.
-        """
+        """Open the file, before anything is restored; `ConfigurationError` if it cannot be."""
         if self._path is None:
             return self
         try:
@@ -75,11 +71,7 @@ class SkipList:
         return self
 
     def add(self, failure: Issue, where: TopicPartition | None = None) -> None:
-        """Write down something that is left out, and why.
-
-        Raises:
-            KbackupError: If it cannot be written.
-        """
+        """Write down something that is left out, and why; `KbackupError` if it cannot be."""
         if self._file is None:
             return
         place = {} if where is None else where.place
@@ -90,11 +82,7 @@ class SkipList:
             raise self._lost(error) from error
 
     def __exit__(self, *_: object) -> None:
-        """Make what was written safe, and close the file.
-
-        Raises:
-            KbackupError: If it cannot be written.
-        """
+        """Make what was written safe, and close the file; `KbackupError` if it is not safe."""
         if self._file is None:
             return
         try:
@@ -245,11 +233,8 @@ class RestoreProgress:
     ) -> None:
         """Count what a partition leaves out none of whose records has a topic.
 
-        It takes the place of what was counted before: once a record has one, its task counts all,
-        and names no more what is named here.
-
-        Args:
-            skipped: What is wrong with those that were not there before.
+        It takes the place of what was counted before, and names what is *skipped* since: once a
+        record has a topic, its task counts all, and names no more what is named here.
         """
         with self.lock:
             counted = self._summary.skipped
@@ -327,7 +312,6 @@ class RestoreTasks:
 
     Attributes:
         schema_ids: `RestoreJob.schema_ids`, as far as schemas are registered.
-        keeps: The workers are needed again.
     """
 
     frame: RunContext
@@ -407,11 +391,7 @@ class RestoreTasks:
 
 
 def reported(found: Sequence[R | NotBegun]) -> list[R]:
-    """Return the reports of tasks.
-
-    Raises:
-        SparkError: If one has not begun.
-    """
+    """Return the reports of tasks; `SparkError` if one has not begun."""
     for each in found:
         if isinstance(each, NotBegun):
             raise SparkError(each.failure.what, each.failure.why)

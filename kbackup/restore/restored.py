@@ -89,7 +89,6 @@ class Restored:
 
     Args:
         settings: Those that the restore was given; no transform of them chooses topics.
-        inventory: What the restore was given; None: what is there.
 
     Attributes:
         settings: The same, without a time that the restore was not given.
@@ -351,12 +350,7 @@ def removed_since(inventory: Inventory, of: RestoredPartition, window: Window) -
 
 @dataclass(slots=True)
 class LeftOut:
-    """What a restore that goes on at damage has left out.
-
-    Attributes:
-        objects: Those that cannot be read, by `kbackup.catalog.listing.FileSet.id`.
-        records: How many records or lines of others.
-    """
+    """What a restore that goes on at damage has left out: objects, by their ids, and records."""
 
     objects: set[str] = field(default_factory=set)
     records: int = 0

@@ -217,7 +217,6 @@ class Remaining:
     """What is left to restore.
 
     Attributes:
-        before: `chained` of the value sets that are done.
         refusal: Why what is left cannot be restored in order any more; None where it can.
     """
 
@@ -525,11 +524,7 @@ class ResumedValues:
         return end_row > self._done
 
     def end(self) -> None:
-        """Note that the set has no more rows.
-
-        Raises:
-            RefusedError: If it has fewer than were restored.
-        """
+        """Note that the set has no more rows; `RefusedError` if more were restored."""
         if self._rows < self._done:
             were = form(self._done, "was", "were")
             held = counted(self._rows, "record")

@@ -165,11 +165,7 @@ class Routes:
         self._gathered = None
 
     def check(self, topic: str) -> str | None:
-        """Return a sentence about a topic none of whose records has another; None else.
-
-        Raises:
-            RefusedError: If its records go to more than `TOPICS_MOST` topics.
-        """
+        """Return a sentence about a topic none of whose records has another; None else."""
         targets = self.targets(topic)
         _check_count(topic, len(targets))
         if targets:

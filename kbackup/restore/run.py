@@ -98,11 +98,7 @@ class RestoreRun:
         return target.group(self._frame.settings, cluster, backup)
 
     def preview(self, cluster: Cluster, store: Store) -> None:
-        """Report what would be restored.
-
-        Raises:
-            RefusedError: If a run without a terminal would ask a person.
-        """
+        """Report what would be restored; `RefusedError` if the run would ask a person in vain."""
         settings, plan = self._frame.settings, self._plan(cluster, store)
         self._show(plan, cluster)
         if plan.refusals:

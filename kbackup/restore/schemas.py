@@ -318,11 +318,7 @@ class TargetSchemas:
             self._keep_facts()
 
     def register(self) -> None:
-        """Register what was planned; may be repeated.
-
-        Raises:
-            RegistryError: If the registry refuses a schema, or does not answer.
-        """
+        """Register what was planned; may be repeated."""
         found = self._planned
         if self._registry is None or not found.schemas:
             return

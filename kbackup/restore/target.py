@@ -54,10 +54,7 @@ def create(
     *,
     only_validate: bool = False,
 ) -> dict[str, str | KbackupError]:
-    """Create planned topics, or have the cluster say why it would not.
-
-    Args:
-        topics: With the action ``create``.
+    """Create topics with the action ``create``, or have the cluster say why it would not.
 
     Returns:
         By target, its id, or why it is refused: `kbackup.kafka.Cluster.create_topics`.
@@ -176,11 +173,7 @@ def error_topic(settings: Settings) -> str | None:
 
 
 def check_error_topic(topic: str | None, plan: RestorePlan) -> None:
-    """Check that nothing else is written to the topic.
-
-    Raises:
-        RefusedError: If it is a target of the restore.
-    """
+    """Check that the topic is no target of the restore."""
     if any(each.copy.target == topic for each in plan.topics):
         raise RefusedError(
             f"{topic} would get the records of a backup and those that cannot be read",

@@ -58,7 +58,6 @@ class RestorePartitionTask:
     """One unit's way through the task, not faster than its *pace*.
 
     Args:
-        letters: Takes what is left out; None for nowhere.
         skipped: What was left out of it by another writer that could not go on.
 
     Attributes:
@@ -87,10 +86,9 @@ class RestorePartitionTask:
         self._told = monotonic()
 
     def run(self, writer: UnitWriter) -> None:
-        """Restore the unit: read and merge its objects, transform records, write and commit them.
+        """Restore the unit: read and merge its objects, transform, write and commit records.
 
-        Raises:
-            KbackupError: If it cannot be restored to its end; what is committed is safe.
+        Whatever is raised, what is committed is safe.
         """
         records = RecordFilter(self.job, self.unit)
         log = TranslationLog(self._store, self.job.layout, self.job.group, self.job.clock)

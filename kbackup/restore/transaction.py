@@ -119,7 +119,6 @@ class PartitionWriter:
     """Writes the records of one unit, and commits its position with them.
 
     Args:
-        letters: Takes what is left out; None for nowhere.
         log: Takes the translation rows that a position has no room for.
 
     Attributes:
@@ -215,11 +214,7 @@ class PartitionWriter:
         return is_same_log and position.follows(self.position)
 
     def check_ids(self) -> None:
-        """Check that the rest gets the ids of what is restored.
-
-        Raises:
-            RefusedError: If it does not: another Schema Registry is given than before.
-        """
+        """Check that the rest gets the ids of what is restored, by the same Schema Registry."""
         now, before = self._ids or {}, self.position.ids
         if before is None:  # no registry was given: records have the ids of the backup
             has_written = self.position.total is None or self.position.total > 0
@@ -394,12 +389,7 @@ _NO_SCHEMAS: Final[Mapping[int, int]] = {}
 def _noted_ids(
     position: RestorePosition, ids: Ids | None
 ) -> tuple[tuple[str, int, int], ...] | None:
-    """Return the `RestorePosition.ids` of a position, once records were written with *ids*.
-
-    Args:
-        position: The position before; what it holds, it keeps.
-        ids: Those of a topic; None where no registry is given.
-    """
+    """Return a position's `RestorePosition.ids` after a commit with *ids*; it keeps what it has."""
     if position.ids or ids is None:
         return position.ids
     every = sorted((part, old, new) for part, known in ids.items() for old, new in known.items())
@@ -440,10 +430,6 @@ def dealt_by_writer(
 
 class Joint(UnitWriter, Line):
     """What several units have written by one writer, and what they would commit and report.
-
-    Args:
-        writer: Writes to all of their partitions.
-        line: To the driver, which hears of nothing that is not safe.
 
     Attributes:
         is_dirty: Nothing can be settled: records were written that no unit has committed, or what
@@ -508,11 +494,7 @@ class Joint(UnitWriter, Line):
         return self.writer.write(batch, where)
 
     def commit(self, targets: Sequence[TopicPartition], made: Made) -> None:
-        """Take in what a unit commits; it waits no longer where it is enough already.
-
-        Raises:
-            KafkaError: If the cluster refused; nothing of it is visible.
-        """
+        """Take in what a unit commits; it waits no longer where it is enough already."""
         self._made[targets[0]] = made
         self._committed |= {*targets}
         self.is_dirty = False
@@ -533,21 +515,13 @@ class Joint(UnitWriter, Line):
         return self._line.is_stopped()
 
     def end(self, target: TopicPartition, report: Report) -> None:
-        """Take in what became of a unit; it is true once all that it commits is committed.
-
-        Raises:
-            KafkaError: If the cluster refused; nothing that waited is visible.
-        """
+        """Take in what became of a unit; it is true once all that it commits is committed."""
         self._ended[target] = report
         if self.is_full or not self._made:
             self.settle()
 
     def settle(self) -> None:
-        """Commit what all units have committed.
-
-        Raises:
-            KafkaError: If the cluster refused; nothing of it is visible.
-        """
+        """Commit what all units have committed; if the cluster refuses, none of it is visible."""
         if self._positions or self._made:
             self.is_dirty = True
             self.writer.flush()
@@ -571,9 +545,7 @@ _NAP_S: Final = 0.5
 class Pace:
     """One task's share of what may be written in a second; safe from several threads at once.
 
-    Attributes:
-        records: The run writes at most so many in a second; None for no limit.
-        bytes: At most so many, as records take in memory; None for no limit.
+    Of *records* and *bytes*, as they are in memory, None is no limit.
     """
 
     records: int | None = None

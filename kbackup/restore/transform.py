@@ -56,11 +56,7 @@ _VIEWS: Final = {View.KEY: "key", View.VALUE: "value"}
 
 
 class Transforming:
-    """The transforms of a restore, for the records of one partition.
-
-    Raises:
-        ConfigurationError: If a converter is missing.
-    """
+    """The transforms of a restore, for the records of one partition."""
 
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         seen = unit.target.topic if job.is_renamed else unit.source.topic
@@ -84,11 +80,7 @@ class Transforming:
         }
 
     def transformed(self, batch: pa.RecordBatch) -> Iterator[Transformed]:
-        """Yield what becomes of *batch*; nothing is converted back, nor left to another topic.
-
-        Raises:
-            RegistryError: If a registry that a converter asks does not answer.
-        """
+        """Yield what becomes of *batch*; nothing is converted back, nor left to another topic."""
         columns = {
             view: converter.decode(batch[COLUMNS[view]])
             for view, converter in self._converters.items()
@@ -212,11 +204,7 @@ class Filtered:
 
 
 class RecordFilter:
-    """Chooses, transforms and checks the records of one partition.
-
-    Raises:
-        ConfigurationError: If a transform needs a converter, and none is given.
-    """
+    """Chooses, transforms and checks the records of one partition."""
 
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         self._job, self._unit = job, unit
@@ -224,14 +212,7 @@ class RecordFilter:
         self._transforming = Transforming(job, unit) if job.transforms else None
 
     def apply(self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int) -> Filtered:
-        """Return what of *batch* is written.
-
-        Args:
-            target_max: Size in bytes of the largest record that the target takes.
-
-        Raises:
-            RegistryError: If a registry that a converter asks does not answer.
-        """
+        """Return what of *batch* is written, where a record has no more than *target_max* bytes."""
         found = Filtered(batch)
         self._choose(found)
         if files[0].is_whole:

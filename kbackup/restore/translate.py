@@ -120,10 +120,7 @@ class Translator:
         return found
 
     def moment(self, of: RestoredPartition, offset: int) -> int | None:
-        """Return the time of the first record that a consumer had not read, as it was written.
-
-        Returns:
-            Milliseconds since the epoch; None if it had read all of R.
+        """Return the time of the first record that a consumer had not read; None: it had read all.
 
         Raises:
             RefusedError: If it has none, or the restore has not come so far.
@@ -308,11 +305,7 @@ def _check(of: RestoredPartition, offset: int) -> None:
 
 
 def check_reached(of: RestoredPartition, offset: int) -> None:
-    """Refuse an offset that the restore has not come to.
-
-    Raises:
-        NotReachedError: If it has not.
-    """
+    """Refuse an offset that the restore has not come to."""
     reached = of.position.cursor.reached
     if offset > reached and (of.end is None or of.end > reached):
         raise NotReachedError(
@@ -392,13 +385,11 @@ class GroupView:
     def translated(
         self, rows: Sequence[GroupEntry]
     ) -> Iterator[tuple[GroupEntry, TopicPartition, Translated | KbackupError]]:
-        """Yield where a group goes on, or why that cannot be told.
+        """Yield where a group goes on, or why that cannot be told, in partitions of the target.
 
         Args:
-            rows: Where it stood in the partitions of one topic.
-
-        Yields:
-            A row of *rows*, a partition of the target, and where the group goes on there.
+            rows: Where it stood in the partitions of one topic; each is yielded with what it comes
+        to.
         """
         if not self._restored.map.is_same:
             yield from self._spread(rows)

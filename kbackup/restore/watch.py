@@ -76,9 +76,6 @@ class Remarks:
         Args:
             said: Codes and sentences; none where nothing is odd any more.
             keys: The object that a sentence is about.
-
-        Returns:
-            Whether any of it is news.
         """
         mine = {(*about, code, text): text for code, text in said}
         with self._lock:
@@ -241,11 +238,7 @@ FOREIGN_MOST: Final = 20
 
 
 class BucketWatch:
-    """Lists the bucket, and reports what is odd about it.
-
-    Args:
-        passes_over: Takes each object that is not the backup's, once.
-    """
+    """Lists the bucket, and reports what is odd about it."""
 
     def __init__(
         self,

@@ -62,7 +62,6 @@ class Difference:
     Attributes:
         offset: Its offset in the backup; None where only Kafka has it.
         kafka_offset: Its offset in Kafka; None where only the backup has it.
-        what: The columns that differ, or which side alone has it.
     """
 
     offset: int | None
@@ -75,13 +74,10 @@ class Compared:
     """What a comparison has shown, in records.
 
     Attributes:
-        same: Those that both sides have, and that are equal.
-        different: Those that both sides have, and that are not.
         backup_only: Those that Kafka does not have.
         kafka_only: Those that the backup does not have.
         later: Those in Kafka behind the last one of the backup, where these are no difference.
         unread: Of the backup, those that were not compared because too much differed before.
-        named: The first differences.
     """
 
     same: int = 0
@@ -377,8 +373,6 @@ class PartitionCompared:
 
     Attributes:
         target: The restored topic; None where the source is compared.
-        records: Records that both sides have, and that are equal.
-        different: Records that both sides have, and that are not.
         backup_only: Records that Kafka should have and has not.
         kafka_only: Records that Kafka should not have.
         expired: Records that Kafka has deleted by its retention since.
@@ -388,7 +382,6 @@ class PartitionCompared:
         left: Offsets of the backup that the restore has not come to.
         proven: Objects whose digest alone has proved them.
         why: Why it could not be compared; empty where it was.
-        differences: The first of them.
     """
 
     HEAD: ClassVar = {"type": "compared"}
@@ -458,13 +451,9 @@ class UnitCompared:
     """What a task has shown of its part of a partition.
 
     Attributes:
-        expired: Records that Kafka has deleted by its retention.
-        compacted: Records that compaction has removed.
-        proven: Objects whose digest alone has proved them.
         unclear: Why some of it could not be compared; empty where all was.
         bad_objects: Objects that the restore has left out; other units may name the same.
         bad_records: Records and lines that it has left out.
-        failure: What ended it; None where nothing did.
     """
 
     where: TopicPartition
@@ -497,14 +486,7 @@ def compare(
     summary: Summary,
     stop: threading.Event,
 ) -> Iterator[PartitionCompared]:
-    """Run a task over the units of all partitions, and take the verdicts into a summary.
-
-    Yields:
-        The verdict on each partition.
-
-    Raises:
-        SparkError: If a task cannot run to its end.
-    """
+    """Run a task over the units of all partitions; yield the verdict on each, and sum them up."""
     units = [unit for each in planned for unit in each.units]
     reports: defaultdict[TopicPartition, list[UnitCompared]] = defaultdict(list)
     for report in world.run_tasks(task, units, unheard, stop) if units else ():
@@ -528,11 +510,7 @@ def compare(
 
 
 def check_settings(topics: Iterable[str], configs: Mapping[str, object]) -> None:
-    """See that the settings of topics are known: they say whether a topic is compacted.
-
-    Raises:
-        KafkaError: If those of one are not.
-    """
+    """See that the settings of topics are known: they say whether a topic is compacted."""
     if lacking := sorted({*topics} - configs.keys()):
         raise KafkaError(
             f"the settings of {some(lacking)} cannot be read",

@@ -74,12 +74,7 @@ class Periodic:
 
 
 class Stop:
-    """Tasks end at their next safe point once a stop is requested.
-
-    Attributes:
-        event: Set once asked.
-        signal: Number of the signal, None if there is none.
-    """
+    """Tasks end at their next safe point once a stop is requested, perhaps by a signal."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -136,11 +131,7 @@ class RunTasks(Protocol):
         stop: threading.Event,
         **options: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
-        """Return all reports.
-
-        Raises:
-            SparkError: If a task cannot run to its end.
-        """
+        """Return all reports; `SparkError` if a task cannot run to its end."""
         ...
 
 
@@ -254,7 +245,6 @@ class RunContext:
     """What every run has.
 
     Attributes:
-        timings: Grows by what Spark takes.
         backup: Which backup it is; by its address, until the store has been asked.
         group: The consumer group that keeps the positions; empty until then.
     """
@@ -410,15 +400,11 @@ class RunContext:
         stop: threading.Event | None = None,
         **options: Unpack[TaskOptions],
     ) -> list[R | NotBegun]:
-        """Run *task* over *units* and return all reports; the summary says what it took.
+        """Run *task* over *units*, the largest first, and return all reports.
 
         Args:
-            units: Plain data, the largest first.
             hear: Takes what tasks report while they run.
             stop: Ends them in place of the run's own stop.
-
-        Raises:
-            SparkError: If a task cannot run to its end.
         """
         options["timings"] = self.timings
         found = self.world.run_tasks(task, units, hear, stop or self.stop.event, **options)

@@ -48,11 +48,7 @@ class DeadLetters:
         self._writer: Writer | None = None
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand over letters, `records.SCHEMA`; `flush` says whether they have arrived.
-
-        Raises:
-            KbackupError: If one could not be written.
-        """
+        """Hand over letters, `records.SCHEMA`; `flush` says whether they have arrived."""
         try:
             if self._writer is None:
                 target = TopicPartition(self.topic, ANY_PARTITION)
@@ -66,8 +62,7 @@ class DeadLetters:
     def flush(self) -> None:
         """Wait until the cluster has acknowledged every dead letter.
 
-        Raises:
-            KbackupError: If one could not be written; what it belongs to must not be committed.
+        What fails must keep what it belongs to from being committed.
         """
         if self._writer is not None:
             try:
@@ -103,12 +98,7 @@ def ensure_topic(
 ) -> None:
     """Create the dead letter topic, with one partition that keeps everything, unless it is there.
 
-    Args:
-        replication_factor: -1 takes the cluster's default.
-        option: What sets it.
-
-    Raises:
-        KafkaError: If it cannot be created.
+    A factor of -1 takes the cluster's default; *option* sets it.
     """
     if topic in cluster.topics([topic]):
         return

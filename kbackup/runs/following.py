@@ -37,11 +37,7 @@ def turns(
 ) -> Iterator[int]:
     """Yield the number of each turn, from 0, until asked to stop.
 
-    Args:
-        is_stopped: Whether that is asked.
-        wait: Waits so many seconds; returns at once when it is.
-        clock: The time.
-        every_s: From the beginning of one turn to that of the next, unless it takes longer.
+    From the beginning of one to that of the next are *every_s*, unless it takes longer.
     """
     for number in count():
         if is_stopped():
@@ -61,8 +57,6 @@ class Aside:
     """Why something is set aside, and until when.
 
     Attributes:
-        failures: What the last try failed with; one or more.
-        tries: How many have failed in a row.
         until: When to try again, by the monotonic clock.
     """
 
@@ -80,9 +74,7 @@ class Aside:
 class Pauses:
     """How long what fails is left alone: each pause in a row is twice the last.
 
-    Attributes:
-        first_s: The first pause after a fault that passes, in seconds.
-        first_rare_s: The first after any other.
+    The first is *first_s* after a fault that passes, and *first_rare_s* after any other.
     """
 
     first_s: float
@@ -94,8 +86,6 @@ class Pauses:
         """Return what is set aside for longer where it was *before*.
 
         Args:
-            before: What it was set aside for last; None where it was not.
-            failures: What it has failed with; one or more.
             now: By the monotonic clock.
             jitter: 0 to 1; spreads what failed together over half the pause.
         """

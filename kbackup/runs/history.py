@@ -77,11 +77,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The summary of one run, as a later one reads it.
-
-    Attributes:
-        said: The summary line, as the version that ran printed it, with its ``topics_dir``.
-    """
+    """The summary of one run, as the version that ran printed it, with its ``topics_dir``."""
 
     said: Mapping[str, Any]
 
@@ -359,11 +355,7 @@ def selected(asked: Asked) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """How the newest run of a command went.
-
-    Attributes:
-        success: When one last went well; None where no record says so.
-    """
+    """How the newest run of a command went, and when one last went well, if any did."""
 
     record: RunRecord
     success: datetime | None
@@ -533,9 +525,7 @@ class Estimate:
     """What a run is likely to take; None where nothing tells.
 
     Attributes:
-        bytes: Of the objects that it stores, or reads.
         requests: For objects and, of a sink, for the ledger; None where the store counts none.
-        seconds: From its start to its end.
     """
 
     bytes: int | None
@@ -563,13 +553,10 @@ class PastRates:
 
 
 def past_rates(runs: Iterable[RunRecord]) -> PastRates:
-    """Return the rates of good runs that copied something.
+    """Return the rates of good runs of one command, the newest first, that copied something.
 
     Those that followed a topic are left out: they waited for records.  Without Spark, which starts
     only for more than a few records, nothing says how long copying took.
-
-    Args:
-        runs: Of one command, the newest first.
     """
     copied = [(run, run.past()) for run in _ended_well(runs) if run.past().records][:_RUNS]
     if not copied:
@@ -621,10 +608,8 @@ def of_upkeep(
     """Return what it takes to copy a backup, or to delete of it.
 
     Args:
-        size: Bytes that are copied or deleted.
         requests: For that; None where there is no server.
         amount: How much of what *counted* counts there is.
-        runs: Past ones of the same command, the newest first.
         counted: The field of their records that time goes with.
     """
     timed = [

@@ -193,9 +193,6 @@ def read_if_allowed(
     For those who read records.  The ledger is evidence, and a restore can do without: objects are
     listed, and say themselves what they hold.  Whoever may not read it has to be told that what is
     missing will not be missed.
-
-    Raises:
-        StoreError: If the store does not answer, or denies the objects too.
     """
     try:
         return read(store, layout, clock, asked)
@@ -243,8 +240,6 @@ def held_up(
     Args:
         reached: Returns the offset before which everything was stored, None where that is not
             known: `PartitionLedger.reached`.
-        topics: Only these, as they are stored.
-        partitions: Only these of each topic; None for all.
     """
     try:
         found = history.read_held_up(store, layout)

@@ -104,11 +104,7 @@ class LockFile:
         self.id = ""
 
     def take(self, who: str) -> bool:
-        """Hold the file if nobody does, and note *who* in it; whether that was done.
-
-        Raises:
-            ConfigurationError: If there can be no such file, or no lock on it.
-        """
+        """Hold the file if nobody does, and note *who* in it; whether that was done."""
         try:
             if self._file is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +172,6 @@ class Holder:
             ``backup``, the id of the lock ``file`` its host holds, and a ``token`` of the holder's
             own; once they are known, the ``topics`` that it works on, and whether it ``claims``
             them still.  Empty where it cannot be read.
-        key: The object.
     """
 
     modified: datetime
@@ -308,11 +303,8 @@ class RunLock:
 
         Args:
             layout: Its ``topics_dir`` is part of what is locked.
-            purpose: What the run does, such as ``sink``.
             names: What it works on: topics, a pattern, a target; in any order.
             identity: Which backup it is: its id, or its place as this host knows it.
-            folder: Of the lock files; None for the user's cache folder.
-            timeout_s: How long to wait for another holder, 0 for not at all.
             now: For the times in the object, which only people read.
             sleep: Waits that many seconds; returns True where the run was asked to stop.
             monotonic: Seconds by a clock that never jumps.
@@ -370,7 +362,6 @@ class RunLock:
 
         Raises:
             LockedError: If another run holds it, and goes on holding it for *timeout_s*.
-            StoreError: If the lock object cannot be written.
             ConfigurationError: If the lock file cannot be used.
         """
         deadline = self._monotonic() + self._timeout_s
@@ -390,11 +381,7 @@ class RunLock:
         self._held.close()
 
     def claim_some(self, topics: Collection[str]) -> dict[str, Holder]:
-        """Do as `claim`; wait for *timeout_s* where other runs work on all of *topics*.
-
-        Raises:
-            TopicsLockedError: If they still do.
-        """
+        """Do as `claim`; wait for *timeout_s* where other runs work on all of *topics*."""
         deadline = self._monotonic() + self._timeout_s
         while True:
             left = self.claim(topics)
@@ -408,9 +395,6 @@ class RunLock:
         """Take *topics* beside those that are held, as far as no other run works on them.
 
         Costs two writes, a listing and the reads of other locks, whatever the number of topics.
-
-        Args:
-            topics: What the run is going to work on, by the names in the bucket.
 
         Returns:
             The topics that other runs of this kind work on, each with that run.
@@ -435,11 +419,7 @@ class RunLock:
             self._pause(_POLL_S / 4)
 
     def check_none(self, purpose: str) -> None:
-        """Check that no run of another kind is at work in this ``topics.dir``.
-
-        Raises:
-            LockedError: If one is.
-        """
+        """Check that no run of another kind is at work in this ``topics.dir``."""
         found = [*holders(self._store, self._layout, purpose)]
         if not found:
             return
@@ -487,11 +467,7 @@ class RunLock:
         return self._folder / f"{_hash(chr(0).join((identity, text)))}.lock"
 
     def beat(self) -> None:
-        """Refresh the lock object, unless someone else has it by now.
-
-        Raises:
-            StoreError: If the store does not answer; whether the lock is lost is not known then.
-        """
+        """Refresh the lock object, unless someone else has it by now."""
         with self._writing:
             self._beat()
 

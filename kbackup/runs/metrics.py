@@ -62,11 +62,7 @@ class Seen:
     Attributes:
         is_up: Whether the last look at the bucket found it.
         was_read: Whether any look has.
-        last: The newest run.
-        group: The consumer group that keeps its positions.
         success: Up to when the backup, or the restore, is complete; None where nothing says so.
-        running: How many runs hold their locks.
-        drill: How the newest drill has ended; None where there was none.
         upkeep: How the newest runs of the commands of `UPKEEP` went.
     """
 
@@ -92,8 +88,6 @@ class Metric:
     """A declared metric; each is a gauge.
 
     Attributes:
-        name: As Prometheus has it.
-        help: What its number is.
         own: Its labels beside those that all metrics have, `LABELS`.
         samples: Returns its numbers with the texts of *own*; one that is None is left out.
     """
@@ -169,13 +163,7 @@ UPKEEP: Final = {"copy": "sink copy", "expiry": "sink expire"}
 
 
 def _of_upkeep(noun: str, what: str, done: str) -> Iterator[Metric]:
-    """Yield the metrics of one of `UPKEEP`.
-
-    Args:
-        noun: Which.
-        what: Names it in a sentence.
-        done: The field of its record that counts objects.
-    """
+    """Yield the metrics of one of `UPKEEP`; the field *done* of its record counts objects."""
 
     def metric(name: str, text: str, value: Callable[[LastRun], float | None]) -> Metric:
         return _of_one(f"{noun}_{name}", text, lambda seen: seen.upkeep.get(noun), value)
@@ -315,12 +303,7 @@ METRICS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What metrics are about.
-
-    Attributes:
-        of: Whose runs.
-        restore: Which restore's; None for all.
-    """
+    """What metrics are about: all runs of one command, or of one *restore*."""
 
     url: str
     store: Store
@@ -401,7 +384,6 @@ class Exporter(Collector):
     """Metrics of a backup or a restore.  Safe from any thread.
 
     Args:
-        watched: Of what.
         own: Returns how far a run is that has left no record of that yet; None where there is none.
     """
 

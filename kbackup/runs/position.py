@@ -109,11 +109,8 @@ Of = TypeVar("Of")
 def _read(text: str, of: Callable[[Mapping[str, Any]], Of]) -> Of | None:
     """Return what *of* reads from what `_to_text` wrote; None where it is anyone else's.
 
-    Args:
-        text: What was committed, by whomever; what follows it is left out, as a client may
-            read on behind it (`kbackup.kafka.client.position_of`).
-        of: Whatever it raises for data that is not ours, of the errors that reading plain data
-            raises, makes it anyone else's.
+    What follows the text is left out, as a client may read on behind it
+    (`kbackup.kafka.client.position_of`).
     """
     try:
         data, _ = _JSON.raw_decode(text)
@@ -141,9 +138,6 @@ class SinkPosition:
         identity: Which topic the offset is of; not known where an earlier version committed it.
         again_to: The offset up to which values are stored a second time, because the group was set
             back; None where the offset is not before that.
-        size: Of the object, in bytes; None where it was not kept.
-        backup: Id of the backup; empty where it had none.
-        run: Id of the run that committed; empty where it was not kept.
         done: What that run had done in this partition by then: where a task dies, the one that
             takes over continues from here, and no count is lost.
         at: The offset that it was committed with; None where it was not kept, or not committed yet.
@@ -228,7 +222,6 @@ class RestoreSource:
 
     Attributes:
         backup: The backup's id; digest of where it is, if it has none.
-        where: The partition that was backed up.
         identity: Which topic that was, as far as its objects say.
         window: Which of its records are restored; empty for all.
         address: Digest of where the backup is: what positions named before it had an id; not kept.
@@ -289,7 +282,6 @@ class Lane:
     """One partition that a restore writes to.
 
     Attributes:
-        target: The partition.
         log: Where its log stood: its end when this restore began in it, and what its end is at
             least since.  This restore's records are in between.
         committed: What the group's position there was when that was found out; None for none.
@@ -322,9 +314,7 @@ class RestorePosition:
     It is committed in each partition that its records go to, with what was written there.
 
     Attributes:
-        source: What is restored.
         target_id: Id of the target topic; empty where the cluster has none.
-        cursor: How far it is.
         total: Full records of the backup that it has finished, over all runs; None if that is not
             known, as after an object that was skipped.
         ids: Some of the schemas' ids that it found, each with its part, "key" or "value", and what

@@ -71,7 +71,6 @@ class HeldUp:
             log: From its start to the last stable offset.
             end: The end of the log, asked for before that: what is written meanwhile is not behind
                 a transaction.
-            now: Seconds since the epoch.
         """
         offset = log.end_offset
         if end <= offset:
@@ -112,13 +111,7 @@ class HeldUp:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_json` made of it.
-
-        Raises:
-            KeyError: If it is anything else.
-            TypeError: Likewise.
-            ValueError: Likewise.
-        """
+        """Read what `to_json` made of it; KeyError, TypeError or ValueError if it is none."""
         until, waits = data["until"], data["waits"]
         return cls(
             int(data["offset"]),
@@ -145,13 +138,9 @@ class PartitionReport(Generic[Own]):
     """How far the work on one partition is.
 
     Attributes:
-        where: The partition that is, or was, backed up.
         start: The first offset of it to copy; None: nowhere, it is refused.
         end: The offset to copy up to, as far as it is known.
         committed: The next offset to copy, as committed; None before anything is.
-        own: What only this direction reports.
-        done: What the run has done.
-        failure: What stopped the work; None if nothing has.
         held_up: The open transaction behind *end*; None where there is none; of sinks only.
     """
 
@@ -222,13 +211,11 @@ class OfRestore:
     """What only a restore reports.
 
     Attributes:
-        target: The topic that is written to.
         planned_objects: Objects to be read, with those that were; 0 where a task does not say.
         log_end: Where the target's log ended at least before this run's first record, judging by a
             position that was committed since the plan; None where there was none, or where other
             partitions of the backup are restored to the same one.
         lanes: The partitions of the target, with what was written to each.
-        skipped: What was left out, and why.
     """
 
     target: str
@@ -255,7 +242,6 @@ class Row(Generic[Own]):
 
     Attributes:
         report: How far it is, over all tasks and visits of the run.
-        state: What is to be done, then what has become of it.
         is_reported: Whether a task has ended its work on it.
     """
 
@@ -320,9 +306,7 @@ class Summary:
     """Collects what happened; `finish` says what it comes to: an `Ended`.
 
     Attributes:
-        partitions: One row a topic-partition, with its ``state``.
         skipped: Counts of what was left out, by reason.
-        facts: What only this command says.
         remarks: Warnings that hold for now, by what they are of.
         standing: Errors that hold for now, by what they are of.  They are the reason of the exit
             code even where a signal ends the run: it stopped something that was not whole.

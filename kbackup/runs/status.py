@@ -91,9 +91,6 @@ class CapturesKept:
 
     Attributes:
         since: When the first capture that is kept was taken.
-        newest: When the newest one was.
-        topics: How many topics have any.
-        groups: How many groups their newest ones hold.
         is_complete: Whether those are known to hold all groups that there were.
     """
 
@@ -111,7 +108,6 @@ class AccessKept:
     Attributes:
         taken: When the newest bundle was taken; what has not changed since is not stored again.
         acls: How many ACLs it has; None where the cluster did not give them.
-        users: How many SCRAM users, likewise.
     """
 
     taken: datetime | None
@@ -158,30 +154,15 @@ def status(
 
     Its ``exit_code`` is 7 if it is not known up to when the backup is complete, or if that is more
     than *max_age_s* ago.  A successful run (exit 0 or 3) makes it complete up to the start of the
-    run: what was written later may not be in it.  A run that follows records this time itself,
-    for all of its partitions: the backup ages while one of them makes no progress.
+    run: what was written later may not be in it.  A run that follows records this time itself, for
+    all of its partitions: the backup ages while one of them makes no progress.
 
     The newest 300 runs are read; if none of them covers the names, the time that the last
     successful run of exactly these names has stored counts.  Where a host's clock was wrong, a
-    later good run for the same names and partitions puts it right, since no record is believed
-    to be complete for longer than the last of them has stored.
+    later good run for the same names and partitions puts it right, since no record is believed to
+    be complete for longer than the last of them has stored.
 
-    In addition to a summary's fields it has
-
-    * ``partitions``: the selected rows of the newest run that has any of them, with
-      ``committed`` and ``lag``;
-    * ``runs``: up to ten runs, newest first: run, started, result, exit_code,
-      seconds, records, objects, bytes_stored and errors;
-    * ``last_success``, ``age_s``, ``max_age_s``: up to when the backup is complete; null if
-      that is not known;
-    * ``captures``: of sinks, since when there are captures of consumer groups, when the newest was
-      taken, of how many topics and groups, and whether of all groups; null if there are none;
-    * ``access_kept``: of sinks, `AccessKept`; null if there is none;
-    * ``last_drill``: of sinks, `kbackup.catalog.drills.LastDrill`; null if there was none;
-    * ``running``: run, host, pid and started of each run that recently refreshed its lock,
-      by this host's clock;
-    * ``group``: the consumer group of the newest run;
-    * ``topics_dir`` and ``names``.
+    What it has beside a summary's fields, the reference of JSON lines says.
 
     Args:
         asked: Only runs that covered all of these topics, or that had this ``topics.regex``, and

@@ -69,11 +69,7 @@ def stores_batches(settings: Settings) -> bool:
 
 
 def check_batches(settings: Settings) -> None:
-    """Check that batches can be read, where those are what is stored.
-
-    Raises:
-        ConfigurationError: If they cannot.
-    """
+    """Check that batches can be read, where those are what is stored."""
     if not stores_batches(settings):
         return
     if why := _any_cluster(settings).without_batches():
@@ -84,11 +80,7 @@ def check_batches(settings: Settings) -> None:
 
 
 def check_client(settings: Settings) -> None:
-    """Check that Kafka's client knows its properties, even if the cluster is not named yet.
-
-    Raises:
-        ConfigurationError: If it does not.
-    """
+    """Check that Kafka's client knows its properties, even if the cluster is not named yet."""
     _any_cluster(settings).check_properties()
 
 
@@ -98,11 +90,7 @@ def _any_cluster(settings: Settings) -> KafkaSettings:
 
 
 def check_encryption(settings: Settings) -> None:
-    """Check that objects can be encrypted, where they are to be.
-
-    Raises:
-        ConfigurationError: If what does it is not installed.
-    """
+    """Check that objects can be encrypted, where they are to be."""
     if _key_options(settings).is_given:
         check_installed()
 
@@ -394,11 +382,7 @@ def selection(settings: Settings) -> str:
 
 
 def check_as_of(settings: Settings, now_ms: int) -> None:
-    """Refuse a time to come: what will have been stored by then, nobody knows.
-
-    Raises:
-        ConfigurationError: If it is.
-    """
+    """Refuse a time to come: what will have been stored by then, nobody knows."""
     if settings.as_of is not None and settings.as_of > now_ms:
         raise ConfigurationError(
             f"--as-of {clock.shown_ms(settings.as_of)} is in the future",
