@@ -239,8 +239,10 @@ def _planned(restored: Restored, where: TopicPartition) -> ComparisonPlan[Target
     end = of.span.end_offset if is_open else min(rows[-1].target_last + 1, of.span.end_offset)
     # behind the last record stands the marker of its transaction
     row = replace(row, behind=max(0, of.span.end_offset - end - restored.job.exactly_once))
-    parts = _Parts(restored, of, Span(first, reached), start, end)
-    units = parts.units(rows, expired, removed, is_open=is_open)
+    units = _units(
+        restored, of, Span(first, reached), Span(start, end), rows,
+        expired=expired, removed=removed, is_open=is_open,
+    )  # fmt: skip
     return ComparisonPlan(row, [*units])
 
 
@@ -280,48 +282,42 @@ def _says_what_is_gone(
     return is_within or bool(gone and rows[0].target_first - gone[-1].target_last <= _NEXT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Cuts a partition into units."""
-
-    restored: Restored
-    of: RestoredPartition
-    offsets: Span  # of the backup, which are compared
-    start: int  # from where on the target is compared
-    end: int  # and to where
-
-    def units(
-        self, rows: Sequence[Translation], expired: int, removed: int, *, is_open: bool
-    ) -> Iterator[TargetUnit]:
-        """Yield the units, in order; each row's records are in one of them."""
-        groups: list[list[Translation]] = [[]]
-        records = 0
-        for row in rows:
-            if groups[-1] and records + row.records > RECORDS_MOST:
-                groups.append([])
-                records = 0
-            groups[-1].append(row)
-            records += row.records
-        start = max(self.start, self.of.span.start_offset)
-        first = self.offsets.start_offset
-        for number, group in enumerate(groups):
-            following = groups[number + 1] if number + 1 < len(groups) else None
-            end = self.offsets.end_offset if following is None else following[0].first
-            stop = self.end if following is None else following[0].target_first
-            yield TargetUnit(
-                replace(self.of, rows=tuple(group), sets=self._sets(first, end)),
-                wiring.window(self.restored.settings), Span(first, end),
-                Span(min(start, stop), stop), expired if number == 0 else 0,
-                removed if number == 0 else 0, is_open and following is None,
-            )  # fmt: skip
-            first, start = end, stop
-
-    def _sets(self, first: int, end: int) -> list[FileSet]:
-        """Return the objects that may hold records of some offsets."""
-        entered = self.restored.inventory.entered
-        begun = (files for files in self.of.sets if files.begin < end)
-        return [
+def _units(
+    restored: Restored,
+    of: RestoredPartition,
+    offsets: Span,
+    target: Span,
+    rows: Sequence[Translation],
+    *,
+    expired: int,
+    removed: int,
+    is_open: bool,
+) -> Iterator[TargetUnit]:
+    """Cut what is compared of both sides into units, in order; each row's records are in one."""
+    entered = restored.inventory.entered
+    groups: list[list[Translation]] = [[]]
+    records = 0
+    for row in rows:
+        if groups[-1] and records + row.records > RECORDS_MOST:
+            groups.append([])
+            records = 0
+        groups[-1].append(row)
+        records += row.records
+    start, first = max(target.start_offset, of.span.start_offset), offsets.start_offset
+    for number, group in enumerate(groups):
+        following = groups[number + 1] if number + 1 < len(groups) else None
+        end = offsets.end_offset if following is None else following[0].first
+        stop = target.end_offset if following is None else following[0].target_first
+        sets = [
             files
-            for files in begun
-            if (known := entered(files)) is None or known.last_offset >= first
+            for files in of.sets
+            if files.begin < end
+            and ((known := entered(files)) is None or known.last_offset >= first)
         ]
+        yield TargetUnit(
+            replace(of, rows=tuple(group), sets=sets),
+            wiring.window(restored.settings), Span(first, end),
+            Span(min(start, stop), stop), expired if number == 0 else 0,
+            removed if number == 0 else 0, is_open and following is None,
+        )  # fmt: skip
+        first, start = end, stop
