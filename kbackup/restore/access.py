@@ -6,7 +6,7 @@ entries that deny before those that allow, users last.  Broker settings are comp
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -147,7 +147,9 @@ class AccessRun:
         bundle = self._bundle()
         passwords = {} if asked.passwords is None else read_passwords(asked.passwords)
         with closing(self._kafka.access()) as target:
-            here = self._settings_of(target)
+            here: Mapping[str, BrokerSetting] | None = None
+            with suppress(KbackupError):  # they may not be read
+                here = target.settings()
             users = list(self._users(target, bundle, passwords)) if asked.users else []
             acls = list(self._acls(target, bundle, asked, here, users)) if asked.acls else []
             yield from acls
@@ -185,13 +187,6 @@ class AccessRun:
             )
         return found
 
-    def _settings_of(self, target: Access) -> Mapping[str, BrokerSetting] | None:
-        """Return the settings of a broker; None where they may not be read."""
-        try:
-            return target.settings()
-        except KbackupError:
-            return None
-
     def _acls(
         self,
         target: Access,
@@ -220,7 +215,7 @@ class AccessRun:
             or one.name in chosen | {"*"}
         ]
         judge = _Judge(bundle, there, here, users)
-        for acl, source in sorted(named, key=lambda each: (_order(each[0]), each)):
+        for acl, source in sorted(named, key=lambda each: (each[0].permission != "DENY", each)):
             action, note = judge(acl, source)
             yield AclPlanned(acl, source, action, note, self._taken.get("acls"))
 
@@ -271,7 +266,8 @@ class AccessRun:
         if here is None:
             text = "broker settings are not compared: DESCRIBE_CONFIGS on the cluster may be denied"
             yield warn("not_compared", text)
-        first = sorted({_resource(each.acl) for each in acls if _FIRST in each.note})
+        named = (each.acl for each in acls if _FIRST in each.note)
+        first = sorted({f"{acl.resource_type.lower()} {acl.name}" for acl in named})
         if first and (here is None or _is_open(here)):
             text = f"{some(first)}: with {_EVERYBODY} all may use what has no ACL; its first one "
             yield warn("first_acl", text + "shuts out whom it does not name")
@@ -388,14 +384,6 @@ def _limits(deny: Acl, allow: Acl) -> bool:
     )
     is_met = all(one == two or every in (one, two) for one, two, every in pairs)
     return deny.resource_type == allow.resource_type and is_about and is_met
-
-
-def _order(acl: Acl) -> bool:
-    return acl.permission != "DENY"
-
-
-def _resource(acl: Acl) -> str:
-    return f"{acl.resource_type.lower()} {acl.name}"
 
 
 def _is_open(here: Mapping[str, BrokerSetting]) -> bool:

@@ -199,7 +199,7 @@ class DrillRun:
         stop: When set, it ends at its next safe point, and deletes what it made.
 
     Attributes:
-        inventory: What is restored: of a `kbackup.restore.run.Rehearsal`.
+        inventory: What is restored.
     """
 
     inventory: Inventory

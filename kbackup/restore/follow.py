@@ -47,7 +47,7 @@ from kbackup.restore.groups import (
     set_whole,
     why_lone,
 )
-from kbackup.restore.inventory import Inventory
+from kbackup.restore.inventory import Inventory, listed
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, confirm
 from kbackup.restore.progress import RestoreProgress, RestoreTasks, reported, tell_start
@@ -84,7 +84,7 @@ class Following:
         self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._remarks = Remarks(summary, account.lock, frame.tell)
-        self._lookout = BucketWatch(settings, store, self._remarks, account.passes_over)
+        self._lookout = BucketWatch(settings, self._remarks, account.passes_over)
         self._asides = Asides(Pauses(self._interval_s, self._interval_s))
         self._ready = Ready(self._interval_s)
         self._cluster: Cluster | None = None
@@ -130,7 +130,7 @@ class Following:
         if self._groups is not None:
             self._groups.look()
         said = known.read_topics(self._store, self._layout, self._world.clock)
-        found = self._lookout.catalog(self._settings.topics)
+        found = listed(self._settings, self._store, self._settings.topics)
         stamped = stamps(found, said)
         names = self._lookout.names(stamped)
         if self._is_first:
@@ -215,7 +215,8 @@ class Following:
             text = [(damage.code, damage.text)]
             self._remarks.odd((damage.what, damage.code), text)
         begun = clock.ms() / 1000 if self._is_first else None
-        taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
+        found = listed(settings, self._store, due)
+        taken = self._ready.take(due, found, said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         inventory = Inventory(settings, self._store, taken, said)
         there -= self._read_routes(sorted(there), inventory)

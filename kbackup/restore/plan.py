@@ -484,7 +484,9 @@ class _TopicPlanner:
                 max_message_bytes=max_message_bytes,
                 compression=config.get("compression.type", KEEPS_CODECS),
                 window=self._of.window,
-                route=None if share is None else self._route(share),
+                route=None if share is None else Route(
+                    routed_from(self._of.settings, self._copy.source), share.counts_rest
+                ),
             ))  # fmt: skip
         self._sets += sets
         known = self._records is not None and records is not None
@@ -535,10 +537,6 @@ class _TopicPlanner:
         position = self._states[where].position
         is_begun = position is not None and position.total != 0 and position.is_all
         return share.counts_rest or is_begun
-
-    def _route(self, share: Share) -> Route:
-        """Return how a unit takes its share of records."""
-        return Route(routed_from(self._of.settings, self._copy.source), share.counts_rest)
 
     def _removed(self, where: TopicPartition) -> list[FileSet]:
         """Return the sets that were removed on purpose, and that a restore would have read."""

@@ -2,8 +2,8 @@
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kbackup import errors
 from kbackup.catalog import access, listing
@@ -32,24 +32,13 @@ from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.stores import Store
 
+if TYPE_CHECKING:
+    from kbackup.restore.drill import DrillRun
+
 _log = logging.getLogger(__name__)
 
 Agree = Callable[[str], bool]
 """Asks a person a question."""
-
-
-class Rehearsal(Protocol):
-    """What a drill knows of its restore, and is told: `kbackup.restore.drill`."""
-
-    inventory: Inventory
-
-    def planned(self, plan: RestorePlan) -> None:
-        """Take what is about to be created."""
-        ...
-
-    def created(self, ids: Mapping[str, str]) -> None:
-        """Take the ids of the topics that were created, before anything is written to them."""
-        ...
 
 
 class RestoreRun:
@@ -66,7 +55,7 @@ class RestoreRun:
         stop: Stop,
         world: Environment,
         agree: Agree | None = None,
-        rehearsal: Rehearsal | None = None,
+        rehearsal: "DrillRun | None" = None,
     ) -> None:
         frame = self._frame = RunContext.of("restore", settings, tell, stop, world)
         self._agree, self._rehearsal = agree, rehearsal

@@ -19,14 +19,12 @@ from kbackup.errors import Issue
 from kbackup.events import NO_TOPIC, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
 from kbackup.restore.checks import APPEND_TIME
-from kbackup.restore.inventory import listed
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.progress import skipped
 from kbackup.restore.resume import LEFT_OUT
 from kbackup.runs.following import Subject
 from kbackup.runs.known import BackupState
 from kbackup.runs.report import Summary
-from kbackup.stores import Store
 
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
@@ -238,22 +236,17 @@ FOREIGN_MOST: Final = 20
 
 
 class BucketWatch:
-    """Lists the bucket, and reports what is odd about it."""
+    """Reports what is odd about a listing of the bucket."""
 
     def __init__(
         self,
         settings: Settings,
-        store: Store,
         remarks: Remarks,
         passes_over: Callable[[Issue], None],
     ) -> None:
-        self._settings, self._store, self._remarks = settings, store, remarks
+        self._settings, self._remarks = settings, remarks
         self._passes_over = passes_over
         self._foreign: set[str] = set()  # what the last listing had
-
-    def catalog(self, topics: Collection[str]) -> Catalog:
-        """Return what is there of *topics*; all where there are none."""
-        return listed(self._settings, self._store, topics)
 
     def names(self, there: Collection[str]) -> list[str]:
         """Return the topics to restore of those that are there; report which have yet to come."""

@@ -449,12 +449,10 @@ def read_held_up(
     found: dict[TopicPartition, HeldUp] = {}
     for record in kept_successes(store, layout).values():
         for where, each in record.held_up.items():
-            found[where] = max(found.get(where, each), each, key=_seen_further)
+            found[where] = max(
+                found.get(where, each), each, key=lambda one: (one.offset, one.end, one.seen)
+            )
     return found
-
-
-def _seen_further(each: HeldUp) -> tuple[int, int, float]:
-    return each.offset, each.end, each.seen
 
 
 def kept_success(store: Store, layout: Layout, selection: Selection) -> RunRecord | None:
