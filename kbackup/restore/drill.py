@@ -435,7 +435,6 @@ class DrillRun:
             drills.keep_scratch(self._store, self._layout, self._scratch)
 
     def _take(self, ended: Ended) -> None:
-        """Take what a part of the drill has come to."""
         for error in ended.errors:
             self._summary.fail(error)
         for warned in ended.warnings:
@@ -446,7 +445,6 @@ class DrillRun:
             self._spark_start_s = timings.spark_start_s + timings.worker_start_s
 
     def _check_counts(self, ended: Ended) -> None:
-        """See that all that was restored was compared."""
         rows, self._summary.partitions = self._compared, [*self._compared]
         compared = sum(row.records + row.different for row in rows)
         if not compared:

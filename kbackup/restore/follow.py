@@ -207,7 +207,6 @@ class Following:
         cluster: Cluster,
         agree: Callable[[str], bool] | None,
     ) -> None:
-        """Plan the topics that are due, and restore what is new in them."""
         clock, settings = self._world.clock, self._settings
         check_idle(cluster, self._frame.group)
         said = known.read(self._store, self._layout, clock, Asked(due))
@@ -377,7 +376,6 @@ class Following:
     def _audit(
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
     ) -> None:
-        """Compare what stands in the targets with what this visit has written there."""
         found = self._tasks.audit(plan, cluster, reports)
         with self._account.lock:
             for issue in found.issues:

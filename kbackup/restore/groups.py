@@ -540,7 +540,6 @@ def planned_group(view: GroupView, stood: Stood, name: str) -> PlannedGroup:
 
 
 def _live(cluster: Cluster, groups: Collection[str]) -> Iterator[KbackupError]:
-    """Refuse groups that have members."""
     with ThreadPoolExecutor(_THREADS) as pool:
         found = zip(groups, pool.map(cluster.members, groups), strict=True)
     for group, members in found:

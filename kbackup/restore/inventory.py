@@ -336,7 +336,6 @@ class Inventory:
 
 
 def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each topic, by number."""
     found: dict[str, list[TopicPartition]] = {}
     for where in sorted(wheres):
         found.setdefault(where.topic, []).append(where)

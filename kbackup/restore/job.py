@@ -269,7 +269,6 @@ def murmur2(keys: pa.Array) -> pa.Array:
 
 
 def _of_length(keys: pa.Array, length: int) -> pa.Array:
-    """Return the hashes of keys that are *length* bytes long."""
     found = pa.repeat(_word(_SEED ^ length), len(keys))
     end = length // _WORD * _WORD
     for start in range(0, end, _WORD):

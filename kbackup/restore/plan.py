@@ -467,7 +467,6 @@ class _TopicPlanner:
     def _add(
         self, where: TopicPartition, config: Mapping[str, str], max_message_bytes: int | None
     ) -> None:
-        """Add what is left to restore of one partition of the backup."""
         routes = self._of.routes
         share = None if routes is None else routes.of(where, self._copy.target)
         sets, records = self._to_read(where, share)
@@ -603,7 +602,6 @@ class _TopicPlanner:
         return Target(self._there.partitions, records, any(known), config)
 
     def _source(self, where: TopicPartition) -> RestoreSource:
-        """Return what is restored of a partition."""
         settings, how = self._of.settings, self._of.map
         asked = " ".join(filter(None, (wiring.asked(settings), how.name(self._count))))
         identity = self._of.inventory.identity(where)

@@ -210,7 +210,6 @@ def routed_from(settings: Settings, name: str) -> str:
 
 
 def _asked(settings: Settings, inventory: Inventory, topic: str) -> list[RestoreUnit]:
-    """Return all that is asked for of a topic."""
     if wiring.schema_registry(settings) is not None:
         raise ConfigurationError(
             "schemas cannot be registered where a transform chooses a topic for each record",
@@ -244,7 +243,6 @@ def _with_home(shares: Mapping[str, Share]) -> dict[str, Share]:
 
 
 def _check_count(topic: str, count: int) -> None:
-    """Refuse more than `TOPICS_MOST` topics for the records of one."""
     if count > TOPICS_MOST:
         raise RefusedError(
             f"the records of {topic} would go to more than {TOPICS_MOST} topics",
@@ -274,8 +272,6 @@ def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterato
 
 
 class _Survey:
-    """One partition that is read."""
-
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         self._job, self._unit = job, unit
         self._transforming = Transforming(job, unit)

@@ -198,7 +198,6 @@ class RestoreRun:
             self._frame.tell(warned)
 
     def _take_stock(self, store: Store) -> Inventory:
-        """Read what the backup says of itself, and list it."""
         settings, layout = self._frame.settings, self._frame.layout
         if self._rehearsal is not None:
             return self._rehearsal.inventory

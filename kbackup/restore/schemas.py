@@ -35,8 +35,6 @@ from kbackup.stores import Store
 
 @dataclass(frozen=True, slots=True)
 class _PlannedSchema:
-    """A schema to register."""
-
     key: str
     kept: KeptSchema
     subjects: Mapping[str, int]
@@ -44,8 +42,6 @@ class _PlannedSchema:
 
 @dataclass(frozen=True, slots=True)
 class _SchemaPlan:
-    """What a restore registers."""
-
     where: str = ""
     schemas: tuple[_PlannedSchema, ...] = ()
     lacking: tuple[SchemaUse, ...] = ()
@@ -142,8 +138,6 @@ def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
 
 @dataclass(slots=True)
 class _Registering:
-    """Registers schemas in one registry."""
-
     registry: Registry
     _imports: dict[str, bool] = field(default_factory=dict)
     _known: dict[str, RegisteredSchema] = field(default_factory=dict)  # by digest in the source

@@ -106,8 +106,6 @@ def deletes_older_than(original: Mapping[str, str]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """One restored topic."""
-
     source: str
     target: str
     changes: Changes

@@ -221,7 +221,6 @@ class RestorePartitionTask:
         self._begun = ResumedValues(files, self._out.cursor)
 
     def _finish(self, files: FileSet) -> None:
-        """Note that a set was read to its end."""
         self._enter(files)
         if self._begun is not None and not files.is_whole:
             self._begun.end()

@@ -239,7 +239,6 @@ class Translator:
         return None
 
     def _records(self, of: RestoredPartition, start: int) -> Generator[pa.RecordBatch, None, None]:
-        """Yield what the target holds from an offset on."""
         span = Span(start, of.span.end_offset)
         if not len(span):
             return

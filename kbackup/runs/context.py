@@ -300,7 +300,6 @@ class RunContext:
         return command.finish()
 
     def _metrics(self, command: RunCommand) -> "RunMetrics | None":
-        """Return the metrics of the run, where any are asked for."""
         settings = self.settings
         is_asked = settings.metrics_file is not None or settings.metrics_listen is not None
         if settings.dry_run or not is_asked:

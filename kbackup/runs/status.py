@@ -284,7 +284,6 @@ def complete_up_to(
 
 
 def _rows(record: RunRecord, asked: Asked) -> Iterator[PartitionRow]:
-    """Yield the selected rows of a run."""
     rows = record.rows
     chosen = {row.where.topic for row in rows}
     if asked.names or asked.pattern is not None:
