@@ -25,6 +25,7 @@ from kbackup.restore.resume import LEFT_OUT
 from kbackup.restore.routing import Routes, Surveyed
 from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.target import asked, begin
+from kbackup.restore.watch import FOREIGN_MOST
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
 from kbackup.runs.history import of_restore, past_rates
@@ -234,7 +235,7 @@ class RestoreRun:
         self._summary.skip("foreign_objects", found.foreign_count)
         for key, why in found.foreign:
             self._skip_list.add(skipped(key, why))
-        for key, why in found.foreign[:20]:
+        for key, why in found.foreign[:FOREIGN_MOST]:
             self._frame.tell(
                 self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key)
             )

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -48,10 +48,6 @@ What is said of ages, and how they are judged, rests on it; what is stored or re
 
 Selection = tuple[tuple[str, ...], frozenset[int] | None]
 """What a run was asked for: the names or the pattern, and which partitions, None for all."""
-
-_PAST: Final = (
-    "result", "exit_code", "seconds", "records", "objects", "bytes_read", "bytes_stored", "errors",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +209,8 @@ class RunRecord:
 
     def past(self) -> PastRun:
         """Return what ``status`` shows of the run."""
-        return PastRun(self.run, self.started, **{name: self.said.get(name) for name in _PAST})
+        said = {each.name: self.said.get(each.name) for each in fields(PastRun)}
+        return PastRun(**said | {"run": self.run, "started": self.started})
 
 
 def _moment(said: object) -> datetime | None:
