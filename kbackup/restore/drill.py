@@ -347,7 +347,7 @@ class DrillRun:
             self._store.open(min(there, key=lambda file: file.modified).key).close()
 
     def planned(self, plan: RestorePlan) -> None:
-        """Store the names of what is about to be created, if the drill may delete it again."""
+        """Store the names of what is to be created, which is not if the drill may not delete it."""
         for refusal in _unfit(plan, self._settings):
             raise refusal
         own = name_of(self._id)
@@ -362,7 +362,7 @@ class DrillRun:
         self._phases.enter("creation")
 
     def created(self, ids: Mapping[str, str]) -> None:
-        """Store the ids of the topics that were created; nothing is written if there are none."""
+        """Store the ids of the topics that were created, before anything is written to them."""
         assert self._scratch is not None  # noqa: S101
         found = {
             name: topic_id or self._patiently(partial(self._topic_id, name), _nameless(name))

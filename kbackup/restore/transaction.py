@@ -239,7 +239,7 @@ class PartitionWriter:
         self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
 
     def write(self, batch: pa.RecordBatch, cursor: Cursor, *, passed: int) -> None:
-        """Send records to their partitions.
+        """Send records, ``records.SCHEMA``, to their partitions; there may be none.
 
         Args:
             cursor: Where the restore is once they are committed.

@@ -122,7 +122,7 @@ class Transforming:
 def written(
     records: Records, by_view: Mapping[View, Converter]
 ) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
-    """Return *records* with keys and values as bytes again, and those that have no such bytes.
+    """Return *records* with keys and values as bytes, ``records.SCHEMA``, and those without any.
 
     These are given by rising offset, each once; *by_view* has the converters of what was converted.
     """
@@ -212,7 +212,7 @@ class RecordFilter:
         self._transforming = Transforming(job, unit) if job.transforms else None
 
     def apply(self, batch: pa.RecordBatch, files: Sequence[FileSet], target_max: int) -> Filtered:
-        """Return what of *batch* is written, where a record has no more than *target_max* bytes."""
+        """Return what of *batch*, ``records.SCHEMA``, is written, given the largest record."""
         found = Filtered(batch)
         self._choose(found)
         if files[0].is_whole:
@@ -317,7 +317,7 @@ class RecordFilter:
 def malformed_records(
     failure: Issue, where: TopicPartition, records: pa.RecordBatch | None
 ) -> pa.RecordBatch:
-    """Return what to write to the topic; *records* are None where they cannot be read."""
+    """Return what to write to the topic, ``records.SCHEMA``; *records* are None if unreadable."""
     context = list(_context(failure, where))
     if records is not None:
         return with_headers(records, [context] * len(records))

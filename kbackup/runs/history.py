@@ -209,7 +209,7 @@ class RunRecord:
 
     def past(self) -> PastRun:
         """Return what ``status`` shows of the run."""
-        said = {each.name: self.said.get(each.name) for each in fields(PastRun)}
+        said: dict[str, Any] = {each.name: self.said.get(each.name) for each in fields(PastRun)}
         return PastRun(**said | {"run": self.run, "started": self.started})
 
 
