@@ -334,8 +334,6 @@ class Watched:
 
     def stored(self) -> dict[str, Stored]:
         """Return what the ledger says of each topic; nothing where that cannot be read."""
-        if self.of is not SINK:
-            return {}
         try:
             found = known.read(self.store, self.layout, self.clock, self.asked)
         except StoreError as error:  # who may read run records need not be allowed to
@@ -345,8 +343,6 @@ class Watched:
 
     def upkeep(self) -> dict[str, LastRun]:
         """Return how the commands of `UPKEEP` went; nothing where that cannot be read."""
-        if self.of is not SINK:
-            return {}
         found = {}
         try:
             for noun, command in UPKEEP.items():
@@ -361,7 +357,7 @@ class Watched:
     def drill(self) -> LastDrill | None:
         """Return how the newest drill has ended; None where that cannot be read."""
         try:
-            return drills.last(self.store, self.layout) if self.of is SINK else None
+            return drills.last(self.store, self.layout)
         except StoreError as error:
             _log.debug("how the last drill has ended is not known: %s", error)
             return None
@@ -417,7 +413,8 @@ class Exporter(Collector):
                 )
             raise
         stored, drill, upkeep = self._seen.stored, self._seen.drill, self._seen.upkeep
-        if self._summed is None or steady_s - self._summed >= LEDGER_S:
+        is_old = self._summed is None or steady_s - self._summed >= LEDGER_S
+        if is_old and watched.of is SINK:
             self._summed = steady_s
             stored, drill, upkeep = watched.stored(), watched.drill(), watched.upkeep()
         self._seen = Seen(
