@@ -28,6 +28,7 @@ from kbackup.restore.target import asked, begin
 from kbackup.restore.watch import FOREIGN_MOST
 from kbackup.runs import history, known, wiring
 from kbackup.runs.context import Environment, RunContext, Stop
+from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.history import of_restore, past_rates
 from kbackup.runs.locks import RunLock
 from kbackup.runs.report import OfRestore, PartitionReport
@@ -101,9 +102,7 @@ class RestoreRun:
             )  # fmt: skip
         if self._agree is None:
             confirm(plan, None, is_agreed=settings.yes)  # exits as the run would
-        target.create_error_topic(
-            self._error_topic, cluster, settings.replication_factor, only_validate=True
-        )
+        self._create_error_topic(cluster, only_validate=True)
 
     def work(self, cluster: Cluster, store: Store, _lock: RunLock | None) -> bool:
         """Restore what is there, or what arrives until asked to stop."""
@@ -141,9 +140,7 @@ class RestoreRun:
 
     def _follow(self, cluster: Cluster, store: Store) -> None:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
-        target.create_error_topic(
-            self._error_topic, cluster, self._frame.settings.replication_factor
-        )
+        self._create_error_topic(cluster)
         following = self._following = Following(
             self._frame, store, self._account, self._tasks, functools.partial(self._prepare, store)
         )
@@ -272,7 +269,7 @@ class RestoreRun:
         if of is not None:
             of.planned(plan)
         self._schemas.register()
-        target.create_error_topic(self._error_topic, cluster, settings.replication_factor)
+        self._create_error_topic(cluster)
         first, units = begin(  # empty topics too
             plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once,
             created=None if of is None else of.created,
@@ -306,6 +303,15 @@ class RestoreRun:
                 self._summary.facts["access"] = True
         except KbackupError as error:
             _log.debug("what was captured of the cluster is not known: %s", error)
+
+    def _create_error_topic(self, cluster: Cluster, *, only_validate: bool = False) -> None:
+        """Create the topic for what cannot be read, unless it is there or none is asked for."""
+        if self._error_topic is not None:
+            factor = self._frame.settings.replication_factor
+            ensure_topic(
+                cluster, self._error_topic, -1 if factor is None else factor,
+                "--replication-factor", only_validate=only_validate,
+            )  # fmt: skip
 
     def _has_failed(self, failures: Sequence[Issue]) -> bool:
         """Take over the failures of tasks that only commit beginnings; whether to go no further."""

@@ -35,7 +35,6 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import PartitionMap, RestoreUnit
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.runs import wiring
-from kbackup.runs.dead_letters import ensure_topic
 from kbackup.runs.position import Lane
 from kbackup.runs.report import OfRestore, PartitionReport
 from kbackup.spark.channel import Line, NotBegun
@@ -181,15 +180,6 @@ def check_error_topic(topic: str | None, plan: RestorePlan) -> None:
             "choose another prefix, or another --rename",
             topic=topic,
         )
-
-
-def create_error_topic(
-    topic: str | None, cluster: Cluster, factor: int | None, *, only_validate: bool = False
-) -> None:
-    """Create the topic, unless it is there or none is asked for; or ask whether it could be."""
-    if topic is not None:
-        factor, option = -1 if factor is None else factor, "--replication-factor"
-        ensure_topic(cluster, topic, factor, option, only_validate=only_validate)
 
 
 _NAMED: Final = 10
